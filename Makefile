@@ -1,0 +1,51 @@
+# Two commands are all that a newcomer needs: `make demo` and `make test`.
+# Both make their own virtual environment in .venv, from Python 3.11 or newer.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test check bench campaign format protos clean help
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(INSTALLED)  ## load the flights, query, watch, kill, recover: the whole database in a minute
+	@$(RUN)/python examples/flights.py
+
+test: $(INSTALLED)  ## everything that can be tested here
+	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --cov --cov-report= $(ARGS)
+	@$(RUN)/coverage report --skip-covered --skip-empty | tail -n 25
+
+check: $(INSTALLED)  ## lint, types, layers, generated code
+	@$(RUN)/ruff check .
+	@$(RUN)/ruff format --check --quiet .
+	@$(RUN)/mypy
+	@$(RUN)/lint-imports --no-cache
+	@scripts/check_protos.sh
+
+bench: $(INSTALLED)  ## measure against peers and floors; results in bench/results
+	@$(RUN)/pip install --quiet -e '.[dev,bench]'
+	@$(RUN)/python -m bench $(ARGS)
+
+campaign: $(INSTALLED)  ## the fault tests at full length (about half an hour)
+	@DURAMEN_CAMPAIGN=1 $(RUN)/python -m pytest -q -n 2 -m campaign --timeout 3600 $(ARGS)
+
+format: $(INSTALLED)  ## let ruff format and mend what it can
+	@$(RUN)/ruff check --fix .
+	@$(RUN)/ruff format .
+
+protos: $(INSTALLED)  ## generate the code for the protos again
+	@scripts/generate_protos.sh
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Duramen needs Python 3.11 or newer; this is $$($(PYTHON) --version). Set PYTHON=python3.11"; exit 1; }
+	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV) \
+		|| { echo "the venv module is missing: on Debian, apt-get install python3-venv"; exit 1; }
+	@$(RUN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@

@@ -1,0 +1,20 @@
+"""The table of workloads, in its order. One file for those of one shape."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bench.workload import Workload
+from bench.workloads.embedded_get import EMBEDDED_GET
+from bench.workloads.log_append import LOG_APPEND
+from bench.workloads.memory import MEMORY
+from bench.workloads.replay import REPLAY
+from bench.workloads.restart import RESTART
+from bench.workloads.served import SERVED
+from bench.workloads.visible import VISIBLE
+
+__all__ = ["WORKLOADS"]
+
+WORKLOADS: Final[dict[str, Workload]] = {
+    workload.name: workload for workload in (*SERVED, LOG_APPEND, REPLAY, EMBEDDED_GET, VISIBLE, RESTART, MEMORY)
+}

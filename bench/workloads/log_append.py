@@ -1,0 +1,77 @@
+"""Appending to the log: batches of 1000 records, each synced before the next, against the bare file.
+
+One writer, one batch at a time: nothing can be gathered, so what is measured is what the log adds to a write and a
+sync. A log takes finished batches (the client encodes them), so both sides are given the same bytes.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from itertools import repeat
+from time import perf_counter_ns
+from typing import Final
+
+from bench.callers import Timing, run_async
+from bench.data import make_pairs
+from bench.drivers import synced_file
+from bench.workload import Bar, Measurement, RunSettings, Side, Workload
+from log_tier.batch import Columns, encode_batch
+from log_tier.identifiers import Partition
+from log_tier.open import open_log
+
+__all__ = ["BATCHES", "BATCH_RECORDS", "LOG_APPEND", "finished_batch", "measurement"]
+
+BATCH_RECORDS: Final = 1000
+BATCHES: Final = 2000
+"""Fixed work, some 240 MB: the floor's file can be preallocated whole, and both sides write the same bytes."""
+
+
+def finished_batch() -> bytes:
+    """An encoded batch of `BATCH_RECORDS` plain puts."""
+    pairs = make_pairs(BATCH_RECORDS)
+    return encode_batch(Columns([key for key, _ in pairs], [value for _, value in pairs]))
+
+
+def measurement(durations_ns: list[int], *, batch_bytes: int, version: str, note: str) -> Measurement:
+    """What both sides report: records and MiB a second over the sum of all appends, and the latency of one append."""
+    timing = Timing(seconds=sum(durations_ns) / 1e9, latencies_ns=durations_ns)
+    metrics = timing.metrics()
+    appends_per_second = metrics.pop("per_second")
+    metrics["records_per_second"] = appends_per_second * BATCH_RECORDS
+    metrics["mebibytes_per_second"] = appends_per_second * batch_bytes / (1 << 20)
+    return Measurement(metrics, version, note)
+
+
+async def _append(settings: RunSettings) -> Measurement:
+    data = finished_batch()
+    batches = BATCHES // 10 if settings.quick else BATCHES
+    durations: list[int] = []
+    log = await open_log(f"file://{settings.folder}")
+    try:
+        topic = await log.create_topic("append", partitions=1)
+        for _ in range(batches):
+            started = perf_counter_ns()
+            await log.append(topic.id, Partition(0), data)
+            durations.append(perf_counter_ns() - started)
+    finally:
+        await log.close()
+    note = "the embedded log, one caller that waits for each batch: checked, stamped, written, fdatasync, told"
+    return measurement(durations, batch_bytes=len(data), version=f"Duramen {version('duramen')}", note=note)
+
+
+def _floor(settings: RunSettings) -> Measurement:
+    data = finished_batch()
+    batches = BATCHES // 10 if settings.quick else BATCHES
+    durations = synced_file.timed_writes(settings.folder, repeat(data, batches), bytes_max=batches * len(data))
+    return measurement(durations, batch_bytes=len(data), version="the file system", note=synced_file.NOTE)
+
+
+LOG_APPEND: Final = Workload(
+    "log_append",
+    f"log append, {BATCHES} batches of {BATCH_RECORDS} × (16 + 100) bytes, each synced",
+    (
+        Side("duramen", "subject", lambda settings: run_async(_append(settings))),
+        Side("write+fdatasync", "floor", _floor),
+    ),
+    (Bar("records_per_second", "at least", 0.7, "write+fdatasync"),),
+)

@@ -1,0 +1,136 @@
+"""Duramen: a key-value database that is folded from a log.
+
+    import duramen
+
+    db = duramen.open("data")                      # the whole database in this process
+    db = duramen.connect("localhost:7070")         # or a server: `duramen up`
+    flights = db.create_table("flights", partitions=8)
+    done = flights.put(b"UA1545", b"departed")     # returns when it is on stable storage
+    flights.get(b"UA1545", after=done.token)       # sees it, from any process
+
+What holds:
+
+- A write that returned is on stable storage, at `done.offset`, with its bytes.
+- A write whose reply was lost happened once or not at all, also after retries.
+- A client reads its own writes, and never an older state than one it has seen; a token carries that to others.
+- A conditional write is decided once, by the order of the log.
+
+`duramen.aio` has the same calls for programs with an event loop. Every error is a `DuramenError`, with `retryable`,
+`code` and `fields`; `log_tier.errors` draws the tree. `duramen --help` is the command line.
+
+The layers below are `log_tier` (the log), `serving_tier` (the indexes), `router` (the front); each explains itself in
+its `__init__`. Importing `duramen` imports neither gRPC nor LMDB: that waits until something is opened.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from log_tier.errors import (
+    BatchRefused,
+    ConditionFailed,
+    Damaged,
+    DatabaseClosed,
+    DeadlineExceeded,
+    Disconnected,
+    DiskFull,
+    DuramenError,
+    FolderInUse,
+    FolderReadOnly,
+    ForeignFolder,
+    IndexDamaged,
+    InvalidKey,
+    InvalidName,
+    InvalidRequest,
+    InvalidToken,
+    InvalidValue,
+    LimitExceeded,
+    LogDamaged,
+    LogStopped,
+    NotANumber,
+    NumberOverflow,
+    OffsetTrimmed,
+    Overloaded,
+    PartitionMismatch,
+    PortInUse,
+    Rejected,
+    ReplicaBehind,
+    ResultTooLarge,
+    ShuttingDown,
+    TableExists,
+    TableNotFound,
+    TokenAhead,
+    Unavailable,
+    UnknownFormat,
+    WriteUnknown,
+)
+from log_tier.tokens import Token
+
+if TYPE_CHECKING:
+    from duramen.blocking import Database
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BatchRefused",
+    "ConditionFailed",
+    "Damaged",
+    "DatabaseClosed",
+    "DeadlineExceeded",
+    "Disconnected",
+    "DiskFull",
+    "DuramenError",
+    "FolderInUse",
+    "FolderReadOnly",
+    "ForeignFolder",
+    "IndexDamaged",
+    "InvalidKey",
+    "InvalidName",
+    "InvalidRequest",
+    "InvalidToken",
+    "InvalidValue",
+    "LimitExceeded",
+    "LogDamaged",
+    "LogStopped",
+    "NotANumber",
+    "NumberOverflow",
+    "OffsetTrimmed",
+    "Overloaded",
+    "PartitionMismatch",
+    "PortInUse",
+    "Rejected",
+    "ReplicaBehind",
+    "ResultTooLarge",
+    "ShuttingDown",
+    "TableExists",
+    "TableNotFound",
+    "Token",
+    "TokenAhead",
+    "Unavailable",
+    "UnknownFormat",
+    "WriteUnknown",
+    "__version__",
+    "connect",
+    "open",
+]
+
+
+def connect(target: str, *, timeout: float = 10.0) -> Database:
+    """Connect to a server at `host:port`. `timeout`: the default of every call, in seconds.
+
+    Raises `Disconnected` where no server answers.
+    """
+    from duramen import aio, blocking
+
+    return blocking.start(lambda: aio.connect(target, timeout=timeout))
+
+
+def open(path: str | os.PathLike[str], *, timeout: float = 10.0) -> Database:  # noqa: A001
+    """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
+
+    Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else.
+    """
+    from duramen import aio, blocking
+
+    return blocking.start(lambda: aio.open(path, timeout=timeout))

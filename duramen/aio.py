@@ -1,0 +1,41 @@
+"""Duramen for programs with an event loop: `await duramen.aio.connect("localhost:7070")`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from duramen.client.database import TIMEOUT_DEFAULT_S, Database, check_timeout
+from duramen.client.table import Table
+from router.direct import DirectReads
+
+__all__ = ["Database", "Table", "connect", "open"]
+
+
+async def connect(target: str, *, timeout: float = TIMEOUT_DEFAULT_S) -> Database:
+    """Connect to a server at `host:port`. `timeout`: the default of every call, in seconds.
+
+    Raises `Disconnected` where no server answers.
+    """
+    from router.grpc_door.connection import GrpcConnection
+
+    check_timeout(timeout)
+    connection = GrpcConnection(target)
+    try:
+        await connection.list_tables(timeout=timeout)
+    except BaseException:
+        await connection.close()
+        raise
+    return Database(connection, timeout=timeout)
+
+
+async def open(path: str | os.PathLike[str], *, timeout: float = TIMEOUT_DEFAULT_S) -> Database:  # noqa: A001
+    """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
+
+    Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else.
+    """
+    from duramen.embedded import open_front
+
+    check_timeout(timeout)
+    front = await open_front(Path(path))
+    return Database(front, timeout=timeout, direct=lambda name, seen: DirectReads(front, name, seen))

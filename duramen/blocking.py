@@ -1,0 +1,249 @@
+"""The blocking face: the same database for programs without an event loop.
+
+An event loop runs in a thread of its own; every call is handed to it and waited for. There is no second implementation:
+each method below is the asynchronous one, wrapped. Calls may come from any number of threads, whose concurrent calls
+leave together like those of tasks.
+
+One thing is done in the caller's own thread: `Table.get` on an embedded database (`duramen.open`), where the index is
+in this process and a read is one short LMDB transaction. Crossing to the loop and back would cost twenty times that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+from duramen.client import atomic, database, table, writer
+from duramen.client.results import Change
+from duramen.client.table import Level
+from duramen.loop_thread import LoopThread
+from log_tier.errors import DatabaseClosed
+from log_tier.tokens import Token
+from router.direct import NOT_FRESH, DirectReads
+
+__all__ = ["AtomicBatch", "Database", "Table", "TableWriter", "start"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _wrap(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The blocking form of an asynchronous method: same arguments, same result, same documentation."""
+
+    @wraps(method)
+    def blocking(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.run(method(self._inner, *args, **kwargs))  # type: ignore[no-any-return]
+
+    return blocking
+
+
+def _chain(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], Any]:
+    """The same for a method that waits for nothing and returns its object, so that calls can be chained."""
+
+    @wraps(method)
+    def chained(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        method(self._inner, *args, **kwargs)
+        return self
+
+    return chained
+
+
+class AtomicBatch:
+    """See `duramen.client.atomic.AtomicBatch`."""
+
+    def __init__(self, inner: atomic.AtomicBatch, loop: LoopThread) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    put = _chain(atomic.AtomicBatch.put)
+    delete = _chain(atomic.AtomicBatch.delete)
+    update = _chain(atomic.AtomicBatch.update)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    commit = _wrap(atomic.AtomicBatch.commit)
+
+
+class TableWriter:
+    """See `duramen.client.writer.TableWriter`."""
+
+    def __init__(self, inner: writer.TableWriter, loop: LoopThread) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    def __enter__(self) -> TableWriter:
+        self._loop.run(self._inner.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.run(self._inner.__aexit__(kind, error, trace))
+
+    @property
+    def written(self) -> int:
+        """Records that this run wrote."""
+        return self._inner.written
+
+    @property
+    def skipped(self) -> int:
+        """Records that an earlier run had written."""
+        return self._inner.skipped
+
+    put_rows = _wrap(writer.TableWriter.put_rows)
+    flush = _wrap(writer.TableWriter.flush)
+
+
+class Table:
+    """See `duramen.client.table.Table`: the same calls, waited for."""
+
+    def __init__(self, inner: table.Table, loop: LoopThread) -> None:
+        self._inner = inner
+        self._loop = loop
+        self._direct: DirectReads | None = inner.direct_reads()
+        self.name = inner.name
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    def get(
+        self,
+        key: bytes,
+        *,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> bytes | None:
+        """The value of `key`, or None where it is absent."""
+        direct = self._direct
+        if direct is not None and after is None and level == "session" and timeout is None:
+            value = direct.get(key)
+            if value is not NOT_FRESH:
+                return value  # type: ignore[return-value]
+        return self._loop.run(self._inner.get(key, after=after, level=level, timeout=timeout))
+
+    get_entry = _wrap(table.Table.get_entry)
+    get_many = _wrap(table.Table.get_many)
+    put = _wrap(table.Table.put)
+    delete = _wrap(table.Table.delete)
+    update = _wrap(table.Table.update)
+    put_many = _wrap(table.Table.put_many)
+    describe = _wrap(table.Table.describe)
+    end_token = _wrap(table.Table.end_token)
+
+    def scan(
+        self,
+        *,
+        prefix: bytes | None = None,
+        start: bytes | None = None,
+        end: bytes | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """See `duramen.client.table.Table.scan`."""
+        return self._loop.iterate(
+            self._inner.scan_pages(
+                prefix=prefix,
+                start=start,
+                end=end,
+                reverse=reverse,
+                limit=limit,
+                after=after,
+                level=level,
+                timeout=timeout,
+            )
+        )
+
+    def watch(
+        self,
+        *,
+        after: str | Token | None = None,
+        start: Literal["now", "earliest"] = "now",
+        timeout: float | None = None,
+    ) -> Iterator[Change]:
+        """See `duramen.client.table.Table.watch`."""
+        return self._loop.iterate(self._inner.watch_runs(after=after, start=start, timeout=timeout))
+
+    def batch(self) -> AtomicBatch:
+        """An atomic batch: all its records take effect, or none. Its keys must share a partition (a `{tag}`)."""
+        return AtomicBatch(self._inner.batch(), self._loop)
+
+    def writer(self, producer: str) -> TableWriter:
+        """A writer that goes on where it was interrupted: see `duramen.client.writer`."""
+        return TableWriter(self._inner.writer(producer), self._loop)
+
+
+class Database:
+    """See `duramen.client.database.Database`: the same calls, waited for. Close it, or use it with `with`."""
+
+    def __init__(self, inner: database.Database, loop: LoopThread) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int = database.PARTITIONS_DEFAULT,
+        if_missing: bool = False,
+        timeout: float | None = None,
+    ) -> Table:
+        """Create a table of that many partitions; the number stays. With `if_missing` an existing one is taken."""
+        inner = self._inner.create_table(name, partitions=partitions, if_missing=if_missing, timeout=timeout)
+        return Table(self._loop.run(inner), self._loop)
+
+    def table(self, name: str) -> Table:
+        """An existing table. That it exists shows with the first call."""
+        return Table(self._inner.table(name), self._loop)
+
+    tables = _wrap(database.Database.tables)
+    describe_table = _wrap(database.Database.describe_table)
+    drop_table = _wrap(database.Database.drop_table)
+
+    def token(self) -> str:
+        """Everything that this client has written or seen, for another process: `other.merge_token(token)`."""
+        return self._loop.run(_called(self._inner.token))
+
+    def merge_token(self, token: str | Token) -> None:
+        """From now on, reads see what the token has seen."""
+        self._loop.run(_called(lambda: self._inner.merge_token(token)))
+
+    def close(self) -> None:
+        """Finish what is under way, close the connection, end the thread. Twice is fine."""
+        try:
+            self._loop.run(self._inner.close())
+        except DatabaseClosed:
+            return  # closed before
+        finally:
+            self._loop.stop()
+
+
+async def _called(work: Callable[[], T]) -> T:
+    """The session belongs to the loop: look at it, and change it, there."""
+    return work()
+
+
+def start(make: Callable[[], Awaitable[database.Database]]) -> Database:
+    """Make a database on a loop thread of its own."""
+    loop = LoopThread()
+    try:
+        return Database(loop.run(make()), loop)
+    except BaseException:
+        loop.stop()
+        raise

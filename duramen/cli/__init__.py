@@ -1,0 +1,47 @@
+"""The command line: every command is a few lines over the client that everybody else uses.
+
+What it promises:
+
+- **One rule for bytes.** Keys and values are typed and shown as UTF-8 text. What is no printable text, or begins with
+  `base64:` itself, is shown as `base64:…`; the same form may be typed. So what a command prints, another one takes.
+- **One rule for scripts.** With `--json` a command prints one JSON object per line on the standard output, and its
+  error as one on the standard error. Without it, an error is one line that begins with `error:` and says what to do.
+- **One table of exit codes** (`exits.py`): 0 done, 1 error, 2 the command makes no sense, 3 not found, 4 rejected by
+  a condition, 5 a retry can help, 130 interrupted.
+
+How a command passes through:
+
+    main ──▶ app (typer: arguments) ──▶ a command ──▶ duramen.connect(--at) ──▶ Table.put / get / scan / …
+      ▲                                                                              │
+      └── exits.py: the error's class ──▶ exit code; output.py: the error's line ◀───┘
+
+Starting quickly is a feature: nothing but typer is imported until a command needs it. gRPC comes with the first
+connection, rich with the first table or progress bar, pyarrow with the first Parquet file.
+
+What it deliberately does not do: keep a session between two commands (a token from one, `--after` in the next, does
+that), ask questions where nobody is there to answer, or reach into the server's files; only `log dump` reads those,
+and changes nothing.
+
+Read `app.py` (the list of commands), `options.py` (what they share), `output.py`, `exits.py` and `text.py`; then any
+command: `up.py`, `tables.py`, `records.py`, `streams.py`, `load.py`, `dump.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+__all__ = ["main", "run"]
+
+
+def main() -> NoReturn:
+    """The command `duramen`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return its exit code. What it has to say goes to the standard output and error."""
+    from duramen.cli.app import run_app
+
+    return run_app(list(arguments))

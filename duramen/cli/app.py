@@ -1,0 +1,120 @@
+"""The list of commands, and how any of them ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+import duramen
+from duramen.cli import dump, load, records, streams, tables, up
+from duramen.cli.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
+from duramen.cli.output import say_error, say_failure
+from log_tier.errors import DuramenError
+
+__all__ = ["app", "run_app"]
+
+_HELP = """
+Duramen: a key-value database that is folded from a log.
+
+A first minute, in two terminals:
+
+\b
+  duramen up                                      # a server: folder ./duramen-data, port 7070
+  duramen table create flights
+  duramen put flights UA1545 departed
+  duramen get flights UA1545
+  duramen put flights UA1545 landed --if-present
+  duramen update flights seats --add -1
+  duramen scan flights --prefix UA
+  duramen watch flights --from-start
+  duramen load flights flights.csv --key carrier --key flight
+
+Keys and values are UTF-8 text; what is no printable text is shown, and may be typed, as base64:… A write prints its
+place in the log; with --token it prints a token, and any other command that gets it with --after sees that write.
+
+\b
+Exit codes:
+  0    done
+  1    error
+  2    the command makes no sense as it stands
+  3    not found: the key or the table
+  4    rejected: a condition did not hold, or the value is no number
+  5    a retry can help: no server, too slow, disk full, or no reply
+  130  interrupted
+"""
+
+app = typer.Typer(
+    name="duramen",
+    help=_HELP,
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command("up")(up.up)
+app.add_typer(tables.app, name="table")
+app.command("put")(records.put)
+app.command("get")(records.get)
+app.command("delete")(records.delete)
+app.command("update")(records.update)
+app.command("scan")(streams.scan)
+app.command("watch")(streams.watch)
+app.command("load")(load.load)
+app.add_typer(dump.app, name="log")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"duramen {duramen.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run_app(arguments: list[str]) -> int:
+    """Run a command; every error becomes one line and an exit code here. A bug of ours stays a traceback."""
+    # gRPC's C core writes its own lines to the standard error; what they say is in our errors.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    as_json = "--json" in arguments
+    try:
+        code = app(arguments, prog_name="duramen", standalone_mode=False)
+        sys.stdout.flush()
+    except TyperException as error:
+        return _usage(error, as_json)
+    except DuramenError as error:
+        say_failure(error, as_json=as_json)
+        return exit_code_of(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`). Nothing may be written when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ERROR
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        say_error("os_error", f"{where}{error.strerror or error}", {}, retryable=False, as_json=as_json)
+        return ERROR
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: TyperException, as_json: bool) -> int:
+    context = getattr(error, "ctx", None)
+    message = error.format_message().rstrip(".")
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stdout.write(error.format_message() + "\n")
+        return USAGE
+    command = context.command_path if context is not None else "duramen"
+    say_error("usage", f"{message} (see `{command} --help`)", {}, retryable=False, as_json=as_json)
+    return USAGE

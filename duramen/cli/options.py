@@ -1,0 +1,81 @@
+"""Options that many commands share, and the connection that they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from log_tier.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from duramen.blocking import Database
+
+__all__ = [
+    "AT_DEFAULT",
+    "After",
+    "At",
+    "IfAbsent",
+    "IfPresent",
+    "IfVersion",
+    "Json",
+    "Level",
+    "ReadLevel",
+    "Timeout",
+    "TokenOnly",
+    "Ttl",
+    "connected",
+]
+
+AT_DEFAULT: Final = "localhost:7070"
+
+At = Annotated[
+    str, typer.Option("--at", envvar="DURAMEN_AT", metavar="HOST:PORT", help="The server.", show_default=True)
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, errors included.")]
+Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long the call may take.")]
+After = Annotated[
+    str | None,
+    typer.Option("--after", metavar="TOKEN", help="See at least what this token has seen (`put --token` prints one)."),
+]
+
+
+class ReadLevel(StrEnum):
+    """How new a read must be; see `duramen.client.table.Table`."""
+
+    SESSION = "session"
+    EVENTUAL = "eventual"
+    STRONG = "strong"
+
+
+Level = Annotated[
+    ReadLevel,
+    typer.Option(
+        "--level", help="strong: everything that was acknowledged when the command began; eventual: what is there."
+    ),
+]
+Ttl = Annotated[float | None, typer.Option("--ttl", metavar="SECONDS", help="The key expires after that time.")]
+IfAbsent = Annotated[bool, typer.Option("--if-absent", help="Only if the key is not there.")]
+IfPresent = Annotated[bool, typer.Option("--if-present", help="Only if the key is there.")]
+IfVersion = Annotated[
+    int | None,
+    typer.Option("--if-version", metavar="N", help="Only if the key's version is N (`get --json` tells it)."),
+]
+TokenOnly = Annotated[bool, typer.Option("--token", help="Print the write's token and nothing else.")]
+
+
+@contextmanager
+def connected(at: str, timeout: float) -> Iterator[Database]:
+    """A connection for one command. Raises `InvalidRequest` for what is no address, `Disconnected`."""
+    host, colon, port = at.rpartition(":")
+    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+        raise InvalidRequest(f"{at!r} is no address: --at takes HOST:PORT, like {AT_DEFAULT}")
+    if timeout <= 0:
+        raise InvalidRequest(f"--timeout takes a number of seconds above 0, not {timeout:g}")
+    import duramen
+
+    with duramen.connect(at, timeout=timeout) as database:
+        yield database

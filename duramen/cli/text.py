@@ -1,0 +1,60 @@
+"""Bytes as text and back: UTF-8 where it can be read, `base64:…` where not.
+
+    b"UA1545"            UA1545
+    b"caf\\xc3\\xa9"       café
+    b"\\x00\\x01"          base64:AAE=            no printable text
+    b"\\xff"              base64:/w==            no UTF-8
+    b"base64:x"          base64:YmFzZTY0Ong=    text, but it would be taken for something else
+
+For people, control characters count as unprintable (a key must not move a terminal's cursor), but a value may hold
+line ends and tabs. In JSON, which escapes them, all UTF-8 is text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+from log_tier.errors import InvalidRequest
+
+__all__ = ["BASE64", "bytes_of", "json_text", "shown_key", "shown_value"]
+
+BASE64: Final = "base64:"
+
+_LINE_BREAKS: Final = str.maketrans("", "", "\n\r\t")
+
+
+def json_text(data: bytes) -> str:
+    """`data` for a JSON string."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return _encoded(data)
+    return _encoded(data) if text.startswith(BASE64) else text
+
+
+def shown_key(data: bytes) -> str:
+    """A key for people; also a value that must stay on one line."""
+    text = json_text(data)
+    return text if text.isprintable() else _encoded(data)
+
+
+def shown_value(data: bytes) -> str:
+    """A value for people, over as many lines as it has."""
+    text = json_text(data)
+    return text if text.translate(_LINE_BREAKS).isprintable() else _encoded(data)
+
+
+def bytes_of(text: str) -> bytes:
+    """What somebody typed, as bytes. Raises `InvalidRequest` where `base64:` is followed by something else."""
+    if not text.startswith(BASE64):
+        return text.encode("utf-8", "surrogateescape")  # the shell's own bytes, whatever they are
+    try:
+        return base64.b64decode(text[len(BASE64) :], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"{text[:40]!r} is no base64 ({error}); text that begins so is typed in base64") from error
+
+
+def _encoded(data: bytes) -> str:
+    return BASE64 + base64.b64encode(data).decode("ascii")

@@ -1,0 +1,120 @@
+"""`duramen up`: the whole database in one process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from duramen.cli.options import Json
+from duramen.cli.output import say, say_json
+from log_tier.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from duramen.server import Server
+
+__all__ = ["up"]
+
+
+class _LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def up(
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="The data folder; made where it is missing.")
+    ] = Path("duramen-data"),
+    host: Annotated[str, typer.Option("--host", help="The address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port; 0 takes a free one and prints it.")] = 7070,
+    log_level: Annotated[
+        _LogLevel, typer.Option("--log-level", help="How much the server tells on the standard error.")
+    ] = _LogLevel.WARNING,
+    json: Json = False,
+) -> None:
+    """Start a server: log, indexes and front in one process, on one port.
+
+    It runs until Ctrl-C or SIGTERM and then closes cleanly; `kill -9` loses nothing that was acknowledged. One process
+    owns a data folder at a time. There is no access control: listen on other addresses than 127.0.0.1 only in a
+    network that you trust.
+
+    \b
+      duramen up
+      duramen up --data /var/lib/duramen --host 0.0.0.0 --port 7070
+      duramen up --port 0 --json          # one JSON line with the port, when it is ready
+    """
+    import asyncio
+    import logging
+
+    if not 0 <= port < 65536:
+        raise InvalidRequest(f"a port is 0 to 65535, not {port}")
+    logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    from duramen.server import serve
+
+    announce = _Announcer(data, host, json)
+    work = serve(data, host=host, port=port, started=announce.started, stopping=announce.stopping)
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
+    announce.stopped()
+
+
+class _Announcer:
+    """Says that the server began and ended."""
+
+    def __init__(self, data: Path, host: str, json: bool) -> None:
+        self._data, self._host, self._json = data.absolute(), host, json
+
+    def started(self, server: Server) -> None:
+        tables = sorted(server.front.node.topics(), key=lambda topic: topic.name)
+        recovery: Any = getattr(server.front.log, "recovery", None)
+        cuts = [str(cut) for cut in recovery.cuts] if recovery else []
+        damages = [damage.message for damage in recovery.damages] if recovery else []
+        notes = list(recovery.notes) if recovery else []
+        if self._json:
+            say_json(
+                {
+                    "event": "started",
+                    "host": self._host,
+                    "port": server.port,
+                    "pid": os.getpid(),
+                    "data": str(self._data),
+                    "tables": [{"table": t.name, "id": t.id, "partitions": t.partitions} for t in tables],
+                    "recovery": {"cuts": cuts, "damages": damages, "notes": notes},
+                },
+                flush=True,
+            )
+            return
+        at = f"{'localhost' if self._host in ('127.0.0.1', '0.0.0.0') else self._host}:{server.port}"
+        names = ", ".join(f"{t.name} ({t.partitions})" for t in tables[:8]) + (" …" if len(tables) > 8 else "")
+        say(f"Duramen is up on {self._host}:{server.port}")
+        say(f"  data      {self._data}")
+        say(f"  tables    {names or 'none yet: duramen table create NAME'}")
+        say("  recovery  " + ("\n            ".join([*cuts, *notes]) or "nothing to recover"))
+        for damage in damages:
+            say(f"  DAMAGE    {damage}")
+        say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        say("  stop      Ctrl-C, or SIGTERM")
+        sys.stdout.flush()
+
+    def stopping(self, signal: str) -> None:
+        if self._json:
+            say_json({"event": "stopping", "signal": signal}, flush=True)
+        else:
+            say(f"{signal}: stopping")
+            sys.stdout.flush()
+
+    def stopped(self) -> None:
+        if self._json:
+            say_json({"event": "stopped"}, flush=True)
+        else:
+            say("stopped cleanly")

@@ -1,0 +1,24 @@
+"""The client: one implementation of sessions, coalescing, retries, scans and watches, over any `Connection`.
+
+`database.py` and `table.py` are what users call (as `duramen.aio`, or through the blocking face in
+`duramen.blocking`). Below them:
+
+- `session.py` remembers what was seen, so that every read names the offsets it must contain.
+- `reads.py` and `writes.py` let concurrent calls leave together. A caller who is alone is not delayed: the first call
+  leaves at the end of the event loop's current round, and what comes while it is under way leaves when it is back.
+- `callers.py` ends each call at its own deadline, whatever it left together with; `drafts.py` is a batch in the making.
+- `requests.py` turns arguments into records, `atomic.py` joins records that take effect together, `writer.py` is a
+  stream of puts that survives its own interruption, `scanning.py` and `watching.py` are what their names say.
+- `levels.py` says what a read must have seen, `bulk.py` cuts many keys into what a request carries, `patient.py` asks
+  again where that is harmless.
+
+Invariants:
+
+- A write is sent again only with the same bytes, under the same producer id and sequence, so it takes effect at most
+  once; a partition has one batch of this client under way at a time, so order is kept.
+- A call ends in a result, in a typed error that says nothing was done, or in `WriteUnknown`; never in silence, and
+  never later than its timeout.
+- The connection behind it may be gRPC or a front in the same process: nothing here knows which.
+
+What is not here: choosing among servers, and caching of values.
+"""

@@ -1,0 +1,128 @@
+"""Atomic batches: several records of one partition that take effect together, or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from duramen.client.requests import joined, number_of, record_of, update_of
+from duramen.client.results import Done, Number
+from log_tier.batch import Columns
+from log_tier.errors import InvalidRequest, LimitExceeded, PartitionMismatch
+from log_tier.identifiers import Offset
+from log_tier.partitioner import partition_of
+from log_tier.record import Operation
+
+if TYPE_CHECKING:
+    from duramen.client.table import Table
+
+__all__ = ["ATOMIC_RECORDS_MAX", "AtomicBatch"]
+
+# A group is folded in one piece and its effects are held until its last record is judged.
+ATOMIC_RECORDS_MAX: Final = 10_000
+
+
+class AtomicBatch:
+    """Collects records; `commit()` writes them. Conditions of any of them are conditions of all.
+
+    Later records see what earlier ones did. All keys must lie in one partition, which a common `{tag}` ensures:
+    `{user7}.name` and `{user7}.cart`.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._records: list[Columns] = []
+        self._committed = False
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def put(
+        self,
+        key: bytes,
+        value: bytes,
+        *,
+        ttl: float | None = None,
+        if_absent: bool = False,
+        if_present: bool = False,
+        if_version: int | None = None,
+    ) -> AtomicBatch:
+        """Add a put; see `Table.put`."""
+        return self._add(
+            record_of(
+                Operation.PUT,
+                key,
+                value,
+                ttl=ttl,
+                if_absent=if_absent,
+                if_present=if_present,
+                if_version=if_version,
+                grouped=bool(self._records),
+            )
+        )
+
+    def delete(self, key: bytes, *, if_present: bool = False, if_version: int | None = None) -> AtomicBatch:
+        """Add a delete; see `Table.delete`."""
+        return self._add(
+            record_of(
+                Operation.DELETE,
+                key,
+                b"",
+                if_present=if_present,
+                if_version=if_version,
+                grouped=bool(self._records),
+            )
+        )
+
+    def update(
+        self,
+        key: bytes,
+        *,
+        add: Number | None = None,
+        multiply: Number | None = None,
+        min: Number | None = None,  # noqa: A002 - the operation's name
+        max: Number | None = None,  # noqa: A002 - the operation's name
+        append: bytes | None = None,
+        if_version: int | None = None,
+    ) -> AtomicBatch:
+        """Add an update; see `Table.update`."""
+        operation, operand = update_of({"add": add, "multiply": multiply, "min": min, "max": max, "append": append})
+        return self._add(record_of(operation, key, operand, if_version=if_version, grouped=bool(self._records)))
+
+    def _add(self, record: Columns) -> AtomicBatch:
+        if self._committed:
+            raise InvalidRequest("this batch was committed; begin another one")
+        if len(self._records) >= ATOMIC_RECORDS_MAX:
+            raise LimitExceeded(f"an atomic batch has at most {ATOMIC_RECORDS_MAX} records", limit=ATOMIC_RECORDS_MAX)
+        self._records.append(record)
+        return self
+
+    async def commit(self, *, timeout: float | None = None) -> list[Done]:
+        """Write the batch; one `Done` per record, in order.
+
+        Raises `PartitionMismatch` where the keys lie in several partitions (nothing was written), `Rejected` or one
+        of its kinds where one record's condition failed: then no record took effect.
+        """
+        if self._committed:
+            raise InvalidRequest("this batch was committed already")
+        if not self._records:
+            return []
+        table = self._table
+        database = table._database
+        deadline = database.deadline(timeout)
+        topic = table._topic or await table._resolve(deadline)
+        partitions = {partition_of(record.keys[0], topic.partitions): record.keys[0] for record in self._records}
+        if len(partitions) > 1:
+            (first, one), (second, other) = list(partitions.items())[:2]
+            raise PartitionMismatch(
+                f"{one[:40]!r} lies in partition {first} of {table.name}, {other[:40]!r} in {second}: an atomic batch "
+                "touches one partition; give its keys a common {tag}"
+            )
+        (partition,) = partitions
+        call = database.writes.submit(topic, partition, joined(self._records), outcomes=True, deadline=deadline)
+        self._committed = True
+        written = await table._noticing_drops(call)
+        results = written.results or [None] * len(self._records)
+        return [
+            Done(topic.id, partition, Offset(written.offset + number), number_of(result))
+            for number, result in enumerate(results)
+        ]

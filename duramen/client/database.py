@@ -1,0 +1,144 @@
+"""The database as a client sees it: tables, and the session they share."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final
+
+from duramen.client.patient import ask_until
+from duramen.client.reads import ReadCoalescer
+from duramen.client.results import TableInfo
+from duramen.client.session import Session
+from duramen.client.table import Table
+from duramen.client.writes import WriteCoalescer
+from log_tier.errors import DatabaseClosed, InvalidRequest, TableExists
+from log_tier.identifiers import Offset, check_name
+from log_tier.log import Topic
+from log_tier.tokens import Token
+from router.direct import DirectReads
+from router.requests import Connection, TableDescription
+
+__all__ = ["PARTITIONS_DEFAULT", "TIMEOUT_DEFAULT_S", "Database", "check_timeout"]
+
+DirectFactory = Callable[[str, Callable[[Topic], Sequence[Offset]]], DirectReads]
+
+# Enough for a table to be spread over a few nodes later on; each costs one sync of its own in a write to all of them.
+PARTITIONS_DEFAULT: Final = 8
+
+# A month: what is longer is a mistake of units, and overflows the clocks below.
+TIMEOUT_MAX_S: Final = 31 * 86_400.0
+
+# Longer than a restart of the server takes, shorter than a person waits.
+TIMEOUT_DEFAULT_S: Final = 10.0
+
+
+class Database:
+    """A client: `duramen.aio.connect` and `duramen.aio.open` make one. Belongs to the event loop it was made in.
+
+    All tables of one client share a session: whatever was written or read through it, later reads see.
+    """
+
+    def __init__(
+        self, connection: Connection, *, timeout: float = TIMEOUT_DEFAULT_S, direct: DirectFactory | None = None
+    ) -> None:
+        self._timeout = check_timeout(timeout)
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self.connection = connection
+        self.direct = direct
+        """Makes the shortest way to a table's values, where they are in this process."""
+        self.session = Session()
+        self.reads = ReadCoalescer(connection, self.session)
+        # 63 random bits: a producer id is this client's alone.
+        self.writes = WriteCoalescer(connection, self.session, secrets.randbits(63) | 1)
+
+    async def __aenter__(self) -> Database:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def timeout(self, timeout: float | None) -> float:
+        """The seconds that a call may take. Raises `InvalidRequest`, and `DatabaseClosed` after `close`."""
+        if self._closed:
+            raise DatabaseClosed("this database was closed; connect or open again")
+        return self._timeout if timeout is None else check_timeout(timeout)
+
+    def deadline(self, timeout: float | None) -> float:
+        """The same as a moment on the event loop's clock."""
+        return self._loop.time() + self.timeout(timeout)
+
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int = PARTITIONS_DEFAULT,
+        if_missing: bool = False,
+        timeout: float | None = None,
+    ) -> Table:
+        """Create a table of that many partitions; the number stays. With `if_missing` an existing one is taken."""
+        check_name(name)
+        if type(partitions) is not int:
+            raise InvalidRequest(f"a table has a whole number of partitions, not {partitions!r}")
+        deadline = self.deadline(timeout)
+        try:
+            topic = await self.connection.create_table(name, partitions=partitions, timeout=self.timeout(timeout))
+        except TableExists:
+            if not if_missing:
+                raise
+            topic = await ask_until(deadline, lambda remaining: self.connection.find_table(name, timeout=remaining))
+        return Table(self, name, topic)
+
+    def table(self, name: str) -> Table:
+        """An existing table. That it exists shows with the first call. Raises `InvalidName`."""
+        return Table(self, name)
+
+    async def tables(self, *, timeout: float | None = None) -> list[TableInfo]:
+        """All tables, by name."""
+        topics = await ask_until(
+            self.deadline(timeout), lambda remaining: self.connection.list_tables(timeout=remaining)
+        )
+        return [TableInfo(topic.id, topic.name, topic.partitions) for topic in topics]
+
+    async def describe_table(self, name: str, *, timeout: float | None = None) -> TableDescription:
+        """How a table's partitions stand."""
+        check_name(name)
+        return await ask_until(
+            self.deadline(timeout), lambda remaining: self.connection.describe_table(name, timeout=remaining)
+        )
+
+    async def drop_table(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a table with all it holds. It cannot be undone."""
+        check_name(name)
+        await self.connection.drop_table(name, timeout=self.timeout(timeout))
+
+    def token(self) -> str:
+        """Everything that this client has written or seen, for another process: `other.merge_token(token)`."""
+        return str(self.session.token())
+
+    def merge_token(self, token: str | Token) -> None:
+        """From now on, reads see what the token has seen."""
+        self.session.merge(Token.parse(token))
+
+    async def close(self) -> None:
+        """Finish what is under way and close the connection."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self.writes.close()
+            await self.reads.close()
+        finally:
+            await self.connection.close()
+
+
+def check_timeout(timeout: float) -> float:
+    """Return `timeout`, or raise `InvalidRequest` saying what a timeout is."""
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= TIMEOUT_MAX_S:
+        raise InvalidRequest(f"timeout is a number of seconds above 0 and up to {TIMEOUT_MAX_S:g}, not {timeout!r}")
+    return timeout

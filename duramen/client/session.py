@@ -1,0 +1,60 @@
+"""The session: what this client has seen, so that no replica shows it an older state.
+
+It holds one offset per table and partition, the highest seen, and only ever rises: reads and writes merge into it by
+themselves. One event loop changes it; other threads may look at a table's list, whose entries are plain numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.log import Topic
+from log_tier.tokens import Token
+
+__all__ = ["Session"]
+
+
+class Session:
+    """Everything seen through one client. Invariant: no entry ever falls."""
+
+    def __init__(self) -> None:
+        self._tables: dict[TableId, list[Offset]] = {}
+        self._imported = Token(session=True)
+
+    def offsets(self, table: Topic) -> list[Offset]:
+        """What was seen of a table, by partition: the live list, to be looked at and not changed."""
+        found = self._tables.get(table.id)
+        if found is None:
+            found = self._tables[table.id] = [NOTHING] * table.partitions
+            for partition, offset in self._imported.tables.get(table.id, {}).items():
+                if partition < table.partitions:
+                    found[partition] = offset
+        return found
+
+    def saw(self, table: Topic, partition: Partition, offset: Offset) -> None:
+        """A reply came from a state that holds `offset`."""
+        offsets = self._tables.get(table.id) or self.offsets(table)
+        if offset > offsets[partition]:
+            offsets[partition] = offset
+
+    def saw_all(self, table: Topic, seen: Mapping[Partition, Offset]) -> None:
+        """The same for several partitions."""
+        for partition, offset in seen.items():
+            self.saw(table, partition, offset)
+
+    def merge(self, token: Token) -> None:
+        """Take over what somebody else has seen."""
+        self._imported = Token(self._imported.merge(token).tables, session=True)
+        for table_id, offsets in self._tables.items():
+            for partition, offset in token.tables.get(table_id, {}).items():
+                if partition < len(offsets) and offset > offsets[partition]:
+                    offsets[partition] = offset
+
+    def token(self) -> Token:
+        """Everything seen, to be carried to another process."""
+        seen = {
+            table_id: {Partition(number): offset for number, offset in enumerate(offsets) if offset > NOTHING}
+            for table_id, offsets in self._tables.items()
+        }
+        return self._imported.merge(Token(seen, session=True))

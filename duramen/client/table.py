@@ -1,0 +1,388 @@
+"""One table, for a program with an event loop. The blocking face (`duramen.blocking`) calls these same methods."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from duramen.client.atomic import AtomicBatch
+from duramen.client.bulk import WINDOW_RECORDS, get_many, put_window
+from duramen.client.levels import SESSION, Asked, Level, asked_of, check_level
+from duramen.client.patient import ask_until
+from duramen.client.requests import check_key, number_of, record_of, update_of
+from duramen.client.results import Change, Done, Entry, ManyDone, Number
+from duramen.client.scanning import ScanRange, scan_table
+from duramen.client.watching import watch_table
+from duramen.client.writer import TableWriter
+from log_tier.batch import Columns
+from log_tier.errors import InvalidRequest, InvalidToken, TableNotFound
+from log_tier.identifiers import Offset, Partition, check_name
+from log_tier.log import Topic
+from log_tier.partitioner import partition_of
+from log_tier.record import Operation
+from log_tier.tokens import Token
+from router.requests import ReadResult, TableDescription
+
+if TYPE_CHECKING:
+    from duramen.client.database import Database
+    from router.direct import DirectReads
+
+__all__ = ["Level", "Table"]
+
+T = TypeVar("T")
+
+
+class Table:
+    """Keys and values of one table.
+
+    Every call takes `timeout` in seconds (default: the database's) and raises errors of `duramen.DuramenError`.
+    Reads take `level`:
+
+    - `"session"` (default): sees everything that this client wrote or saw before (read-your-writes, monotonic reads);
+    - `"eventual"`: whatever the replica has;
+    - `"strong"`: everything that anybody had been told is written when the read began;
+
+    and `after`, a token from another process, whose writes the read then sees as well.
+    """
+
+    def __init__(self, database: Database, name: str, topic: Topic | None = None) -> None:
+        self._database = database
+        self._topic = topic
+        self.name = check_name(name)
+
+    def __repr__(self) -> str:
+        return f"<duramen table {self.name!r}>"
+
+    # --- reading
+
+    async def get(
+        self,
+        key: bytes,
+        *,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> bytes | None:
+        """The value of `key`, or None where it is absent."""
+        result = await self._read_one(key, after, level, timeout)
+        return result.values[0]
+
+    async def get_entry(
+        self,
+        key: bytes,
+        *,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> Entry | None:
+        """The value of `key` with its version and expiry, or None where it is absent."""
+        result = await self._read_one(key, after, level, timeout)
+        value = result.values[0]
+        if value is None:
+            return None
+        return Entry(value, Offset(result.versions[0]), result.expiries[0] if result.expiries else 0)
+
+    async def _read_one(self, key: bytes, after: str | Token | None, level: Level, timeout: float | None) -> ReadResult:
+        check_key(key)
+        deadline = self._database.deadline(timeout)
+        topic = self._topic or await self._resolve(deadline)
+        asked = SESSION
+        if after is not None or level != "session":
+            topic, asked = await self._asked(topic, after, level, deadline)
+        partition = partition_of(key, topic.partitions)
+        call = self._database.reads.submit(
+            topic,
+            partition,
+            (key,),
+            after=asked.after(partition),
+            strong=asked.strong,
+            seen=asked.seen,
+            deadline=deadline,
+        )
+        return await self._noticing_drops(call)
+
+    async def get_many(
+        self,
+        keys: Iterable[bytes],
+        *,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> list[bytes | None]:
+        """The values of `keys`, in their order; None where a key is absent."""
+        wanted = [check_key(key) for key in keys]
+        deadline = self._database.deadline(timeout)
+        topic = self._topic or await self._resolve(deadline)
+        asked = SESSION
+        if after is not None or level != "session":
+            topic, asked = await self._asked(topic, after, level, deadline)
+        return await self._noticing_drops(get_many(self._database, topic, wanted, asked, deadline))
+
+    async def scan(
+        self,
+        *,
+        prefix: bytes | None = None,
+        start: bytes | None = None,
+        end: bytes | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> AsyncGenerator[tuple[bytes, bytes], None]:
+        """Keys and values in key order: of a `prefix`, or from `start` (inclusive) to `end` (exclusive).
+
+        It is read page by page; each page is consistent per partition and never older than the page before it. To
+        resume a scan, begin at its last key + b"\\x00" (in reverse: end at its last key). `timeout` is per page.
+        """
+        pages = self.scan_pages(
+            prefix=prefix, start=start, end=end, reverse=reverse, limit=limit, after=after, level=level, timeout=timeout
+        )
+        try:
+            async for page in pages:
+                for pair in page:
+                    yield pair
+        finally:
+            await pages.aclose()
+
+    async def scan_pages(
+        self,
+        *,
+        prefix: bytes | None = None,
+        start: bytes | None = None,
+        end: bytes | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        after: str | Token | None = None,
+        level: Level = "session",
+        timeout: float | None = None,
+    ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
+        """The same as `scan`, page by page."""
+        asked_range = ScanRange.of(prefix=prefix, start=start, end=end, reverse=reverse, limit=limit)
+        seconds = self._database.timeout(timeout)
+        deadline = self._database.deadline(timeout)
+        topic = self._topic or await self._resolve(deadline)
+        topic, asked = await self._asked(topic, after, level, deadline)
+        pages = scan_table(self._database, topic, asked_range, asked, seconds)
+        try:
+            async for page in pages:
+                yield list(zip(page.keys, page.values, strict=True))
+        except TableNotFound:
+            self._topic = None
+            raise
+        finally:
+            await pages.aclose()
+
+    async def watch(
+        self,
+        *,
+        after: str | Token | None = None,
+        start: Literal["now", "earliest"] = "now",
+        timeout: float | None = None,
+    ) -> AsyncGenerator[Change, None]:
+        """Every change, once, in order within each partition, until the caller stops.
+
+        Begins `after` a token (which has seen nothing of the partitions that it does not name), else at `start`. It
+        goes on by itself when the server restarts. Raises `OffsetTrimmed` where the log no longer holds what comes
+        after the token. `timeout` bounds how long a lost server is waited for.
+        """
+        runs = self.watch_runs(after=after, start=start, timeout=timeout)
+        try:
+            async for run in runs:
+                for change in run:
+                    yield change
+        finally:
+            await runs.aclose()
+
+    async def watch_runs(
+        self,
+        *,
+        after: str | Token | None = None,
+        start: Literal["now", "earliest"] = "now",
+        timeout: float | None = None,
+    ) -> AsyncGenerator[list[Change], None]:
+        """The same as `watch`, in runs of what arrived together."""
+        if start not in ("now", "earliest"):
+            raise InvalidRequest(f'start is "now" or "earliest", not {start!r}')
+        seconds = self._database.timeout(timeout)
+        deadline = self._database.deadline(timeout)
+        topic = self._topic or await self._resolve(deadline)
+        positions = None
+        if after is not None:
+            topic, asked = await self._asked(topic, after, "eventual", deadline)
+            positions = asked.offsets
+        runs = watch_table(self._database, topic, positions, start, seconds)
+        try:
+            async for run in runs:
+                yield run
+        except TableNotFound:
+            self._topic = None
+            raise
+        finally:
+            await runs.aclose()
+
+    # --- writing
+
+    async def put(
+        self,
+        key: bytes,
+        value: bytes,
+        *,
+        ttl: float | None = None,
+        keep_ttl: bool = False,
+        if_absent: bool = False,
+        if_present: bool = False,
+        if_version: int | None = None,
+        timeout: float | None = None,
+    ) -> Done:
+        """Write a value; returns when it is on stable storage.
+
+        `ttl`: seconds until it expires. The conditions are decided once, by the log's order: `ConditionFailed` carries
+        the version that was there. Raises `WriteUnknown` where no reply came: the write happened once or not at all.
+        """
+        record = record_of(
+            Operation.PUT,
+            key,
+            value,
+            ttl=ttl,
+            keep_ttl=keep_ttl,
+            if_absent=if_absent,
+            if_present=if_present,
+            if_version=if_version,
+        )
+        return await self._write(record, if_absent or if_present or if_version is not None, timeout)
+
+    async def delete(
+        self,
+        key: bytes,
+        *,
+        if_present: bool = False,
+        if_version: int | None = None,
+        timeout: float | None = None,
+    ) -> Done:
+        """Remove a key. Deleting an absent one is no error unless `if_present` says so."""
+        record = record_of(Operation.DELETE, key, b"", if_present=if_present, if_version=if_version)
+        return await self._write(record, if_present or if_version is not None, timeout)
+
+    async def update(
+        self,
+        key: bytes,
+        *,
+        add: Number | None = None,
+        multiply: Number | None = None,
+        min: Number | None = None,  # noqa: A002 - the operation's name
+        max: Number | None = None,  # noqa: A002 - the operation's name
+        append: bytes | None = None,
+        ttl: float | None = None,
+        if_absent: bool = False,
+        if_present: bool = False,
+        if_version: int | None = None,
+        timeout: float | None = None,
+    ) -> Done:
+        """Change a value where it is: `Done.value` is the new number, or after `append` the new length.
+
+        Numbers are stored as text, whole ones of 64 bits or floats; an absent key counts as 0 (`min` and `max` take
+        the operand), and as empty for `append`. An expiry stays unless `ttl` sets a new one. Raises `NotANumber`,
+        `NumberOverflow`, `ConditionFailed`.
+        """
+        operation, operand = update_of({"add": add, "multiply": multiply, "min": min, "max": max, "append": append})
+        record = record_of(
+            operation,
+            key,
+            operand,
+            ttl=ttl,
+            if_absent=if_absent,
+            if_present=if_present,
+            if_version=if_version,
+        )
+        return await self._write(record, True, timeout)
+
+    async def _write(self, record: Columns, outcomes: bool, timeout: float | None) -> Done:
+        deadline = self._database.deadline(timeout)
+        topic = self._topic or await self._resolve(deadline)
+        partition = partition_of(record.keys[0], topic.partitions)
+        call = self._database.writes.submit(topic, partition, record, outcomes=outcomes, deadline=deadline)
+        written = await self._noticing_drops(call)
+        value = number_of(written.results[0]) if outcomes and written.results else None
+        return Done(topic.id, partition, written.offset, value)
+
+    async def put_many(
+        self,
+        pairs: Iterable[tuple[bytes, bytes]] | Mapping[bytes, bytes],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+    ) -> ManyDone:
+        """Write many pairs; returns when all are on stable storage. Not atomic: see `batch()` for that.
+
+        Takes any iterable, also an endless one, in windows of bounded memory; `timeout` is per window. On an error,
+        windows before it are written, and some of its own pairs may be.
+        """
+        deadline = self._database.deadline(timeout)
+        topic = self._topic or await self._resolve(deadline)
+        stream = iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
+        offsets: dict[Partition, Offset] = {}
+        records = 0
+        while window := list(islice(stream, WINDOW_RECORDS)):
+            deadline = self._database.deadline(timeout)
+            await self._noticing_drops(put_window(self._database, topic, window, ttl, deadline, offsets))
+            records += len(window)
+        return ManyDone(topic.id, records, offsets)
+
+    def batch(self) -> AtomicBatch:
+        """An atomic batch: all its records take effect, or none. Its keys must share a partition (a `{tag}`)."""
+        return AtomicBatch(self)
+
+    def writer(self, producer: str) -> TableWriter:
+        """A writer that goes on where it was interrupted: see `duramen.client.writer`."""
+        return TableWriter(self, producer)
+
+    # --- about the table
+
+    def direct_reads(self) -> DirectReads | None:
+        """For the blocking face: reads in the caller's thread, where the index is in this process."""
+        direct = self._database.direct
+        return None if direct is None else direct(self.name, self._database.session.offsets)
+
+    async def describe(self, *, timeout: float | None = None) -> TableDescription:
+        """How the table's partitions stand."""
+        return await self._database.describe_table(self.name, timeout=timeout)
+
+    async def end_token(self, *, timeout: float | None = None) -> str:
+        """A token of everything that is in the table's log now, in every partition."""
+        description = await self.describe(timeout=timeout)
+        return str(Token({description.table.id: {part.partition: part.latest for part in description.partitions}}))
+
+    async def _resolve(self, deadline: float | None = None) -> Topic:
+        """Find the table behind the name. `deadline` is on the event loop's clock; None: the default timeout."""
+        database = self._database
+        self._topic = await ask_until(
+            database.deadline(None) if deadline is None else deadline,
+            lambda remaining: database.connection.find_table(self.name, timeout=remaining),
+        )
+        return self._topic
+
+    # --- common to all
+
+    async def _asked(
+        self, topic: Topic, after: str | Token | None, level: Level, deadline: float
+    ) -> tuple[Topic, Asked]:
+        """The table, and what a read must see of it."""
+        check_level(level)
+        token = None if after is None else Token.parse(after)
+        try:
+            return topic, asked_of(self._database.session, topic, token, level)
+        except InvalidToken:
+            # The table may have been dropped and made again since we found it, and the token may be of the new one.
+            found = await self._resolve(deadline)
+            if found.id == topic.id:
+                raise
+            return found, asked_of(self._database.session, found, token, level)
+
+    async def _noticing_drops(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except TableNotFound:
+            self._topic = None  # dropped; if the name comes back, the next call finds the new table
+            raise

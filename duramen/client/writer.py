@@ -1,0 +1,211 @@
+"""A writer that can be interrupted at any moment and run again, and still writes every record exactly once.
+
+Its producer id is derived from a name that the caller chooses, and its sequences count the records per partition. Who
+runs it again with the same name feeds it the same records in the same order; it asks the table how far its producer
+had come, and skips that much. What the interruption left in doubt is settled by the log: a record that is written
+twice is void the second time.
+
+    async with table.writer("flights.csv of 2013-01-01") as writer:
+        for key, value in rows:                 # the same rows in the same order as last time
+            await writer.put(key, value)
+        done = await writer.flush()
+        print(writer.skipped, writer.written)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from duramen.client.requests import check_key, check_value
+from duramen.client.results import ManyDone
+from log_tier.batch import Columns, encode_batch
+from log_tier.errors import DuramenError, InvalidRequest, WriteUnknown
+from log_tier.identifiers import NOTHING, Offset, Partition
+from log_tier.log import Topic
+from log_tier.partitioner import partition_of
+from router.requests import WritePart, WriteResult
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from duramen.client.database import Database
+    from duramen.client.table import Table
+
+__all__ = ["TableWriter", "producer_id_of"]
+
+# A flush leaves when this much has gathered: large enough that a sync is shared by thousands of records.
+_FLUSH_RECORDS: Final = 16_384
+_FLUSH_BYTES: Final = 4 * 1024 * 1024
+
+# Between two tries of the same bytes; the tries last as long as one call may, a server's restart included.
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_MAX_S: Final = 0.5
+
+
+def producer_id_of(name: str) -> int:
+    """The producer id of a name: 63 bits of its BLAKE2b hash, never 0."""
+    return (int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 1) | 1
+
+
+class _Flight(NamedTuple):
+    """What is on its way: one batch per partition, and how many records each holds."""
+
+    parts: list[WritePart]
+    records: dict[Partition, int]
+
+
+class TableWriter:
+    """Writes a stream of puts, resumable by its producer's name. Use one at a time per name.
+
+    While one flush is on its way the next gathers, so the caller's work and the server's overlap. There is never a
+    second one under way: a partition's sequences arrive in their order, whatever has to be sent again.
+    """
+
+    def __init__(self, table: Table, producer: str) -> None:
+        self._table = table
+        self._producer_id = producer_id_of(producer)
+        self._topic: Topic | None = None
+        self._next: list[int] = []
+        """The sequence of the next record, by partition."""
+        self._resume: list[int] = []
+        """Below this sequence, records were written by an earlier run."""
+        self._keys: list[list[bytes]] = []
+        self._values: list[list[bytes]] = []
+        self._waiting = 0
+        self._waiting_bytes = 0
+        self._flight: asyncio.Task[None] | None = None
+        self._failure: DuramenError | None = None
+        """Once something could not be written, nothing after it is: the next run would skip the hole."""
+        self._offsets: dict[Partition, Offset] = {}
+        self.written = 0
+        """Records that this run wrote and that are on stable storage."""
+        self.skipped = 0
+        """Records that an earlier run had written."""
+
+    async def __aenter__(self) -> TableWriter:
+        table = self._table
+        database = table._database
+        self._topic = topic = table._topic or await table._resolve()
+        found = await database.connection.producer(topic.id, self._producer_id, timeout=database.timeout(None))
+        self._next = [0] * topic.partitions
+        self._resume = [found.get(Partition(number), -1) + 1 for number in range(topic.partitions)]
+        self._keys = [[] for _ in range(topic.partitions)]
+        self._values = [[] for _ in range(topic.partitions)]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.flush()
+        elif self._flight is not None:
+            await asyncio.wait((self._flight,))
+            if not self._flight.cancelled():
+                self._flight.exception()  # the block's own error is the one that counts
+
+    async def put(self, key: bytes, value: bytes) -> None:
+        """Take one record; now and then this sends what has gathered."""
+        await self.put_rows(((key, value),))
+
+    async def put_rows(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take many records. About 1 µs each, and the wait for the last flush but one."""
+        topic = self._topic
+        if topic is None:
+            raise InvalidRequest("use the writer with `async with`")
+        count, following, resume = topic.partitions, self._next, self._resume
+        keys, values = self._keys, self._values
+        for key, value in rows:
+            partition = partition_of(check_key(key), count)
+            check_value(value)
+            sequence = following[partition]
+            following[partition] = sequence + 1
+            if sequence < resume[partition]:
+                self.skipped += 1
+                continue
+            keys[partition].append(key)
+            values[partition].append(value)
+            self._waiting += 1
+            self._waiting_bytes += len(key) + len(value)
+            if self._waiting >= _FLUSH_RECORDS or self._waiting_bytes >= _FLUSH_BYTES:
+                await self._depart(topic)
+
+    async def flush(self) -> ManyDone:
+        """Send what has gathered and wait until it is on stable storage."""
+        topic = self._topic
+        if topic is None:
+            raise InvalidRequest("use the writer with `async with`")
+        await self._depart(topic)
+        await self._land()
+        return ManyDone(topic.id, self.written, dict(self._offsets))
+
+    async def _depart(self, topic: Topic) -> None:
+        """Let what has gathered leave, once what left before has arrived."""
+        await self._land()
+        flight = _Flight([], {})
+        for number in map(Partition, range(topic.partitions)):
+            keys = self._keys[number]
+            if keys:
+                columns = Columns(keys.copy(), self._values[number].copy())
+                sequence = self._next[number] - len(keys)
+                batch = encode_batch(columns, producer_id=self._producer_id, sequence=sequence)
+                flight.parts.append(WritePart(topic.id, number, batch))
+                flight.records[number] = len(keys)
+                keys.clear()
+                self._values[number].clear()
+        self._waiting = self._waiting_bytes = 0
+        if flight.parts:
+            self._flight = asyncio.create_task(self._send(self._table._database, topic, flight))
+
+    async def _land(self) -> None:
+        """Wait for the flight under way. Raises what kept it, or an earlier one, from arriving."""
+        flight = self._flight
+        if flight is not None:
+            # Not `await flight`: a caller who is cancelled here must not tear a hole into the sequences.
+            await asyncio.wait((flight,))
+            self._flight = None
+            try:
+                flight.result()
+            except DuramenError as error:
+                self._failure = error
+                raise
+        if self._failure is not None:
+            raise self._failure
+
+    async def _send(self, database: Database, topic: Topic, flight: _Flight) -> None:
+        """Send until everything is written; the same bytes again after an error that allows it."""
+        parts = flight.parts
+        failure: DuramenError | None = None
+        pause = _PAUSE_FIRST_S
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + database.timeout(None)
+        while parts:
+            try:
+                results = await database.connection.write(parts, timeout=database.timeout(None))
+            except DuramenError as error:
+                results = [error] * len(parts)
+            left: list[WritePart] = []
+            final: DuramenError | None = None
+            for part, result in zip(parts, results, strict=True):
+                if isinstance(result, WriteResult):
+                    records = flight.records[part.partition]
+                    last = Offset(result.base_offset + records - 1)
+                    self._offsets[part.partition] = max(self._offsets.get(part.partition, NOTHING), last)
+                    database.session.saw(topic, part.partition, last)
+                    self.written += records
+                    continue
+                left.append(part)
+                failure = result
+                if not (result.retryable or isinstance(result, WriteUnknown)):
+                    final = result
+            parts = left
+            if final is not None:
+                raise final
+            if parts:
+                assert failure is not None
+                if loop.time() + pause > give_up:
+                    raise failure
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _PAUSE_MAX_S)

@@ -1,0 +1,64 @@
+"""Loading a file into a table, so that it may be interrupted at any moment and run again.
+
+What it promises:
+
+- A row is written once. Whoever runs the same load again (same content, same options, same table) goes on where the
+  last run ended, also after `kill -9`: the writer's producer name is made of exactly those three things, and the table
+  knows how far that producer had come.
+- Nothing half-loaded goes unreported. A row that cannot be read ends the load with its number, line and column; every
+  row before it is written, and the error says how many. With `skip_bad` such rows go to a rejects file instead, and
+  the rest of the file is loaded.
+- Nothing is converted in silence. A CSV has no types, so its fields stay text unless `numbers` asks for more; then a
+  field becomes a number only where its text is one already, digit by digit.
+
+How a row passes through:
+
+    file ──▶ csv_rows / json_rows / parquet_rows ──▶ chunks of (key, value) ──▶ TableWriter ──▶ batches, one sync each
+                     │
+                     └──▶ rejects: row, line, column, why, and the text as it was
+
+A row's key is the text of its key columns, joined by a separator; its value is the whole row as compact JSON in the
+order of the columns, or one column. Two rows with one key are two writes: the later row stays.
+
+Invariants:
+
+- Reading is deterministic: the same file and options give the same pairs in the same order. Resuming rests on it.
+- Rejected rows are not counted by the writer, so a load that stopped at a bad row goes on with `skip_bad`.
+- Memory is bounded: a chunk of rows, whatever the size of the file.
+
+What it deliberately does not do: guess a delimiter, an encoding or a schema; read from a pipe, which nobody can read
+again; delete keys that the file no longer has; undo what an interrupted load has written.
+
+Read `options.py` (what can be asked for), `rows.py` (what a chunk and a reject are, how keys are made), one of the
+three readers, then `identity.py` and `run.py`. Errors are in `errors.py`. Nothing here knows the command line.
+"""
+
+from duramen.loading.errors import ExtraMissing, FileChanged, FileRefused, LoadRefused, RowRefused
+from duramen.loading.identity import FileIdentity, identify, producer_name
+from duramen.loading.options import FORMATS, FileFormat, LoadOptions, format_of
+from duramen.loading.reading import read_rows
+from duramen.loading.rejects import RejectsFile
+from duramen.loading.rows import Reject, RowChunk
+from duramen.loading.run import LoadProgress, LoadSummary, load_file
+
+__all__ = [
+    "FORMATS",
+    "ExtraMissing",
+    "FileChanged",
+    "FileFormat",
+    "FileIdentity",
+    "FileRefused",
+    "LoadOptions",
+    "LoadProgress",
+    "LoadRefused",
+    "LoadSummary",
+    "Reject",
+    "RejectsFile",
+    "RowChunk",
+    "RowRefused",
+    "format_of",
+    "identify",
+    "load_file",
+    "producer_name",
+    "read_rows",
+]

@@ -1,0 +1,49 @@
+"""Which load this is: the same content, options and table give the same producer, and so go on where it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from duramen.loading.errors import FileChanged, FileRefused
+from duramen.loading.options import FileFormat, LoadOptions
+from log_tier.identifiers import TableId
+
+__all__ = ["FileIdentity", "identify", "producer_name"]
+
+
+class FileIdentity(NamedTuple):
+    """A file's content, and how the file looked when that was read."""
+
+    content: str
+    """BLAKE2b of all its bytes, in hex."""
+    size: int
+    modified_ns: int
+
+    def check_unchanged(self, path: Path) -> None:
+        """Raise `FileChanged` where the file is not any more what it was."""
+        now = os.stat(path)
+        if (now.st_size, now.st_mtime_ns) != (self.size, self.modified_ns):
+            raise FileChanged(
+                f"{path} changed while it was loaded ({self.size} bytes before, {now.st_size} now): rows of both "
+                "states may have been written. Load it again when nobody writes to it",
+                file=str(path),
+            )
+
+
+def identify(path: Path) -> FileIdentity:
+    """Read a file once and name its content. About a second per gigabyte. Raises `FileRefused`."""
+    try:
+        with open(path, "rb") as file:
+            before = os.fstat(file.fileno())
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+    except OSError as error:
+        raise FileRefused(f"{path} cannot be read: {error.strerror}", file=str(path)) from error
+    return FileIdentity(digest.hexdigest(), before.st_size, before.st_mtime_ns)
+
+
+def producer_name(identity: FileIdentity, file_format: FileFormat, options: LoadOptions, table_id: TableId) -> str:
+    """The name under which this load writes."""
+    return f"load {identity.content} {identity.size} {file_format} {options.digest()} {table_id}"

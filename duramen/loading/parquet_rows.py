@@ -1,0 +1,92 @@
+"""Parquet, through pyarrow (the extra `duramen[parquet]`).
+
+What JSON lacks becomes text: dates and times in ISO 8601, decimals and durations as they are written, bytes in base64.
+NaN, which writers of Parquet use for "missing", becomes null.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Generator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, Any
+
+from duramen.loading.errors import ExtraMissing, FileRefused
+from duramen.loading.json_rows import object_rows
+from duramen.loading.options import LoadOptions
+from duramen.loading.rows import CHUNK_ROWS, BadField, Reject, RowChunk, check_columns
+
+__all__ = ["parquet_rows"]
+
+
+def parquet_rows(path: Path, file: IO[bytes], position: Callable[[], int], options: LoadOptions) -> Generator[RowChunk]:
+    """Yield the rows of an open Parquet file in chunks. Raises `ExtraMissing` where pyarrow is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ExtraMissing(
+            "reading Parquet needs pyarrow: install duramen[parquet] (pip install 'duramen[parquet]')", extra="parquet"
+        ) from error
+    try:
+        source = pyarrow.parquet.ParquetFile(file)
+    except pyarrow.ArrowInvalid as error:
+        raise FileRefused(f"{path} is no Parquet file: {error}", file=str(path)) from error
+    check_columns(path, source.schema_arrow.names, options)
+    pair_of = object_rows(path, options)
+    row_number = 0
+    batches = source.iter_batches(batch_size=CHUNK_ROWS)
+    while True:
+        try:
+            batch = next(batches, None)
+        except (pyarrow.ArrowException, OSError) as error:
+            reason = f"the file cannot be read on: {error}"
+            yield RowChunk(row_number + 1, [], [Reject(row_number + 1, row_number + 1, "", reason, "")], position())
+            return
+        if batch is None:
+            return
+        first_row = row_number + 1
+        pairs: list[tuple[bytes, bytes]] = []
+        rejects: list[Reject] = []
+        for row in batch.to_pylist():
+            row_number += 1
+            try:
+                plain = {name: _plain(found, name) for name, found in row.items()}
+                _check_value_bytes(row, plain, options)
+                pair = pair_of(plain)
+                if options.value_column is not None and isinstance(row[options.value_column], bytes):
+                    pair = (pair[0], row[options.value_column])
+                pairs.append(pair)
+            except BadField as bad:
+                rejects.append(Reject(row_number, row_number, bad.column, bad.reason, str(row)[:1000]))
+        yield RowChunk(first_row, pairs, rejects, position())
+
+
+def _check_value_bytes(row: Mapping[str, Any], plain: Mapping[str, Any], options: LoadOptions) -> None:
+    for column in options.key_columns:
+        if isinstance(row[column], bytes):
+            raise BadField(column, "a key is made of text and whole numbers, this column holds bytes")
+        if plain[column] is None:
+            raise BadField(column, "the key is empty (null)")
+
+
+def _plain(found: Any, column: str) -> Any:
+    """The nearest thing that JSON has."""
+    if found is None or isinstance(found, (str, int)):
+        return found
+    if isinstance(found, float):
+        return None if math.isnan(found) else found
+    if isinstance(found, (datetime, date, time)):
+        return found.isoformat()
+    if isinstance(found, (Decimal, timedelta)):
+        return str(found)
+    if isinstance(found, bytes):
+        return base64.b64encode(found).decode("ascii")
+    if isinstance(found, Mapping):
+        return {str(name): _plain(inner, column) for name, inner in found.items()}
+    if isinstance(found, (list, tuple)):
+        return [_plain(inner, column) for inner in found]
+    raise BadField(column, f"{type(found).__name__} has no form in JSON; convert the column first")

@@ -1,0 +1,123 @@
+"""An event loop in a thread of its own, and the calls of other threads into it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Iterator
+from concurrent.futures import CancelledError as FutureCancelled
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from log_tier.errors import DatabaseClosed
+
+__all__ = ["LoopThread"]
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a daemon thread; it starts at once and ends with `stop`."""
+
+    def __init__(self) -> None:
+        self._loop = _new_loop()
+        # Held while a call is handed over and while the loop is told to end: no call falls in between and hangs.
+        self._gate = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="duramen-client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(_cancel_others())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def run(self, work: Awaitable[T]) -> T:
+        """Run `work` on the loop; return or raise what it does. An interrupt in this thread cancels it there.
+
+        Raises `DatabaseClosed` after `stop`, also for what was under way then.
+        """
+        future = self._hand_over(work)
+        try:
+            return future.result()
+        except FutureCancelled:
+            raise DatabaseClosed("this database was closed while the call was under way") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _hand_over(self, work: Awaitable[T]) -> Future[T]:
+        assert threading.current_thread() is not self._thread, "a blocking call in the event loop would never end"
+        with self._gate:
+            if not self._closed:
+                return asyncio.run_coroutine_threadsafe(_awaited(work), self._loop)
+        if asyncio.iscoroutine(work):
+            work.close()
+        raise DatabaseClosed("this database was closed; open or connect again")
+
+    def iterate(self, runs: AsyncGenerator[list[T], None]) -> Iterator[T]:
+        """Iterate over the items of runs; the loop is crossed once per run."""
+        steps = _Steps(runs)
+        try:
+            while (run := self.run(steps.following())) is not None:
+                yield from run
+        finally:
+            self._let_go(steps)
+
+    def _let_go(self, steps: _Steps[T]) -> None:
+        """Close what an iterator held, so that the server's side ends too."""
+        if threading.current_thread() is self._thread:
+            # The collector found a forgotten iterator while it ran in this thread, which must not wait for itself.
+            self._loop.create_task(steps.close())
+            return
+        with suppress(DatabaseClosed):
+            self.run(steps.close())
+
+    def stop(self) -> None:
+        """End the loop and its thread. Idempotent."""
+        with self._gate:
+            if not self._closed:
+                self._closed = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+class _Steps(Generic[T]):
+    """An asynchronous generator, one step at a time: a step that is being cancelled ends before the closing begins."""
+
+    def __init__(self, runs: AsyncGenerator[list[T], None]) -> None:
+        self._runs = runs
+        self._turn: asyncio.Lock = asyncio.Lock()
+
+    async def following(self) -> list[T] | None:
+        async with self._turn:
+            return await anext(self._runs, None)
+
+    async def close(self) -> None:
+        async with self._turn:
+            await self._runs.aclose()
+
+
+async def _cancel_others() -> None:
+    """Cancel whatever still runs in this loop, and wait for its end."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work

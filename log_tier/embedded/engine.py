@@ -1,0 +1,373 @@
+"""The engine: a `Log` over files of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from log_tier.batch import check_batch
+from log_tier.embedded import names
+from log_tier.embedded.committer import Committer, tell
+from log_tier.embedded.compactor import compact_partition
+from log_tier.embedded.data_folder import DataFolder, refusal_of
+from log_tier.embedded.disk import NO_SPACE, Disk, LocalDisk
+from log_tier.embedded.journal import Journal
+from log_tier.embedded.memory_blocks import keep_freed_blocks
+from log_tier.embedded.opening import RecoveryReport, open_partition
+from log_tier.embedded.partition_log import PartitionLog
+from log_tier.embedded.reader import read_partition
+from log_tier.embedded.retention import Retention, plan_trim
+from log_tier.embedded.settings import TOPICS_MAX, Clock, EngineSettings, wall_clock_ms
+from log_tier.embedded.tail_cache import TailMemory
+from log_tier.embedded.trimming import trim_partition
+from log_tier.errors import DuramenError, LimitExceeded, ShuttingDown, TableExists, TableNotFound
+from log_tier.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name
+from log_tier.log import Appended, Bounds, ReadChunk, Topic
+
+__all__ = ["EmbeddedLog", "EngineStatistics"]
+
+# Threads that read files. Reads wait for the device and check bytes; two keep a slow device from holding up a fast one,
+# and more would only take turns at the interpreter's lock.
+_READ_THREADS: Final = 2
+
+_T = TypeVar("_T")
+
+_NO_ANSWER: Final = DuramenError("no answer yet: a bug if anybody sees this")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatistics:
+    """What a log did since it was opened."""
+
+    topics: int
+    appends: int
+    """Batches that were acknowledged."""
+    commits: int
+    """Rounds of the writer thread: appends over commits is how well they were grouped."""
+    syncs: int
+    """Partitions written, summed over commits; each cost one sync, or a few where its file grew."""
+    bytes: int
+    """Bytes of acknowledged batches."""
+    tail_bytes: int
+    """What the newest batches in memory take."""
+    recovery: RecoveryReport
+    """What opening found."""
+
+
+@dataclass(slots=True)
+class _OpenTopic:
+    topic: Topic
+    partitions: list[PartitionLog]
+
+
+class EmbeddedLog:
+    """The embedded log engine; `open` makes one.
+
+    Every method may be called from any event loop of the process, also from several at once: a call's result arrives in
+    the loop that made it.
+    """
+
+    def __init__(self, folder: DataFolder, disk: Disk, clock: Clock, settings: EngineSettings) -> None:
+        self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
+        self._memory = TailMemory(settings.tail_bytes_max)
+        self._committer = Committer(settings)
+        self._topics: dict[TableId, _OpenTopic] = {}
+        self._closing = threading.Lock()
+        self._refusal: ShuttingDown | None = None
+        # Whatever changes which files there are happens in one thread, one thing at a time.
+        self._keeper = ThreadPoolExecutor(1, thread_name_prefix="duramen-log-keeper")
+        self._readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="duramen-log-reader")
+        self.recovery = RecoveryReport()
+        """What opening found; empty after a clean close."""
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | Path,
+        *,
+        disk: Disk | None = None,
+        clock: Clock = wall_clock_ms,
+        settings: EngineSettings | None = None,
+    ) -> EmbeddedLog:
+        """Open the log in a folder, or begin one in an empty one; recover what a crash left.
+
+        Raises `FolderInUse`, `ForeignFolder`, `FolderReadOnly`, `UnknownFormat`, `DiskFull`, and `LogDamaged` for a
+        topic's own file; a damaged partition does not keep the others from opening: see `recovery`. Reads about 64 KiB
+        a segment.
+        """
+        keep_freed_blocks()
+        disk, settings = disk or LocalDisk(), settings or EngineSettings()
+        opened: list[EmbeddedLog] = []
+
+        def work() -> None:
+            folder = DataFolder.open(disk, Path(path).absolute(), random_bytes=settings.random_bytes)
+            log = cls(folder, disk, clock, settings)
+            opened.append(log)
+            log._load()
+
+        # A thread of its own: the log's threads exist only once the folder is ours.
+        with ThreadPoolExecutor(1, thread_name_prefix="duramen-log-open") as thread:
+            try:
+                await asyncio.get_running_loop().run_in_executor(thread, work)
+            except BaseException:
+                thread.shutdown(wait=True)
+                for log in opened:
+                    log._folder.close()
+                raise
+        opened[0]._committer.start()
+        return opened[0]
+
+    def _load(self) -> None:
+        try:
+            topics = self._folder.topics(self.recovery)
+            # First of all: recovery must see what had been acknowledged through the journal.
+            self._committer.journal = self._open_journal()
+            for topic in topics:
+                self._topics[topic.id] = self._open_topic(topic)
+        except OSError as error:
+            refusal = refusal_of(error, self._folder.path)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    def _open_journal(self) -> Journal | None:
+        try:
+            journal, replayed = Journal.open(self._disk, self._folder.path, segment_of=self._newest_segment)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self.recovery.notes.append("there is no room for a journal: each partition of a commit is synced by itself")
+            return None
+        if replayed.restored:
+            self.recovery.notes.append(
+                f"brought {replayed.restored} acknowledged writes ({replayed.bytes} bytes) back from the journal"
+            )
+        return journal
+
+    def _newest_segment(self, topic: TableId, partition: Partition, base: Offset) -> Path | None:
+        folder = self._folder.partition_folder(topic, partition)
+        if not self._disk.exists(folder):
+            return None
+        bases = [found for name in self._disk.list(folder) if (found := names.segment_base(name)) is not None]
+        return folder / names.segment_name(base) if bases and max(bases) == base else None
+
+    def _open_topic(self, topic: Topic) -> _OpenTopic:
+        return _OpenTopic(
+            topic,
+            [
+                open_partition(
+                    topic,
+                    Partition(number),
+                    self._folder.partition_folder(topic.id, Partition(number)),
+                    disk=self._disk,
+                    clock=self._clock,
+                    settings=self._settings,
+                    memory=self._memory,
+                    report=self.recovery,
+                )
+                for number in range(topic.partitions)
+            ],
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Commit what was accepted, end all readers with `ShuttingDown`, leave the folder clean. Idempotent."""
+        with self._closing:
+            if self._refusal is not None:
+                return
+            self._refusal = ShuttingDown("the log is closed; open it again, or use another replica")
+        # A thread of its own again: this one outlives the log's threads.
+        with ThreadPoolExecutor(1, thread_name_prefix="duramen-log-close") as thread:
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(thread, self._close, self._refusal))
+
+    def _close(self, refusal: ShuttingDown) -> None:
+        try:
+            self._keeper.shutdown(wait=True)
+            self._committer.close()
+            for opened in self._topics.values():
+                for partition in opened.partitions:
+                    self._refuse(partition, refusal)
+            self._readers.shutdown(wait=True)
+            with contextlib.ExitStack() as stack:
+                stopped = self._committer.stopped is not None
+                if self._committer.journal is not None:
+                    stack.callback(self._committer.journal.close, settle=not stopped)
+                for opened in self._topics.values():
+                    for partition in opened.partitions:
+                        stack.callback(partition.abandon if stopped else partition.finish)
+        finally:
+            self._folder.close()
+
+    @staticmethod
+    def _refuse(partition: PartitionLog, refusal: DuramenError) -> None:
+        for waiter in partition.refuse(refusal):
+            tell(waiter.get_loop(), [(waiter, None)])
+
+    def statistics(self) -> EngineStatistics:
+        """Counts since the open."""
+        committer = self._committer
+        return EngineStatistics(
+            topics=len(self._topics),
+            appends=committer.appends,
+            commits=committer.commits,
+            syncs=committer.syncs,
+            bytes=committer.bytes,
+            tail_bytes=self._memory.bytes,
+            recovery=self.recovery,
+        )
+
+    async def _keep(self, work: Callable[[], _T]) -> _T:
+        """Run in the keeper's thread. What was begun there is finished, also if the caller is cancelled."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._committer.stopped is not None:
+            raise self._committer.stopped
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._keeper, work))
+
+    def _in_writer(self, errand: Callable[[], None]) -> None:
+        """Have the writer thread do something, and wait for it. Not from an event loop's thread."""
+        self._committer.run(errand).result()
+
+    # --- topics ---
+
+    async def create_topic(self, name: str, *, partitions: int) -> Topic:
+        """Create a topic: one folder per partition, and five syncs."""
+        check_name(name, what="topic")
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise LimitExceeded(
+                f"a topic has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
+            )
+
+        def work() -> Topic:
+            if any(opened.topic.name == name for opened in self._topics.values()):
+                raise TableExists(f"there is a topic {name!r} already: choose another name, or delete it first")
+            if len(self._topics) >= TOPICS_MAX:
+                message = f"a log holds at most {TOPICS_MAX} topics: delete one first"
+                raise LimitExceeded(message, limit=TOPICS_MAX, size=len(self._topics))
+            topic = self._folder.create(name, partitions)
+            self._topics = {**self._topics, topic.id: self._open_topic(topic)}
+            return topic
+
+        return await self._keep(work)
+
+    async def delete_topic(self, topic: TableId) -> None:
+        """Delete a topic; who reads or writes it gets `TableNotFound` from now on."""
+
+        def work() -> None:
+            opened = self._topic(topic)
+            gone = TableNotFound(f"topic {opened.topic.name!r} ({topic}) was deleted")
+            self._topics = {key: value for key, value in self._topics.items() if key != topic}
+            for partition in opened.partitions:
+                self._refuse(partition, gone)
+            # The writer thread closes the files: it may be in the middle of a write to one of them.
+            for partition in opened.partitions:
+                self._in_writer(partition.abandon)
+            self._folder.delete(topic)
+
+        await self._keep(work)
+
+    async def topics(self) -> list[Topic]:
+        """All topics, by name."""
+        if self._refusal is not None:
+            raise self._refusal
+        return sorted((opened.topic for opened in self._topics.values()), key=lambda topic: topic.name)
+
+    def _topic(self, topic: TableId) -> _OpenTopic:
+        if self._refusal is not None:
+            raise self._refusal
+        opened = self._topics.get(topic)
+        if opened is None:
+            raise TableNotFound(f"there is no topic {topic} here: it was deleted, or it is another log's")
+        return opened
+
+    def _partition(self, topic: TableId, number: Partition) -> PartitionLog:
+        opened = self._topic(topic)
+        if not 0 <= number < len(opened.partitions):
+            raise TableNotFound(
+                f"topic {opened.topic.name!r} has partitions 0 to {len(opened.partitions) - 1}, not {number}"
+            )
+        return opened.partitions[number]
+
+    # --- records ---
+
+    async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
+        """Append a batch: one write and one sync, shared with whatever else waits."""
+        log = self._partition(topic, partition)
+        log.check_writable()
+        header = check_batch(batch)
+        return await self._committer.submit([(log, batch, header.span)])[0]
+
+    async def append_many(self, parts: Sequence[tuple[TableId, Partition, bytes]]) -> list[Appended | DuramenError]:
+        """Append batches of several partitions: one write each, and one sync for all where they are small."""
+        results: list[Appended | DuramenError] = []
+        checked: list[tuple[PartitionLog, bytes, int]] = []
+        places: list[int] = []
+        for place, (topic, partition, batch) in enumerate(parts):
+            try:
+                log = self._partition(topic, partition)
+                log.check_writable()
+                checked.append((log, batch, check_batch(batch).span))
+                places.append(place)
+                results.append(_NO_ANSWER)
+            except DuramenError as error:
+                results.append(error)
+        if checked:
+            try:
+                futures = self._committer.submit(checked)
+            except DuramenError as error:
+                for place in places:
+                    results[place] = error
+                return results
+            for place, future in zip(places, futures, strict=True):
+                try:
+                    results[place] = await future
+                except DuramenError as error:
+                    results[place] = error
+        return results
+
+    async def read(
+        self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
+    ) -> AsyncIterator[ReadChunk]:
+        """Stored batches from memory or from the files, each checked when it comes from a file."""
+        log = self._partition(topic, partition)
+        chunks = read_partition(log, start, follow=follow, chunk_bytes=chunk_bytes, threads=self._readers)
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
+        """The earliest and the latest offset; in a damaged partition, up to the damage at its end."""
+        return self._partition(topic, partition).bounds()
+
+    async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
+        """Remove the segments that lie wholly below `before`. Two syncs."""
+        log = self._partition(topic, partition)
+        return await self._keep(lambda: trim_partition(log, before, in_writer=self._in_writer))
+
+    async def retain(self, topic: TableId, partition: Partition, policy: Retention, *, floor: Offset) -> Offset:
+        """Trim by age and size, never records at or above `floor`; return the earliest offset that is left."""
+        log = self._partition(topic, partition)
+        with log.lock:
+            before = plan_trim(log.segments, policy, now_ms=self._clock(), floor=floor)
+        return await self.trim(topic, partition, before)
+
+    async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
+        """Drop void records from sealed segments; see `log_tier.embedded.compaction`. Rewrites what changes."""
+        log = self._partition(topic, partition)
+        return await self._keep(
+            lambda: compact_partition(log, below, now_ms=self._clock(), tombstone_ms=self._settings.tombstone_ms)
+        )

@@ -1,0 +1,24 @@
+"""The front of the database: what a request means, and the doors through which it comes.
+
+`front.py` is the core. It knows the log and the replicas, and no protocol: a read, a write, a scan, a watch are values
+from `requests.py`, and their replies too. Whatever can carry those values can be a door; `grpc_door/` is the one for
+everything, and the embedded database needs none.
+
+What the front promises:
+
+- A write is answered when it is on stable storage, with the offset it got; a conditional write or an update also with
+  its verdict, which the replica's fold gave and every other replica's fold gives alike.
+- A read names an offset and is never answered from a state before it. `strong` means: from a state that holds
+  everything that had been acknowledged, to anybody, when the read arrived.
+- Parts of a request fail by themselves, with a typed error that says whether a retry can help.
+- Everything has a limit, at the top of the file that enforces it.
+
+How a request passes: a door translates it (`grpc_door/messages.py`), the front asks the log (`log_tier`) or a replica
+(`serving_tier`), the door translates the reply. Nobody decodes a batch on the way in.
+
+What is not here: the choice among several nodes. One process hosts every partition today; the seam for more is
+`Front.node`, behind which a remote node can stand.
+
+Reading order: `requests.py`, `front.py`, `reading.py`, `merge.py` and `scanning.py`, `watching.py`, `tables.py`,
+`direct.py` (reads without a door), `grpc_door/`.
+"""

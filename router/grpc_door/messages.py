@@ -1,0 +1,301 @@
+"""Requests and replies as messages, and back. Both ends of the wire use this file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from log_tier.errors import DuramenError, Rejected
+from log_tier.identifiers import NOTHING, Offset, Partition, table_id_from_bytes, table_id_to_bytes
+from log_tier.log import Topic
+from log_tier.service.problems import error_of, problem_of
+from router.proto import keyvalue_pb2 as kv
+from router.proto import tables_pb2 as tables
+from router.requests import (
+    PartitionDescription,
+    ReadPart,
+    ReadResult,
+    ScanRequest,
+    ScanResult,
+    TableDescription,
+    WatchEvent,
+    WriteOutcome,
+    WritePart,
+    WriteResult,
+)
+
+__all__ = [
+    "description_from",
+    "description_message",
+    "read_parts_from",
+    "read_reply",
+    "read_request",
+    "read_results_from",
+    "scan_from",
+    "scan_reply",
+    "scan_request",
+    "scan_result_from",
+    "table_message",
+    "topic_from",
+    "watch_event_from",
+    "watch_reply",
+    "write_parts_from",
+    "write_reply",
+    "write_request",
+    "write_results_from",
+]
+
+# --- read
+
+
+def read_request(parts: Sequence[ReadPart], *, patience: float) -> kv.ReadRequest:
+    """Client's side. `patience` in seconds."""
+    return kv.ReadRequest(
+        patience_ms=int(patience * 1000),
+        parts=[
+            kv.ReadPart(
+                table_id=table_id_to_bytes(part.table_id),
+                partition=part.partition,
+                after=part.after,
+                strong=part.strong,
+                keys=part.keys,
+            )
+            for part in parts
+        ],
+    )
+
+
+def read_parts_from(request: kv.ReadRequest) -> list[ReadPart]:
+    """Server's side."""
+    return [
+        ReadPart(
+            table_id_from_bytes(part.table_id),
+            Partition(part.partition),
+            list(part.keys),
+            Offset(part.after),
+            part.strong,
+        )
+        for part in request.parts
+    ]
+
+
+def read_reply(results: Sequence[ReadResult | DuramenError]) -> kv.ReadReply:
+    """Server's side. An absent key travels as an empty value with version -1."""
+    return kv.ReadReply(
+        results=[
+            kv.ReadResult(problem=problem_of(result))
+            if isinstance(result, DuramenError)
+            else kv.ReadResult(
+                applied=result.applied,
+                values=[value or b"" for value in result.values],
+                versions=result.versions,
+                expiries=result.expiries,
+            )
+            for result in results
+        ]
+    )
+
+
+def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
+    """Client's side."""
+    results: list[ReadResult | DuramenError] = []
+    for result in reply.results:
+        if result.HasField("problem"):
+            results.append(error_of(result.problem))
+            continue
+        versions = list(result.versions)
+        values: list[bytes | None] = list(result.values)
+        if NOTHING in versions:
+            values = [None if version < 0 else value for value, version in zip(values, versions, strict=True)]
+        results.append(ReadResult(Offset(result.applied), values, versions, list(result.expiries) or None))
+    return results
+
+
+# --- write
+
+
+def write_request(parts: Sequence[WritePart]) -> kv.WriteRequest:
+    """Client's side."""
+    return kv.WriteRequest(
+        parts=[
+            kv.WritePart(
+                table_id=table_id_to_bytes(part.table_id),
+                partition=part.partition,
+                batch=part.batch,
+                outcomes=part.outcomes,
+            )
+            for part in parts
+        ]
+    )
+
+
+def write_parts_from(request: kv.WriteRequest) -> list[WritePart]:
+    """Server's side."""
+    return [
+        WritePart(table_id_from_bytes(part.table_id), Partition(part.partition), part.batch, part.outcomes)
+        for part in request.parts
+    ]
+
+
+def write_reply(results: Sequence[WriteResult | DuramenError]) -> kv.WriteReply:
+    """Server's side."""
+    return kv.WriteReply(
+        results=[
+            kv.WriteResult(problem=problem_of(result))
+            if isinstance(result, DuramenError)
+            else kv.WriteResult(
+                base_offset=result.base_offset,
+                timestamp_ms=result.timestamp_ms,
+                outcomes=[_outcome_message(outcome) for outcome in result.outcomes],
+            )
+            for result in results
+        ]
+    )
+
+
+def _outcome_message(outcome: WriteOutcome) -> kv.WriteOutcome:
+    return kv.WriteOutcome(
+        record=outcome.record,
+        rejected=None if outcome.rejected is None else problem_of(outcome.rejected),
+        result=outcome.result or b"",
+        original=outcome.original,
+    )
+
+
+def write_results_from(reply: kv.WriteReply) -> list[WriteResult | DuramenError]:
+    """Client's side."""
+    return [
+        error_of(result.problem)
+        if result.HasField("problem")
+        else WriteResult(
+            Offset(result.base_offset),
+            result.timestamp_ms,
+            [_outcome_from(outcome) for outcome in result.outcomes],
+        )
+        for result in reply.results
+    ]
+
+
+def _outcome_from(message: kv.WriteOutcome) -> WriteOutcome:
+    rejected = None
+    if message.HasField("rejected"):
+        error = error_of(message.rejected)
+        rejected = error if isinstance(error, Rejected) else Rejected(error.message, **error.fields)
+    return WriteOutcome(message.record, rejected, message.result or None, Offset(message.original))
+
+
+# --- scan
+
+
+def scan_request(request: ScanRequest) -> kv.ScanRequest:
+    """Client's side."""
+    return kv.ScanRequest(
+        table_id=table_id_to_bytes(request.table_id),
+        start=request.start,
+        end=request.end or b"",
+        reverse=request.reverse,
+        limit=request.limit,
+        after=[kv.PartitionOffset(partition=p, offset=o) for p, o in request.after.items()],
+        strong=request.strong,
+    )
+
+
+def scan_from(message: kv.ScanRequest) -> ScanRequest:
+    """Server's side."""
+    return ScanRequest(
+        table_id_from_bytes(message.table_id),
+        message.start,
+        message.end or None,
+        message.reverse,
+        message.limit,
+        {Partition(after.partition): Offset(after.offset) for after in message.after},
+        message.strong,
+    )
+
+
+def scan_reply(result: ScanResult) -> kv.ScanReply:
+    """Server's side."""
+    return kv.ScanReply(
+        keys=result.keys,
+        values=result.values,
+        versions=result.versions,
+        more=result.more,
+        applied=[kv.PartitionOffset(partition=p, offset=o) for p, o in result.applied.items()],
+    )
+
+
+def scan_result_from(reply: kv.ScanReply) -> ScanResult:
+    """Client's side."""
+    return ScanResult(
+        list(reply.keys),
+        list(reply.values),
+        list(reply.versions),
+        reply.more,
+        {Partition(entry.partition): Offset(entry.offset) for entry in reply.applied},
+    )
+
+
+# --- watch
+
+
+def watch_reply(event: WatchEvent) -> kv.WatchReply:
+    """Server's side."""
+    return kv.WatchReply(
+        positions=[kv.PartitionOffset(partition=p, offset=o) for p, o in (event.positions or {}).items()],
+        partition=event.partition,
+        batches=event.batches,
+        void_offsets=event.void_offsets,
+        latest=event.latest,
+    )
+
+
+def watch_event_from(reply: kv.WatchReply) -> WatchEvent:
+    """Client's side."""
+    positions = {Partition(entry.partition): Offset(entry.offset) for entry in reply.positions}
+    return WatchEvent(
+        Partition(reply.partition),
+        reply.batches,
+        list(reply.void_offsets),
+        Offset(reply.latest),
+        positions or None,
+    )
+
+
+# --- tables
+
+
+def table_message(topic: Topic) -> tables.Table:
+    """Server's side."""
+    return tables.Table(id=table_id_to_bytes(topic.id), name=topic.name, partitions=topic.partitions)
+
+
+def topic_from(message: tables.Table) -> Topic:
+    """Client's side."""
+    return Topic(table_id_from_bytes(message.id), message.name, message.partitions)
+
+
+def description_message(description: TableDescription) -> tables.TableDescription:
+    """Server's side."""
+    return tables.TableDescription(
+        table=table_message(description.table),
+        partitions=[tables.PartitionDescription(**partition._asdict()) for partition in description.partitions],
+    )
+
+
+def description_from(message: tables.TableDescription) -> TableDescription:
+    """Client's side."""
+    return TableDescription(
+        topic_from(message.table),
+        [
+            PartitionDescription(
+                Partition(partition.partition),
+                Offset(partition.earliest),
+                Offset(partition.latest),
+                Offset(partition.applied),
+                partition.keys,
+                partition.index_bytes,
+                partition.state,
+                partition.reason,
+            )
+            for partition in message.partitions
+        ],
+    )

@@ -1,0 +1,54 @@
+"""Reading keys of a replica into a reply, and how much one reply may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from log_tier.errors import InvalidKey, LimitExceeded
+from log_tier.record import KEY_BYTES_MAX
+from router.requests import ReadResult
+from serving_tier.replica import Replica
+
+__all__ = ["READ_REPLY_BYTES_MAX", "ReplyRoom", "read_keys"]
+
+# What one reply may carry; both doors and their clients hold it whole. The largest value fits eight times.
+READ_REPLY_BYTES_MAX: Final = 32 * 1024 * 1024
+
+
+class ReplyRoom:
+    """The room that is left in one reply, shared by the parts of a request: first come, first served."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int = READ_REPLY_BYTES_MAX) -> None:
+        self.left = size
+
+    def take(self, size: int, keys: int) -> None:
+        """Use some. Raises `LimitExceeded` where it is not there: the part is then to be asked for by itself."""
+        if size > self.left:
+            raise LimitExceeded(
+                f"the values of these {keys} keys have {size} bytes, and the reply has room for {self.left} of its "
+                f"{READ_REPLY_BYTES_MAX}: ask for fewer keys at once",
+                limit=self.left,
+                size=size,
+            )
+        self.left -= size
+
+
+def read_keys(replica: Replica, keys: Sequence[bytes], room: ReplyRoom) -> ReadResult:
+    """Read keys in one transaction. About 2 µs a key. Raises `InvalidKey`, `LimitExceeded`."""
+    if keys and not 0 < len(longest := max(keys, key=len)) <= KEY_BYTES_MAX:
+        raise InvalidKey(f"a key of this read has {len(longest)} bytes; keys have 1 to {KEY_BYTES_MAX}")
+    found = replica.index.get_many(keys)
+    entries = found.entries
+    values = [None if entry is None else entry.value for entry in entries]
+    room.take(sum(map(len, filter(None, values))), len(keys))
+    return ReadResult(
+        found.applied,
+        values,
+        [-1 if entry is None else entry.version for entry in entries],
+        [0 if entry is None else entry.expires_at_ms for entry in entries]
+        if any(entry is not None and entry.expires_at_ms for entry in entries)
+        else None,
+    )

@@ -1,0 +1,194 @@
+"""What can be asked of the database, in words that belong to no protocol.
+
+Both doors (gRPC today, the Redis protocol next to it) translate to these and back; the embedded database uses them as
+they are. A request is a list of parts, one per partition, and every part succeeds or fails by itself: a reply holds, in
+the same order, a result or the error of that part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from log_tier.errors import DuramenError, Rejected
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.log import Topic
+
+__all__ = [
+    "Connection",
+    "PartitionDescription",
+    "ReadPart",
+    "ReadResult",
+    "ScanRequest",
+    "ScanResult",
+    "TableDescription",
+    "WatchEvent",
+    "WriteOutcome",
+    "WritePart",
+    "WriteResult",
+]
+
+
+class ReadPart(NamedTuple):
+    """Keys of one partition."""
+
+    table_id: TableId
+    partition: Partition
+    keys: Sequence[bytes]
+    after: Offset = NOTHING
+    """Answer from a state that holds this offset."""
+    strong: bool = False
+    """Ask the log for its end first, and wait for that."""
+
+
+class ReadResult(NamedTuple):
+    """What was there, column by column; one entry per key."""
+
+    applied: Offset
+    """The offset whose state was read."""
+    values: Sequence[bytes | None]
+    versions: Sequence[int]
+    """The offset of each key's last write; -1 where the key is absent."""
+    expiries: Sequence[int] | None = None
+    """Milliseconds since 1970, 0 for never; None where no key of these expires."""
+
+
+class WritePart(NamedTuple):
+    """One encoded batch for one partition."""
+
+    table_id: TableId
+    partition: Partition
+    batch: bytes
+    outcomes: bool = False
+    """Wait until it is applied and tell what became of its records: for conditions, updates and retries."""
+
+
+class WriteOutcome(NamedTuple):
+    """What became of one record, where there is something to tell."""
+
+    record: int
+    """Its place in the batch."""
+    rejected: Rejected | None = None
+    result: bytes | None = None
+    """After an update: the new value (a number's text), or the new length after an append."""
+    original: Offset = NOTHING
+    """A retry's record: the offset at which it had taken effect before."""
+
+
+class WriteResult(NamedTuple):
+    """The place a batch got. It is on stable storage."""
+
+    base_offset: Offset
+    timestamp_ms: int
+    outcomes: Sequence[WriteOutcome] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRequest:
+    """One page of a table in key order, over all its partitions."""
+
+    table_id: TableId
+    start: bytes = b""
+    """Inclusive."""
+    end: bytes | None = None
+    """Exclusive; None: to the end of the table."""
+    reverse: bool = False
+    limit: int = 1000
+    after: Mapping[Partition, Offset] = field(default_factory=dict)
+    strong: bool = False
+
+
+class ScanResult(NamedTuple):
+    """A page. Where `more`, go on after the last key (before it, in reverse)."""
+
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    versions: Sequence[int]
+    more: bool
+    applied: Mapping[Partition, Offset]
+
+
+class WatchEvent(NamedTuple):
+    """Some batches of one partition, as stored, and which of their offsets changed nothing."""
+
+    partition: Partition
+    batches: bytes
+    void_offsets: Sequence[int]
+    latest: Offset
+    positions: Mapping[Partition, Offset] | None = None
+    """In the first event only (which holds no batches): the first offset that each partition's watch will show."""
+
+
+class PartitionDescription(NamedTuple):
+    """How one partition stands."""
+
+    partition: Partition
+    earliest: Offset
+    latest: Offset
+    applied: Offset
+    keys: int
+    index_bytes: int
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """How a table stands."""
+
+    table: Topic
+    partitions: Sequence[PartitionDescription]
+
+
+class Connection(Protocol):
+    """The way from a client to the data: `router.front.Front` in the same process, or gRPC to one elsewhere.
+
+    `timeout` is in seconds and covers the call. Whole-call failures raise; a part's failure stands in its place.
+    """
+
+    async def read(
+        self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
+    ) -> Sequence[ReadResult | DuramenError]:
+        """Read keys. A part that must wait longer than `patience` seconds (0: than `timeout`) fails by itself."""
+        ...
+
+    async def write(self, parts: Sequence[WritePart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
+        """Append batches; each result means that the batch is on stable storage."""
+        ...
+
+    async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
+        """One page in key order."""
+        ...
+
+    def watch(self, table_id: TableId, start: Mapping[Partition, Offset]) -> AsyncIterator[WatchEvent]:
+        """Follow a table's changes; partitions without a start begin at the end. Ends only by `aclose` or an error."""
+        ...
+
+    async def producer(self, table_id: TableId, producer_id: int, *, timeout: float) -> Mapping[Partition, int]:
+        """The last sequence of a producer that was applied, by partition."""
+        ...
+
+    async def create_table(self, name: str, *, partitions: int, timeout: float) -> Topic:
+        """Create a table."""
+        ...
+
+    async def find_table(self, name: str, *, timeout: float) -> Topic:
+        """The table of that name."""
+        ...
+
+    async def list_tables(self, *, timeout: float) -> list[Topic]:
+        """All tables, by name."""
+        ...
+
+    async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
+        """How a table stands."""
+        ...
+
+    async def drop_table(self, name: str, *, timeout: float) -> None:
+        """Delete a table and its log."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...

@@ -1,0 +1,27 @@
+"""The serving tier: indexes that follow the log, and reads that name an offset.
+
+A **replica** is one partition's index on one node. It has no leader and holds no election: it opens a read on the log,
+folds what comes into LMDB, in order, and that is all it ever does to its state. Whoever wants to know something asks
+for it together with the offset that the answer must contain, and the replica answers when it has got there.
+
+What the tier promises:
+
+- Data and applied offset commit in one LMDB transaction, so a replica is always exactly *at* an offset.
+- The state at an offset is a pure function of the log up to it (I4): `fold.py` has no clock and no randomness, and does
+  not see where one batch ends and the next begins. Two replicas at one offset hold equal keys, values and versions.
+- A read with an offset is never answered from an older state (I5); past its deadline the caller learns both offsets.
+- Conditions are decided by the fold, in log order, so every replica reaches the same verdict (I6).
+- The index is a cache (I10). It is not synced while it works; after a machine crash it is discarded and folded again.
+  A crash of the process alone loses nothing, since the kernel holds the pages.
+
+How a record passes: `replica.py` follows the log and hands each chunk to `applier.py`, the one thread that writes;
+`lmdb_index.py` decodes the chunk, asks `fold.py` what it means, commits the effects with the new applied offset; back
+on the event loop `waiters.py` wakes the reads that waited for it. A read takes its own short transaction in whatever
+thread it runs: LMDB's readers block nobody.
+
+What the tier does not do: it never writes to the log (but for the no-op with which `node.py` moves an idle partition's
+log time on), it does not route, and it knows no protocol; `router` stands before it.
+
+Reading order: `fold.py` (what a record means), `index.py` (the seam), `memory_index.py` (the model), `lmdb_index.py`,
+`index_folder.py`, `waiters.py`, `applier.py`, `replica.py`, `node.py`.
+"""

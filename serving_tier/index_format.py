@@ -1,0 +1,109 @@
+"""The stored format of an index: which LMDB databases there are and what a row of each looks like.
+
+This file and `serving_tier.entry` (the rows of `data`) are the only ones that build or parse them; `docs/FORMATS.md`
+tells the same with a worked example. Numbers inside keys are big-endian, so that LMDB's order is theirs; numbers inside
+values are little-endian.
+
+    data             key                        →  flags and version, expiry if any, value
+    meta             "identity"                 →  format version u32, partition u32, table id 16 bytes
+                     "state"                    →  applied offset i64, log time ms i64, verdicts from i64
+    producers        producer id u64            →  base sequence u64, base offset i64, span u32
+    producer_order   base offset u64            →  producer id u64
+    verdicts         offset u64                 →  verdict u8, 3 zeros, span u32, actual i64, about i64
+    results          offset u64                 →  text
+    expiries         expiry ms u64              →  key, once for each key (sorted duplicates)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
+from serving_tier.producers import ProducerState
+from serving_tier.verdicts import Judgement, Verdict
+
+__all__ = [
+    "IDENTITY",
+    "INDEX_FORMAT_VERSION",
+    "STATE",
+    "State",
+    "number_key",
+    "number_of",
+    "pack_identity",
+    "pack_judgement",
+    "pack_producer",
+    "unpack_identity",
+    "unpack_judgement",
+    "unpack_producer",
+]
+
+INDEX_FORMAT_VERSION: Final = 1
+
+IDENTITY: Final = b"identity"
+STATE: Final = b"state"
+
+_KEY: Final = struct.Struct(">Q")
+_IDENTITY_ROW: Final = struct.Struct("<II16s")
+_STATE_ROW: Final = struct.Struct("<qqq")
+_PRODUCER: Final = struct.Struct("<QqI")
+_JUDGEMENT: Final = struct.Struct("<B3xIqq")
+
+number_key = _KEY.pack
+
+
+def number_of(key: bytes) -> int:
+    """The number that a key stands for."""
+    return int(_KEY.unpack(key)[0])
+
+
+class State(NamedTuple):
+    """Where an index stands: written by every transaction, together with what it did."""
+
+    applied: Offset = NOTHING
+    log_time_ms: int = 0
+    verdicts_from: Offset = Offset(0)
+
+    def pack(self) -> bytes:
+        """The row `state` of `meta`."""
+        return _STATE_ROW.pack(*self)
+
+    @classmethod
+    def unpack(cls, row: bytes) -> State:
+        """Read the row `state` of `meta`. Raises `struct.error` for a row of another size."""
+        applied, log_time_ms, verdicts_from = _STATE_ROW.unpack(row)
+        return cls(Offset(applied), log_time_ms, Offset(verdicts_from))
+
+
+def pack_identity(table_id: TableId, partition: Partition) -> bytes:
+    """The row `identity` of `meta`."""
+    return _IDENTITY_ROW.pack(INDEX_FORMAT_VERSION, partition, table_id_to_bytes(table_id))
+
+
+def unpack_identity(row: bytes) -> tuple[int, TableId, Partition]:
+    """Format version, table, partition. Raises `struct.error` for a row of another size."""
+    version, partition, table_id = _IDENTITY_ROW.unpack(row)
+    return version, table_id_from_bytes(table_id), Partition(partition)
+
+
+def pack_producer(state: ProducerState) -> bytes:
+    """A row of `producers`."""
+    return _PRODUCER.pack(*state)
+
+
+def unpack_producer(row: bytes) -> ProducerState:
+    """Read a row of `producers`."""
+    base_sequence, base_offset, span = _PRODUCER.unpack(row)
+    return ProducerState(base_sequence, Offset(base_offset), span)
+
+
+def pack_judgement(judgement: Judgement) -> tuple[bytes, bytes]:
+    """Key and row of `verdicts`."""
+    offset, span, verdict, actual, about = judgement
+    return _KEY.pack(offset), _JUDGEMENT.pack(verdict, span, actual, about)
+
+
+def unpack_judgement(key: bytes, row: bytes) -> Judgement:
+    """Read a row of `verdicts`. Raises `ValueError` for a verdict of a newer version."""
+    verdict, span, actual, about = _JUDGEMENT.unpack(row)
+    return Judgement(Offset(number_of(key)), span, Verdict(verdict), actual, Offset(about))

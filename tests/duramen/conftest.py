@@ -1,0 +1,51 @@
+"""Servers for tests: one shared by a whole session, and new ones for tests that break them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from server_process import ServerProcess
+
+from duramen.blocking import Database
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server for the whole session. Whoever kills it restarts it; use a table of your own (`table_name`)."""
+    folder = tmp_path_factory.mktemp("server")
+    running = ServerProcess(folder / "data", log=folder / "server.log")
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def new_server(tmp_path: Path) -> Iterator[Callable[[Path], ServerProcess]]:
+    """Makes servers on folders of the test's own, and ends them."""
+    running: list[ServerProcess] = []
+
+    def make(data: Path) -> ServerProcess:
+        made = ServerProcess(data, log=tmp_path / f"server-{len(running)}.log")
+        running.append(made)
+        return made
+
+    yield make
+    for one in running:
+        one.close()
+
+
+@pytest.fixture
+def table_name() -> str:
+    """A name that no other test of this process uses."""
+    return f"table{next(_numbers)}"
+
+
+@pytest.fixture
+def database(server: ServerProcess) -> Iterator[Database]:
+    """A connection to the session's server."""
+    with server.connect() as connected:
+        yield connected

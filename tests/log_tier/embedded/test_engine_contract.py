@@ -1,0 +1,26 @@
+"""The embedded engine keeps the contract of the seam: with its usual settings, and with segments of a few batches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from log_contract import LogContract
+
+from log_tier.embedded import EmbeddedLog, EngineSettings
+
+
+class TestEmbeddedLog(LogContract):
+    @pytest.fixture
+    async def log(self, tmp_path: Path) -> AsyncIterator[EmbeddedLog]:
+        async with await EmbeddedLog.open(tmp_path / "log") as log:
+            yield log
+
+
+class TestEmbeddedLogOfSmallSegments(LogContract):
+    @pytest.fixture
+    async def log(self, tmp_path: Path) -> AsyncIterator[EmbeddedLog]:
+        settings = EngineSettings(segment_bytes=1024, index_every_bytes=200, tail_bytes_max=0)
+        async with await EmbeddedLog.open(tmp_path / "log", settings=settings) as log:
+            yield log
