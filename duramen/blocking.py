@@ -227,6 +227,7 @@ class Database:
     def close(self) -> None:
         """Finish what is under way, close the connection, end the thread. Twice is fine."""
         try:
+            self._loop.close_iterators()
             self._loop.run(self._inner.close())
         except DatabaseClosed:
             return  # closed before

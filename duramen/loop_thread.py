@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Iterator
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from log_tier.errors import DatabaseClosed
 
@@ -25,6 +26,8 @@ class LoopThread:
         # Held while a call is handed over and while the loop is told to end: no call falls in between and hangs.
         self._gate = threading.Lock()
         self._closed = False
+        # Iterators that somebody holds; forgotten ones close themselves.
+        self._steps: weakref.WeakSet[_Steps[Any]] = weakref.WeakSet()
         self._thread = threading.Thread(target=self._run, name="duramen-client", daemon=True)
         self._thread.start()
 
@@ -32,6 +35,7 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         self._loop.run_until_complete(_cancel_others())
+        self._loop.run_until_complete(self._close_iterators())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
@@ -62,6 +66,7 @@ class LoopThread:
     def iterate(self, runs: AsyncGenerator[list[T], None]) -> Iterator[T]:
         """Iterate over the items of runs; the loop is crossed once per run."""
         steps = _Steps(runs)
+        self._steps.add(steps)
         try:
             while (run := self.run(steps.following())) is not None:
                 yield from run
@@ -76,6 +81,16 @@ class LoopThread:
             return
         with suppress(DatabaseClosed):
             self.run(steps.close())
+
+    def close_iterators(self) -> None:
+        """Close the iterators that nobody waits in at this moment, each with what it holds."""
+        self.run(self._close_iterators())
+
+    async def _close_iterators(self) -> None:
+        # One by one, and not by the loop's own shutdown, which would close an outer generator beside its inner ones.
+        for steps in list(self._steps):
+            if not steps.is_busy():
+                await steps.close()
 
     def stop(self) -> None:
         """End the loop and its thread. Idempotent."""
@@ -92,6 +107,10 @@ class _Steps(Generic[T]):
     def __init__(self, runs: AsyncGenerator[list[T], None]) -> None:
         self._runs = runs
         self._turn: asyncio.Lock = asyncio.Lock()
+
+    def is_busy(self) -> bool:
+        """Does somebody wait for the next run?"""
+        return self._turn.locked()
 
     async def following(self) -> list[T] | None:
         async with self._turn:

@@ -66,7 +66,7 @@ class Server:
             bound = _listen(server, host, port)
             front = await open_front(data)
         except BaseException:
-            await server.stop(None)  # lets go of the port
+            await _let_go(server)
             raise
         try:
             checks: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -98,13 +98,19 @@ class Server:
             await self.front.close()
 
 
+async def _let_go(server: grpc.aio.Server) -> None:
+    """Give back the port of a server that did not start: gRPC closes the sockets of those that did, and no others."""
+    await server.start()
+    await server.stop(None)
+
+
 def _listen(server: grpc.aio.Server, host: str, port: int) -> int:
     try:
         return server.add_insecure_port(f"{host}:{port}")
     except RuntimeError as error:
         raise PortInUse(
-            f"port {port} on {host} cannot be used ({error}): another server may listen there; "
-            "stop it, or choose another with --port",
+            f"port {port} on {host} cannot be listened on: another server may have it, or the address is not this "
+            "machine's; stop that server, or choose another port with --port",
             port=port,
         ) from error
 
@@ -138,3 +144,6 @@ async def serve(
         except DuramenError as error:
             logger.error("closing: %s", error)
             raise
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)

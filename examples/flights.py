@@ -234,6 +234,8 @@ def load(server: Server, path: Path) -> None:
     summary = json.loads(run_duramen(*arguments).stdout)
     say(f"{summary['written']:,} rows in {summary['seconds']} s: {summary['rows_per_second']:,} a second, all synced")
     with duramen.connect(server.target) as database:
+        # A strong read waits until every partition's index holds what its log holds; then they can be counted.
+        list(database.table("flights").scan(limit=1, level="strong"))
         keys_there = sum(part.keys for part in database.describe_table("flights").partitions)
     check(f"{FLIGHTS:,} rows, as many keys: {' + '.join(KEY_COLUMNS)} tells every flight apart", keys_there == FLIGHTS)
     again = json.loads(run_duramen(*arguments).stdout)

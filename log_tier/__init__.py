@@ -1,0 +1,32 @@
+"""The log tier: partitioned, totally ordered, durable logs, and the bytes that travel through all of Duramen.
+
+**What it promises.** Whoever appended and got an offset back can rely on three things: the bytes are on stable storage,
+at that offset, and they will be the same bytes whenever they are read, until retention or compaction removes them. The
+offset is the clock of the whole system: everything above orders itself by it.
+
+**What it is made of.**
+
+- The *format*: `batch` and `batch_header` (the unit that is encoded, sent, appended, synced, shipped and applied, the
+  same bytes everywhere), `record` (what one record says), `partitioner` (where a key lives), `tokens` (what somebody
+  has seen, as text), `identifiers` and `errors`. All of it is pure: no clock, no socket, no thread, no file.
+- The *seam*: `log` states what a log engine must do. Everything above this tier sees nothing else, and one contract
+  suite runs against every engine. `open` finds the engine that a URL names.
+- The *engines*: `embedded` keeps a log in files of this machine; `service` puts any log behind gRPC, and its client is
+  a log again.
+
+**Invariants.** Offsets are inclusive, rise by one as written, and are never given twice. A batch is stamped by the log
+that takes it and otherwise never changed: its producer's checksum covers it from the producer to every reader. Batches
+do not know of tables' schemas, keys' meanings or replicas. A topic's id is never reused, so a token or a replica of a
+topic that was deleted is recognised. Every limit has a name, a reason, and a typed error.
+
+**How a write passes through.** A client encodes records as a batch (`encode_batch`). An engine checks it
+(`check_batch`), gives it its place (`stamp_batch`), writes and syncs it, and answers with an offset. Followers get the
+stored bytes as they are, in chunks of whole batches (`split_batches`), check them, and decode them (`decode_batch`).
+
+**What it deliberately does not do.** It does not decide: whether a conditional record takes effect is for the fold
+(`serving_tier.fold`), which reaches the same verdict on every replica. It does not deduplicate: it carries producer ids
+and sequences, and the fold voids what comes twice. It holds no index by key. It imports nothing from the tiers above.
+
+**Reading order**: `identifiers`, `errors`, `record`, `batch_header`, `batch`, `partitioner`, `tokens`, `log`, then
+`embedded` and `service`, which have essays of their own.
+"""

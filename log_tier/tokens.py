@@ -24,7 +24,7 @@ from typing import Final
 from zlib import crc32
 
 from log_tier.errors import InvalidToken
-from log_tier.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
+from log_tier.identifiers import Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
 
 __all__ = ["TOKEN_TEXT_MAX", "Token"]
 
@@ -100,7 +100,7 @@ class Token:
         for table, offsets in other.tables.items():
             mine = merged.setdefault(table, {})
             for partition, offset in offsets.items():
-                if offset > mine.get(partition, NOTHING):
+                if partition not in mine or offset > mine[partition]:
                     mine[partition] = offset
         return Token(merged, session=self.session or other.session)
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from binascii import crc_hqx
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log_tier.errors import DuramenError, InvalidKey, ShuttingDown
 from log_tier.identifiers import Offset, Partition
 from log_tier.log import Topic
 from log_tier.partitioner import slot_of
-from router.front import Front
-from serving_tier.lmdb_index import LmdbIndex
+from log_tier.record import KEY_BYTES_MAX
+
+if TYPE_CHECKING:
+    from router.front import Front
+    from serving_tier.lmdb_index import LmdbIndex
+    from serving_tier.replica import Replica
 
 __all__ = ["NOT_FRESH", "DirectReads"]
 
@@ -44,6 +48,7 @@ class DirectReads:
         self._name = name
         self._session_offsets = seen
         self._found = _NOWHERE
+        self._replicas: Sequence[Replica] = ()
 
     def get(self, key: bytes) -> object:
         """The value, None where the key is absent, or `NOT_FRESH`. About 1 µs where nothing has to wait."""
@@ -52,12 +57,18 @@ class DirectReads:
             # `partition_of` by hand: a call less is a tenth of the time.
             partition = (slot_of(key) if b"{" in key else crc_hqx(key, 0) & 16383) * partitions >> 14
             index = indexes[partition]
-            if index.applied >= seen[partition]:
+            # LMDB looks a key up that is too long to be there; the long way says that it is none.
+            if index.applied >= seen[partition] and len(key) <= KEY_BYTES_MAX:
                 return index.get_value(key)
         except (TypeError, IndexError, InvalidKey):
             pass  # no bytes, an empty key, or a table that was not looked up yet
         except ShuttingDown:
             self._found = _NOWHERE  # the table was dropped
+        except Exception:
+            # Dropped while we read: LMDB ends the transaction under us, and says so in words of its own.
+            if self._replicas[partition].state != "closed":
+                raise
+            self._found = _NOWHERE
         if self._found is _NOWHERE:
             self._found = self._look_up()
         return NOT_FRESH
@@ -67,8 +78,10 @@ class DirectReads:
             if topic.name == self._name:
                 partitions = map(Partition, range(topic.partitions))
                 try:
-                    indexes = [self._front.node.replica(topic.id, partition).index for partition in partitions]
+                    replicas = [self._front.node.replica(topic.id, partition) for partition in partitions]
                 except DuramenError:
                     break  # a partition is not served: the long way says why
+                self._replicas = replicas
+                indexes = [replica.index for replica in replicas]
                 return _Found(indexes, self._session_offsets(topic), topic.partitions)
         return _NOWHERE

@@ -17,7 +17,7 @@ from copy import copy
 from typing import Final
 
 from log_tier.batch_header import read_header
-from log_tier.errors import DuramenError, InvalidRequest, LimitExceeded, WriteUnknown
+from log_tier.errors import DuramenError, InvalidRequest, LimitExceeded, TableNotFound, WriteUnknown
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.log import Appended, Log, Topic
 from router.reading import ReplyRoom, read_keys
@@ -108,8 +108,9 @@ class Front:
         self, table_id: TableId, partition: Partition, after: Offset, strong: bool, timeout: float
     ) -> Replica:
         replica = self.node.replica(table_id, partition)
-        if replica.failure is not None and replica.index.applied < after:
-            raise copy(replica.failure)
+        failure = replica.failure
+        if failure is not None and (replica.index.applied < after or isinstance(failure, TableNotFound)):
+            raise copy(failure)
         if strong:
             bounds = await self.log.bounds(table_id, partition)
             after = max(after, bounds.latest)

@@ -67,6 +67,13 @@ class Tables:
     def _named(self, name: str) -> Topic | None:
         return next((topic for topic in self._node.topics() if topic.name == name), None)
 
+    def _was_deleted(self, topic: Topic) -> bool:
+        """Have its replicas learnt from the log that it is gone?"""
+        try:
+            return isinstance(self._node.replica(topic.id, Partition(0)).failure, TableNotFound)
+        except DuramenError:
+            return False  # its first partition is not served, which says nothing about the table
+
     async def create(self, name: str, partitions: int) -> Topic:
         """Create a table. Raises `TableExists`, `InvalidName`, `LimitExceeded`."""
         check_name(name)
@@ -90,8 +97,8 @@ class Tables:
     async def find(self, name: str) -> Topic:
         """The table of that name. Raises `TableNotFound` naming those that are there."""
         topic = self._named(check_name(name))
-        if topic is None:
-            await self.follow_log()  # somebody may have made it at the log itself
+        if topic is None or self._was_deleted(topic):
+            await self.follow_log()  # somebody may have made it, or deleted it, at the log itself
             topic = self._named(name)
         if topic is None:
             known = ", ".join(sorted(topic.name for topic in self._node.topics())[:10]) or "none"

@@ -7,9 +7,9 @@
 
 A replica never answers early: `wait_applied(offset)` returns when the index holds that offset, or says how far it is.
 
-**Reads in other threads** (an embedded `get`, a page of a scan) stand in `readers` while they run, so that the index is
-closed under none of them: a reader first steps in and then looks at the state, `close()` first changes the state and
-then waits until nobody is left. `with replica.reading() as index:` does that.
+**Long reads in other threads** (a page of a scan) stand in `readers` while they run, so that the index is closed
+under none of them: a reader first steps in and then looks at the state, `close()` first changes the state and then
+waits until nobody is left. `with replica.reading() as index:` does that.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Replica:
         self.log_latest: Offset = NOTHING
         """The log's latest offset when the log was last heard of."""
         self.readers: list[None] = []
-        """One entry per read that runs in another thread at this moment; see the module's text."""
+        """One entry per long read that runs in another thread at this moment; see the module's text."""
         self._log = log
         self._applier = applier
         self._waiters = OffsetWaiters()
@@ -202,6 +202,8 @@ class Replica:
         Raises `ReplicaBehind` with both offsets when the time has passed, `TokenAhead` where the log itself does not
         hold that offset, or the reason why the replica stopped.
         """
+        if self.state == "closed":
+            raise copy(self.failure or _closing(self.name))
         if self.index.applied >= offset:
             return
         if offset > self.log_latest:

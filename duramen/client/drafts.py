@@ -74,6 +74,17 @@ class Draft:
         start = len(mine.keys)
         mine.keys.extend(records.keys)  # type: ignore[attr-defined]
         mine.values.extend(records.values)  # type: ignore[attr-defined]
+        if mine.attributes is not None or records.attributes is not None:
+            self._add_columns(records, start)
+        self.content_bytes += size
+        self.outcomes |= outcomes
+        future: asyncio.Future[Written] = self._loop.create_future()
+        self.callers.add(_Call(future, start, len(records.keys), deadline))
+        return future
+
+    def _add_columns(self, records: Columns, start: int) -> None:
+        """The columns that plain puts do not have. A version or an expiry always comes with an attribute."""
+        mine, count = self.columns, len(records.keys)
         for name, default in (("attributes", PLAIN_PUT), ("versions", 0), ("expiries", 0)):
             theirs, ours = getattr(records, name), getattr(mine, name)
             if theirs is None and ours is None:
@@ -81,12 +92,7 @@ class Draft:
             if ours is None:
                 ours = [default] * start
                 setattr(mine, name, ours)
-            ours.extend([default] * len(records.keys) if theirs is None else theirs)
-        self.content_bytes += size
-        self.outcomes |= outcomes
-        future: asyncio.Future[Written] = self._loop.create_future()
-        self.callers.add(_Call(future, start, len(records.keys), deadline))
-        return future
+            ours.extend([default] * count if theirs is None else theirs)
 
     def encode(self, *, producer_id: int, sequence: int) -> None:
         """Fix the bytes. Raises what `encode_batch` does."""

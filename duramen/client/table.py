@@ -168,9 +168,8 @@ class Table:
         try:
             async for page in pages:
                 yield list(zip(page.keys, page.values, strict=True))
-        except TableNotFound:
-            self._topic = None
-            raise
+        except TableNotFound as error:
+            raise self._gone(error) from error
         finally:
             await pages.aclose()
 
@@ -216,9 +215,8 @@ class Table:
         try:
             async for run in runs:
                 yield run
-        except TableNotFound:
-            self._topic = None
-            raise
+        except TableNotFound as error:
+            raise self._gone(error) from error
         finally:
             await runs.aclose()
 
@@ -383,6 +381,10 @@ class Table:
     async def _noticing_drops(self, call: Awaitable[T]) -> T:
         try:
             return await call
-        except TableNotFound:
-            self._topic = None  # dropped; if the name comes back, the next call finds the new table
-            raise
+        except TableNotFound as error:
+            raise self._gone(error) from error
+
+    def _gone(self, error: TableNotFound) -> TableNotFound:
+        """The table behind the name was dropped; if the name comes back, the next call finds the new table."""
+        self._topic = None
+        return TableNotFound(f"table {self.name!r} is gone ({error.message})", table=self.name)

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from duramen.loading.errors import FileChanged, FileRefused
+from duramen.loading.errors import FileChanged
 from duramen.loading.options import FileFormat, LoadOptions
+from duramen.loading.reading import open_file
 from log_tier.identifiers import TableId
 
 __all__ = ["FileIdentity", "identify", "producer_name"]
@@ -35,12 +36,9 @@ class FileIdentity(NamedTuple):
 
 def identify(path: Path) -> FileIdentity:
     """Read a file once and name its content. About a second per gigabyte. Raises `FileRefused`."""
-    try:
-        with open(path, "rb") as file:
-            before = os.fstat(file.fileno())
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
-    except OSError as error:
-        raise FileRefused(f"{path} cannot be read: {error.strerror}", file=str(path)) from error
+    with open_file(path) as file:
+        before = os.fstat(file.fileno())
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
     return FileIdentity(digest.hexdigest(), before.st_size, before.st_mtime_ns)
 
 

@@ -18,7 +18,7 @@ from duramen.loading.options import FileFormat, LoadOptions
 from duramen.loading.parquet_rows import parquet_rows
 from duramen.loading.rows import RowChunk
 
-__all__ = ["read_rows"]
+__all__ = ["open_file", "read_rows"]
 
 _Reader = Callable[[Path, IO[bytes], Callable[[], int], LoadOptions], Generator[RowChunk]]
 
@@ -33,7 +33,7 @@ def read_rows(path: Path, file_format: FileFormat, options: LoadOptions) -> Gene
     Raises `FileRefused`, `ExtraMissing`, and `RowRefused` where nothing behind that row can be read. Rows that are
     bad by themselves are rejects in their chunk.
     """
-    with _open(path) as raw:
+    with open_file(path) as raw:
         compressed = raw.peek(2)[:2] == _GZIP_MAGIC and file_format != "parquet"
         file = cast("IO[bytes]", gzip.GzipFile(fileobj=raw) if compressed else raw)
         rows = 0
@@ -53,7 +53,8 @@ def read_rows(path: Path, file_format: FileFormat, options: LoadOptions) -> Gene
                 file.close()
 
 
-def _open(path: Path) -> io.BufferedReader:
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a file that can be read twice. Raises `FileRefused`."""
     if not os.path.isfile(path):
         what = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"
         raise FileRefused(f"{path} {what}: name a file that can be read again from its beginning", file=str(path))

@@ -67,11 +67,10 @@ def load_file(
     Without `rejects` a bad row ends the load: `RowRefused` says which, after every row before it was written. That and
     every other error carry `written` and `skipped`. Raises what reading and writing raise.
     """
-    chunks = read_rows(path, file_format, options)
-    with closing(chunks):
-        # The first chunk is read before anything else happens: a file that cannot be loaded at all leaves no trace.
+    identity = identify(path)
+    with closing(read_rows(path, file_format, options)) as chunks:
+        # The first chunk is read before the table is touched: a file that cannot be loaded at all leaves no trace.
         first = next(chunks, _NO_ROWS)
-        identity = identify(path)
         producer = producer_name(identity, file_format, options, table.describe().table.id)
         refused: LoadRefused | None = None
         writer = table.writer(producer)

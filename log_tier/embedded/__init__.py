@@ -1,4 +1,43 @@
-"""placeholder"""
+"""The embedded engine: a `Log` in files of this machine, owned by one process.
+
+**What it promises.** An append that returned is on stable storage, at its offset, with its bytes. A reader sees nothing
+that a crash could take back. A crash, at any moment, costs nothing that was acknowledged; what it leaves half written
+is cut and reported. Damage is something else: it is found by checksums, named to the byte, never cut and never served,
+and it stops writes to its own partition only. A failed sync stops the whole log (`LogStopped`): it acknowledges nothing
+more.
+
+**Invariants**, asserted in the code and broken on purpose in the tests:
+
+- One process owns a folder (a lock that the kernel releases); one thread of it writes segments, the *writer*.
+- Segments of a partition tile its offsets: each one's `end` is the next one's `base`. Only the newest is written to.
+- What readers may see moves in one place, `PartitionLog.publish`, after the sync.
+- Nothing is believed because an index says so: an entry is used only where the batch at its position agrees.
+- Files come and go by rename, and the checkpoint is told before one goes; so a file that is missing is noticed.
+
+**How an append passes through.** `EmbeddedLog.append` checks the batch on the caller's side and queues it
+(`committer`). The writer takes everything that is queued, stamps each batch with offset and log time, writes one run
+per partition (`partition_log`), syncs once (the segment, or for several partitions the `journal`), publishes, and tells
+each event loop with one call. There is no timer: what arrives during a sync shares the next one.
+
+**How a read passes through.** `reader` serves from the newest batches in memory (`tail_cache`) as long as they hold
+what is asked for, and otherwise from the files, in threads, a chunk ahead of the consumer (`cold_reader`). Every batch
+that comes from a file is checked in `segment.read_run`. A follower that has caught up waits, and is woken once per
+commit.
+
+**How it opens.** `data_folder` takes the lock and lists the topics, the journal puts back what segments had lost, and
+`opening` looks at each partition: which files should be there, where the newest ends (`recovery`). It reads one index
+and some 64 KiB per segment, so ten million records open in milliseconds; the rest is checked when it is read.
+
+**What it deliberately does not do.** It never looks at keys or values, except in `compaction`, which is called and not
+scheduled here. It does not replicate: damage to the last commit before a crash cannot be told from a tear with one
+copy. It does not merge small partitions into one file; the price is two files and a folder each. It does not retry a
+sync.
+
+**Reading order**: `names` and `disk` (what there is, and the seam to it), `segment`, `sparse_index`, `recovery`,
+`checkpoint`, `opening` (what the bytes mean), `partition_log`, `journal`, `committer` (writing), `tail_cache`,
+`cold_reader`, `reader` (reading), `retention`, `trimming`, `compaction`, `compactor` (making it smaller), and `engine`,
+which wires them. `docs/FORMATS.md` has the bytes.
+"""
 
 from log_tier.embedded.engine import EmbeddedLog, EngineStatistics
 from log_tier.embedded.opening import RecoveryReport

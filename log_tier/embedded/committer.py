@@ -20,7 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from log_tier.embedded.journal import JOURNAL_COMMIT_BYTES_MAX, Journal, JournalEntry
+from log_tier.embedded.journal import Journal, JournalEntry
 from log_tier.embedded.partition_log import PartitionLog, Staged
 from log_tier.embedded.settings import EngineSettings
 from log_tier.errors import DiskFull, DuramenError, LogStopped, Overloaded, ShuttingDown
@@ -211,7 +211,7 @@ class Committer:
         failed: dict[PartitionLog, LogStopped] = {}
         journal = self.journal
         size = sum(part.end_position - part.position for _, part in staged)
-        if journal is not None and len(staged) > 1 and size <= JOURNAL_COMMIT_BYTES_MAX and self.stopped is None:
+        if journal is not None and len(staged) > 1 and journal.has_room_for(size, len(staged)) and not self.stopped:
             try:
                 journal.write(
                     [

@@ -47,7 +47,9 @@ def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, to
     bases = [segment.base for segment in segments]
     changed = sorted({bisect_right(bases, offset) - 1 for offset in plan.changed()})
     try:
-        return sum(_rewrite(partition, segments[number], plan) for number in changed)
+        dropped = sum(_rewrite(partition, segments[number], plan) for number in changed)
+        partition.tail.hide_below(segments[-1].end)
+        return dropped
     except OSError as error:
         refusal = refusal_of(error, partition.folder)
         if refusal is None:

@@ -139,7 +139,9 @@ class EmbeddedLog:
 
     def _open_journal(self) -> Journal | None:
         try:
-            journal, replayed = Journal.open(self._disk, self._folder.path, segment_of=self._newest_segment)
+            journal, replayed = Journal.open(
+                self._disk, self._folder.path, size=self._settings.journal_bytes, segment_of=self._newest_segment
+            )
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise

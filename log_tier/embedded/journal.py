@@ -42,11 +42,7 @@ from log_tier.embedded import names
 from log_tier.embedded.disk import Disk, File
 from log_tier.identifiers import Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
 
-__all__ = ["JOURNAL_BYTES", "JOURNAL_COMMIT_BYTES_MAX", "Journal", "JournalEntry", "Replayed"]
-
-# Size of each of the two files. A busy server fills one in about a second, in which the segments of the other one are
-# synced; reading both at open takes some 20 ms.
-JOURNAL_BYTES: Final = 16 << 20
+__all__ = ["JOURNAL_COMMIT_BYTES_MAX", "Journal", "JournalEntry", "Replayed"]
 
 # A commit with more than this goes to its segments directly. Writing 256 KiB twice costs about as much as one sync.
 JOURNAL_COMMIT_BYTES_MAX: Final = 256 << 10
@@ -92,10 +88,11 @@ class Replayed:
 class Journal:
     """The writing half; belongs to the writer thread. `open` replays and begins."""
 
-    def __init__(self, disk: Disk, files: tuple[File, File], generation: int) -> None:
+    def __init__(self, disk: Disk, files: tuple[File, File], generation: int, size: int) -> None:
         self._disk = disk
         self._files = files
         self._generation = generation
+        self._size = size
         self._position = _HEADER_BYTES
         self._header = b""
         """Written together with the first frame of a generation."""
@@ -106,7 +103,12 @@ class Journal:
 
     @classmethod
     def open(
-        cls, disk: Disk, folder: Path, *, segment_of: Callable[[TableId, Partition, Offset], Path | None]
+        cls,
+        disk: Disk,
+        folder: Path,
+        *,
+        size: int,
+        segment_of: Callable[[TableId, Partition, Offset], Path | None],
     ) -> tuple[Journal, Replayed]:
         """Replay what is there, then begin with both files empty.
 
@@ -125,8 +127,8 @@ class Journal:
             for path in paths:
                 file = disk.open(path, write=True, create=True)
                 files.append(file)
-                if file.size() < JOURNAL_BYTES:
-                    file.preallocate(file.size(), JOURNAL_BYTES - file.size())
+                if file.size() < size:
+                    file.preallocate(file.size(), size - file.size())
                 # Generation by generation, so that no frame of an earlier run counts any more.
                 file.pwrite((_file_header(generation), bytes(_FRAME_BYTES)), 0)
                 file.fdatasync()
@@ -136,7 +138,12 @@ class Journal:
             for file in files:
                 file.close()
             raise
-        return cls(disk, (files[0], files[1]), generation - 1), replayed
+        return cls(disk, (files[0], files[1]), generation - 1, size), replayed
+
+    def has_room_for(self, size: int, entries: int) -> bool:
+        """Whether a commit of so many bytes over so many partitions is one for the journal."""
+        frame = _FRAME_BYTES + entries * _ENTRY.size + size
+        return size <= JOURNAL_COMMIT_BYTES_MAX and _HEADER_BYTES + frame <= self._size
 
     def write(self, entries: Sequence[JournalEntry], paths: Sequence[Path]) -> None:
         """Write one frame and sync: afterwards the entries are on stable storage.
@@ -153,7 +160,7 @@ class Journal:
                 entry.data,
             )
         )
-        if self._position + _FRAME_BYTES + len(payload) > JOURNAL_BYTES:
+        if self._position + _FRAME_BYTES + len(payload) > self._size:
             self._turn()
         head = _FRAME_HEADER.pack(_FRAME_MAGIC, len(payload), self._generation, len(entries))
         check = _CRC.pack(_crc_extend(_crc(head), payload))

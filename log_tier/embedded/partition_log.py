@@ -262,9 +262,9 @@ class PartitionLog:
         segment = Segment(self.folder, self.next_offset, self.next_offset, 0, 0, SparseIndex())
         file = self._file = self.disk.open(segment.path, write=True, create=True)
         self._capacity = self._indexed = 0
+        # Its name reaches stable storage with the checkpoint, which is written before anything is written to it.
         try:
             self._grow(max(min(PREALLOCATION_BYTES_MIN, self.settings.segment_bytes), size))
-            self.disk.sync_folder(self.folder)
         except OSError:
             self._file = None
             file.close()

@@ -59,7 +59,7 @@ class TailCache:
         self._batches: list[bytes] = []
         self._head = 0
         self._first = 0
-        """Offset at which the oldest batch held begins."""
+        """Offset at which the oldest batch that it gives begins."""
 
     def add(self, batches: list[tuple[int, int, bytes]]) -> None:
         """Add batches (base offset, offset after them, stored bytes) that were just committed."""
@@ -74,12 +74,17 @@ class TailCache:
 
     def forget_oldest(self) -> None:
         """Let go of the oldest batch."""
-        self._first = self._ends[self._head]
+        self._first = max(self._first, self._ends[self._head])
         self._batches[self._head] = b""
         self._head += 1
         if self._head >= _FORGOTTEN_MAX and self._head * 2 > len(self._ends):
             del self._ends[: self._head], self._batches[: self._head]
             self._head = 0
+
+    def hide_below(self, offset: Offset) -> None:
+        """Give nothing below the start of a batch any more: compaction changed what is in the files."""
+        with self._memory.lock:
+            self._first = max(self._first, offset)
 
     def holds(self, offset: Offset) -> bool:
         """Whether a batch from `offset` on would come from memory."""

@@ -22,7 +22,8 @@ CHANNEL_OPTIONS: Final = (
     ("grpc.http2.max_pings_without_data", 0),
     # A server that restarts is found again within a second, not within two minutes.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    # Despite its name also the time that one attempt may take: a busy server needs more than a moment to answer.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Retries are the client's own, which knows what may be repeated.
     ("grpc.enable_retries", 0),

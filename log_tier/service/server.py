@@ -37,7 +37,7 @@ class LogService(log_pb2_grpc.LogServicer):
 
     def __init__(self, log: Log, streams: OpenStreams | None = None) -> None:
         self._log = log
-        self._streams = streams or OpenStreams()
+        self._streams = OpenStreams() if streams is None else streams
 
     async def CreateTopic(self, request: log_pb2.CreateTopicRequest, context: _Context) -> log_pb2.Topic:  # noqa: N802
         try:

@@ -41,7 +41,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 
     def __init__(self, front: Front, streams: OpenStreams | None = None) -> None:
         self._front = front
-        self._streams = streams or OpenStreams()
+        self._streams = OpenStreams() if streams is None else streams
 
     async def Read(self, request: kv.ReadRequest, context: _Context) -> kv.ReadReply:  # noqa: N802
         try:

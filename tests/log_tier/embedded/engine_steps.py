@@ -13,8 +13,8 @@ from log_tier.log import Topic
 HOME = Path("/data/log")
 ZERO = Partition(0)
 
-SMALL = EngineSettings(segment_bytes=2048, index_every_bytes=300)
-"""Segments of some ten small batches, and index entries every second or third."""
+SMALL = EngineSettings(segment_bytes=2048, index_every_bytes=300, journal_bytes=4096)
+"""Segments of some ten small batches, index entries every second or third, and a journal that turns often."""
 
 
 async def open_log(disk: MemoryDisk, settings: EngineSettings = SMALL) -> EmbeddedLog:

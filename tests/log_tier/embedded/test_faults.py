@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,32 @@ async def test_everyone_in_a_failed_commit_is_told() -> None:
 
 def _raise(number: int) -> None:
     raise OSError(number, os.strerror(number))
+
+
+async def test_what_was_queued_behind_a_failed_sync_is_not_written() -> None:
+    disk = MemoryDisk()
+    async with await open_log(disk) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        await log.append(topic.id, ZERO, plain_batch("a"))
+        in_sync, queued = threading.Event(), threading.Event()
+        steps: list[str] = []
+
+        def on_step(step: str, path: Path) -> None:
+            steps.append(step)
+            if step == "sync" and not in_sync.is_set():
+                in_sync.set()
+                assert queued.wait(20)
+                _raise(errno.EIO)
+
+        disk.on_step = on_step
+        first = asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("b")))
+        assert await asyncio.to_thread(in_sync.wait, 20)
+        behind = [asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("c"))) for _ in range(3)]
+        await asyncio.sleep(0)
+        queued.set()
+        outcomes = await asyncio.wait_for(asyncio.gather(first, *behind, return_exceptions=True), 20)
+        assert {type(outcome) for outcome in outcomes} == {LogStopped}
+        assert steps == ["write", "sync"]
 
 
 async def test_a_waiting_follower_survives_a_stopped_log() -> None:

@@ -16,6 +16,7 @@ from sample_batches import keys_of, plain_batch, read_all
 from log_tier.batch_header import read_header
 from log_tier.embedded import EmbeddedLog, EngineSettings, RecoveryReport
 from log_tier.embedded.opening import open_partition
+from log_tier.embedded.sparse_index import SparseIndex
 from log_tier.embedded.tail_cache import TailMemory
 from log_tier.errors import LogDamaged
 from log_tier.identifiers import Offset
@@ -242,7 +243,7 @@ async def test_a_missing_segment_is_damage(which: int) -> None:
             assert met is not None
 
 
-@pytest.mark.parametrize("content", [None, b"", b"garbage" * 100, "truncated", "shifted"])
+@pytest.mark.parametrize("content", [None, b"", b"garbage" * 100, "truncated", "shifted", "half true"])
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 async def test_an_index_file_that_lies_is_replaced_by_a_scan(content: bytes | str | None, clean: bool) -> None:
     disk, topic = await filled(120, SMALL, clean=clean)
@@ -256,6 +257,14 @@ async def test_an_index_file_that_lies_is_replaced_by_a_scan(content: bytes | st
             # Another segment's index: valid entries that are wrong here.
             other = HOME / path.parent / f"{0:020d}.index"
             overwrite(disk, path, true[:16] + bytes(disk.files[other].content[16:]))
+        elif content == "half true":
+            # Valid entries, the last one right and the others one batch too far.
+            base = Offset(int(path.stem))
+            index, lie = SparseIndex.decode(true, base), SparseIndex()
+            for number in range(len(index)):
+                offset, position = index.entry(number)
+                lie.add(offset, position + (73 if number < len(index) - 1 else 0))
+            overwrite(disk, path, lie.encode(base))
         else:
             assert isinstance(content, bytes)
             overwrite(disk, path, content)
@@ -283,3 +292,19 @@ async def test_opening_reads_only_the_end_of_each_segment() -> None:
         async with await open_log(disk, EngineSettings(segment_bytes=16384, index_every_bytes=500)):
             pass
     assert sum(read) < total / 5
+
+
+async def test_an_index_entry_proves_that_its_batch_was_there() -> None:
+    """Entries are made after the sync: without its batch, the newest entry tells damage from a tear."""
+    options = EngineSettings(segment_bytes=1 << 20, index_every_bytes=1)
+    for with_index in (True, False):
+        disk, topic = await filled(17, options, clean=False)
+        (path,) = segment_files(disk, topic)
+        content = bytearray(disk.files[path].content)
+        content[places(bytes(content))[16] + 70] ^= 1
+        overwrite(disk, path, bytes(content))
+        if not with_index:
+            del disk.files[path.with_suffix(".index")]
+        async with await open_log(disk, options) as log:
+            assert len(log.recovery.damages) == with_index
+            assert len(log.recovery.cuts) == (not with_index)

@@ -1,0 +1,77 @@
+"""Servers in this process, and clients of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from in_between import InBetween
+
+from duramen import aio
+from duramen.client.database import Database
+from duramen.client.table import Table
+from duramen.embedded import open_front
+from duramen.server import Server
+from router.front import Front
+
+Connected = Callable[..., Awaitable[Database]]
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Server]:
+    """A server in this process."""
+    opened = await Server.open(tmp_path / "data", port=0)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def connected(machine: Server) -> AsyncIterator[Connected]:
+    """Makes clients of `machine` over gRPC."""
+    made: list[Database] = []
+
+    async def connect(**how: float) -> Database:
+        made.append(await aio.connect(f"127.0.0.1:{machine.port}", **how))
+        return made[-1]
+
+    yield connect
+    for database in made:
+        await database.close()
+
+
+@pytest.fixture
+async def remote(connected: Connected) -> Database:
+    """A client over gRPC."""
+    return await connected()
+
+
+@pytest.fixture
+async def flights(remote: Database) -> Table:
+    """A table of that client."""
+    return await remote.create_table("flights", partitions=4)
+
+
+@pytest.fixture
+async def front(tmp_path: Path) -> AsyncIterator[Front]:
+    """The core, with no door."""
+    opened = await open_front(tmp_path / "data")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def between(front: Front) -> InBetween:
+    """A connection to the core that does what it is told."""
+    return InBetween(front)
+
+
+@pytest.fixture
+async def local(between: InBetween) -> AsyncIterator[Database]:
+    """A client of that connection."""
+    database = Database(between)
+    await database.create_table("flights", partitions=4)
+    yield database
+    # The core belongs to its own fixture.
+    await database.writes.close()
+    await database.reads.close()

@@ -1,0 +1,448 @@
+"""Bad input, end to end over gRPC: each gets a typed error that says what is wrong, and nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+
+import duramen
+from duramen import aio
+from duramen.client.database import Database
+from duramen.client.table import Table
+from duramen.client.writes import WRITES_PENDING_BYTES_MAX
+from duramen.server import Server
+from log_tier.batch import Columns, encode_batch
+from log_tier.batch_header import BATCH_BYTES_MAX, HEADER_BYTES
+from log_tier.errors import DuramenError
+from log_tier.identifiers import Offset, Partition, table_id_to_bytes
+from log_tier.partitioner import partition_of
+from log_tier.record import TTL_MS_MAX, VALUE_BYTES_MAX
+from log_tier.service.problems import error_of, error_of_call
+from log_tier.tokens import Token
+from router.proto import keyvalue_pb2 as kv
+from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
+from router.proto import tables_pb2 as tables
+
+LONG_KEY = b"x" * 512
+
+Call = Callable[[Any], Awaitable[Any]]
+
+
+async def drained(found: Any) -> None:
+    async for _ in found:
+        pass
+
+
+KEYS: list[tuple[object, str]] = [
+    (LONG_KEY, r"has 512 bytes; keys have 1 to 511: hash what is longer"),
+    (b"", r"the key is empty; keys have 1 to 511 bytes"),
+    ("text", r"a key is bytes, this is str: encode it"),
+    (5, r"a key is bytes, this is int$"),
+    (None, r"a key is bytes, this is NoneType"),
+    (bytearray(b"k"), r"a key is bytes, this is bytearray"),
+]
+
+
+@pytest.mark.parametrize(("key", "message"), KEYS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda table, key: table.get(key),
+        lambda table, key: table.get_entry(key),
+        lambda table, key: table.get_many([b"k", key]),
+        lambda table, key: table.put(key, b""),
+        lambda table, key: table.put(key, b"", ttl=1, if_absent=True),
+        lambda table, key: table.put_many([(b"k", b""), (key, b"")]),
+        lambda table, key: table.delete(key),
+        lambda table, key: table.update(key, add=1),
+    ],
+)
+async def test_keys(flights: Table, call: Any, key: object, message: str) -> None:
+    with pytest.raises(duramen.InvalidKey, match=message):
+        await call(flights, key)
+    with pytest.raises(duramen.InvalidKey, match=message):
+        flights.batch().put(key, b"")  # type: ignore[arg-type]
+    assert await total(flights) == 0
+
+
+async def total(table: Table) -> int:
+    """Records in the table's log."""
+    return sum(part.latest + 1 for part in (await table.describe()).partitions)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (bytes(VALUE_BYTES_MAX + 1), r"has 4194305 bytes; values have at most 4194304: cut it in pieces"),
+        ("text", r"a value is bytes, this is str: encode it"),
+        (5, r"a value is bytes, this is int: encode it"),
+        (None, r"a value is bytes, this is NoneType"),
+    ],
+)
+async def test_values(flights: Table, value: Any, message: str) -> None:
+    for call in (
+        flights.put(b"k", value),
+        flights.put_many([(b"k", value)]),
+        flights.update(b"k", append=value) if value is not None else flights.put(b"k", value),
+    ):
+        with pytest.raises(duramen.InvalidValue, match=message):
+            await call
+    assert await total(flights) == 0
+
+
+async def test_the_largest_that_is_allowed(flights: Table) -> None:
+    key, value = b"\xff" * 511, bytes(VALUE_BYTES_MAX)
+    await flights.put(key, value)
+    assert await flights.get(key) == value
+    assert [len(pair[0]) async for pair in flights.scan()] == [511]
+    with pytest.raises(duramen.ResultTooLarge):
+        await flights.update(key, append=b"x")
+
+
+async def test_large_values_together_pass_what_one_message_carries(flights: Table) -> None:
+    """64 MiB of values in one `get_many`, in one partition and over all: they come in several replies."""
+    pairs = {b"{0}%d" % number: bytes([number]) * VALUE_BYTES_MAX for number in range(10)}
+    pairs |= {b"k%d" % number: bytes([number + 100]) * VALUE_BYTES_MAX for number in range(6)}
+    for key, value in pairs.items():
+        await flights.put(key, value)
+    assert await flights.get_many(pairs) == list(pairs.values())
+    assert await asyncio.gather(*(flights.get(key) for key in pairs)) == list(pairs.values())
+    assert [key async for key, _ in flights.scan()] == sorted(pairs)
+
+
+async def test_unknown_tables(remote: Database, flights: Table) -> None:
+    ships = remote.table("ships")
+    calls: list[Awaitable[Any]] = [
+        ships.get(b"k"),
+        ships.put(b"k", b"v"),
+        ships.get_many([b"k"]),
+        drained(ships.scan()),
+        drained(ships.watch()),
+        ships.describe(),
+        remote.drop_table("ships"),
+    ]
+    for call in calls:
+        with pytest.raises(duramen.TableNotFound, match="no table 'ships'; the tables are: flights") as caught:
+            await call
+        assert caught.value.fields == {"table": "ships"}
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 121, "\ud800", "a/b", 5, None, b"flights"])
+async def test_names(remote: Database, name: Any) -> None:
+    with pytest.raises(duramen.InvalidName, match=r"cannot name a table|a table name is text"):
+        await remote.create_table(name)
+    with pytest.raises(duramen.InvalidName):
+        remote.table(name)
+    with pytest.raises(duramen.InvalidName):
+        await remote.drop_table(name)
+
+
+@pytest.mark.parametrize("partitions", [0, -1, 1025, 1 << 40, -(1 << 40)])
+async def test_partition_counts(remote: Database, partitions: int) -> None:
+    with pytest.raises(duramen.LimitExceeded, match=f"1 to 1024 partitions, not {partitions}"):
+        await remote.create_table("more", partitions=partitions)
+
+
+@pytest.mark.parametrize("partitions", ["8", 8.0, True, None])
+async def test_partition_counts_that_are_no_numbers(remote: Database, partitions: Any) -> None:
+    with pytest.raises(duramen.InvalidRequest, match="a whole number of partitions"):
+        await remote.create_table("more", partitions=partitions)
+
+
+TOKEN_CALLS: list[Callable[[Table, Any], Awaitable[Any]]] = [
+    lambda table, token: table.get(b"k", after=token),
+    lambda table, token: table.get_many([b"k"], after=token),
+    lambda table, token: drained(table.scan(after=token)),
+    lambda table, token: anext(table.watch(after=token)),
+]
+
+
+@pytest.mark.parametrize("call", TOKEN_CALLS)
+async def test_tokens_that_are_none(remote: Database, flights: Table, call: Any) -> None:
+    good = (await flights.put(b"k", b"v")).token
+    for token, message in (
+        ("", r"'' is no token: tokens begin with 'd1\.'"),
+        ("rubbish", r"is no token"),
+        ("d1.", r"no whole token"),
+        ("d1.!!!", r"is no token"),
+        (good[:-1], r"is no token|no whole token.*cut while copying"),
+        (good[:-4] + "AAAA", r"no whole token.*cut while copying"),
+        (5, r"a token is text, this is int"),
+        (b"d1.x", r"a token is text, this is bytes"),
+    ):
+        with pytest.raises(duramen.InvalidToken, match=message):
+            await call(flights, token)
+        if not isinstance(token, int):
+            with pytest.raises(duramen.InvalidToken):
+                remote.merge_token(token)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", TOKEN_CALLS)
+async def test_tokens_of_other_tables(remote: Database, flights: Table, call: Any) -> None:
+    ships = await remote.create_table("ships", partitions=1)
+    other = (await ships.put(b"k", b"v")).token
+    with pytest.raises(
+        duramen.InvalidToken, match="it comes from another table, or from one that was dropped"
+    ) as caught:
+        await call(flights, other)
+    assert caught.value.fields["table"] != caught.value.fields["token_table"]
+    old = (await flights.put(b"k", b"v")).token
+    await remote.drop_table("flights")
+    again = await remote.create_table("flights", partitions=2)
+    with pytest.raises(duramen.InvalidToken, match="dropped and created again"):
+        await call(again, old)
+
+
+@pytest.mark.parametrize("call", TOKEN_CALLS)
+async def test_tokens_that_name_what_cannot_be(flights: Table, call: Any) -> None:
+    table_id = (await flights.put(b"k", b"v")).table_id
+    for partition, offset in ((99, 0), (0, (1 << 63) - 1)):
+        with pytest.raises(duramen.InvalidToken, match="it was not made here"):
+            await call(flights, Token.of(table_id, Partition(partition), Offset(offset)))
+
+
+@pytest.mark.parametrize("call", TOKEN_CALLS)
+async def test_tokens_beyond_the_end_are_refused_at_once(flights: Table, call: Any) -> None:
+    done = await flights.put(b"k", b"v")
+    token = Token.of(done.table_id, done.partition, Offset(1000))
+    async with asyncio.timeout(5):  # the call itself would take ten
+        with pytest.raises(duramen.TokenAhead, match=r"1000|1001") as caught:
+            await call(flights, str(token))
+    assert caught.value.fields["latest"] == 0
+    assert caught.value.fields["partition"] == done.partition
+
+
+async def test_a_token_of_a_table_made_again_since_we_found_it(
+    remote: Database, flights: Table, connected: Any
+) -> None:
+    """Our handle is older than the table; the token is right and our idea of the table is not."""
+    await flights.put(b"k", b"old")
+    other = await connected()
+    await other.drop_table("flights")
+    done = await (await other.create_table("flights", partitions=3)).put(b"k", b"new")
+    assert await flights.get(b"k", after=done.token) == b"new"
+
+
+async def test_versions(flights: Table) -> None:
+    done = await flights.put(b"k", b"v")
+    with pytest.raises(duramen.ConditionFailed, match="the key has version 0") as caught:
+        await flights.put(b"k", b"w", if_version=7)
+    assert caught.value.fields["actual"] == done.offset
+    for version in ("1", 1.0, True, -2, 1 << 63):
+        with pytest.raises(duramen.InvalidRequest, match="if_version is an entry's version"):
+            await flights.put(b"k", b"w", if_version=version)  # type: ignore[arg-type]
+    with pytest.raises(duramen.InvalidRequest, match="give one of if_absent, if_present and if_version"):
+        await flights.put(b"k", b"w", if_absent=True, if_version=1)
+    assert await flights.get(b"k") == b"v"
+
+
+@pytest.mark.parametrize("ttl", [0, -1, math.nan, math.inf, TTL_MS_MAX, "5", True, 1e300])
+async def test_ttls(flights: Table, ttl: Any) -> None:
+    for call in (flights.put(b"k", b"v", ttl=ttl), flights.put_many([(b"k", b"v")], ttl=ttl)):
+        with pytest.raises(duramen.InvalidRequest, match="ttl is a number of seconds above 0"):
+            await call
+    with pytest.raises(duramen.InvalidRequest, match="ttl"):
+        flights.batch().put(b"k", b"v", ttl=ttl)
+
+
+async def test_updates(flights: Table) -> None:
+    await flights.put(b"text", b"not a number")
+    with pytest.raises(duramen.NotANumber, match="no number"):
+        await flights.update(b"text", add=1)
+    await flights.put(b"big", b"9223372036854775807")
+    with pytest.raises(duramen.NumberOverflow, match="64 bits"):
+        await flights.update(b"big", multiply=2)
+    for operand in ({"add": True}, {"add": "1"}, {"max": 1 << 63}, {"min": math.nan}, {"multiply": math.inf}):
+        with pytest.raises(duramen.InvalidValue, match="takes"):
+            await flights.update(b"n", **operand)
+    for operands in ({}, {"add": 1, "max": 2}):
+        with pytest.raises(duramen.InvalidRequest, match="an update takes one of add, multiply, min, max, append"):
+            await flights.update(b"n", **operands)
+    assert await flights.get_many([b"text", b"big", b"n"]) == [b"not a number", b"9223372036854775807", None]
+
+
+async def test_an_atomic_batch_of_two_partitions(flights: Table) -> None:
+    keys = [b"a", next(k for k in (b"b", b"c", b"d", b"e") if partition_of(k, 4) != partition_of(b"a", 4))]
+    batch = flights.batch()
+    for key in keys:
+        batch.put(key, b"v")
+    with pytest.raises(duramen.PartitionMismatch, match=r"lies in partition \d of flights.*a common \{tag\}"):
+        await batch.commit()
+    assert await flights.get_many(keys) == [None, None]
+
+
+async def test_an_atomic_batch_that_is_too_large(flights: Table) -> None:
+    batch = flights.batch()
+    for number in range(3):
+        batch.put(b"{u}%d" % number, bytes(VALUE_BYTES_MAX))
+    for _ in range(2):  # refused before it left, so it may be tried again, and says the same
+        with pytest.raises(duramen.LimitExceeded, match="do not fit in one batch"):
+            await batch.commit()
+    small = flights.batch()
+    for _ in range(10_000):
+        small.put(b"{u}", b"")
+    with pytest.raises(duramen.LimitExceeded, match="at most 10000 records"):
+        small.put(b"{u}", b"")
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        ({"limit": -1}, duramen.InvalidRequest),
+        ({"limit": "5"}, duramen.InvalidRequest),
+        ({"limit": True}, duramen.InvalidRequest),
+        ({"prefix": b"a", "start": b"b"}, duramen.InvalidRequest),
+        ({"prefix": "a"}, duramen.InvalidKey),
+        ({"start": "a"}, duramen.InvalidKey),
+        ({"end": 5}, duramen.InvalidKey),
+        ({"level": "strongest"}, duramen.InvalidRequest),
+    ],
+)
+async def test_scans(flights: Table, how: dict[str, Any], kind: type[DuramenError]) -> None:
+    with pytest.raises(kind):
+        await drained(flights.scan(**how))
+
+
+async def test_levels_and_starts(flights: Table) -> None:
+    with pytest.raises(duramen.InvalidRequest, match="level is one of session, eventual, strong, not 'best'"):
+        await flights.get(b"k", level="best")  # type: ignore[arg-type]
+    with pytest.raises(duramen.InvalidRequest, match='start is "now" or "earliest"'):
+        await drained(flights.watch(start="later"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.nan, math.inf, "5", True, 1e9])
+async def test_timeouts(remote: Database, flights: Table, machine: Server, timeout: Any) -> None:
+    calls: list[Callable[[], Awaitable[Any]]] = [
+        lambda: flights.get(b"k", timeout=timeout),
+        lambda: flights.put(b"k", b"v", timeout=timeout),
+        lambda: flights.get_many([b"k"], timeout=timeout),
+        lambda: flights.put_many([(b"k", b"v")], timeout=timeout),
+        lambda: drained(flights.scan(timeout=timeout)),
+        lambda: drained(flights.watch(timeout=timeout)),
+        lambda: flights.batch().put(b"k", b"v").commit(timeout=timeout),
+        lambda: remote.tables(timeout=timeout),
+        lambda: remote.create_table("more", timeout=timeout),
+        lambda: aio.connect(f"127.0.0.1:{machine.port}", timeout=timeout),
+    ]
+    for call in calls:
+        with pytest.raises(duramen.InvalidRequest, match="timeout is a number of seconds above 0"):
+            await call()
+    assert await total(flights) == 0
+
+
+async def test_more_than_this_client_may_hold(flights: Table) -> None:
+    database = flights._database
+    database.writes._pending_bytes = WRITES_PENDING_BYTES_MAX
+    with pytest.raises(duramen.Overloaded, match="write more slowly"):
+        await flights.put(b"k", b"v")
+    database.writes._pending_bytes = 0
+    await flights.put(b"k", b"v")
+
+
+# --- without our client, which refuses most of it before it leaves
+
+
+@pytest.fixture
+async def stub(machine: Server, flights: Table) -> Any:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{machine.port}") as channel:
+        yield keyvalue_pb2_grpc.KeyValueStub(channel)  # type: ignore[no-untyped-call]
+
+
+async def table_id_of(table: Table) -> bytes:
+    return table_id_to_bytes((await table.describe()).table.id)
+
+
+def damaged(batch: bytes, at: int) -> bytes:
+    return batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
+
+
+GOOD = encode_batch(Columns([b"k"], [b"v"]))
+
+
+@pytest.mark.parametrize(
+    ("batch", "kind", "message"),
+    [
+        (b"", duramen.BatchRefused, "at least 64 bytes"),
+        (b"x" * 100, duramen.BatchRefused, "no batch begins here"),
+        (GOOD[:-1], duramen.BatchRefused, "says it has"),
+        (GOOD + b"x", duramen.BatchRefused, "says it has"),
+        (damaged(GOOD, HEADER_BYTES + 6), duramen.BatchRefused, "says its checksum is"),
+        (damaged(GOOD, 12), duramen.BatchRefused, "says its checksum is"),
+        (GOOD[:4] + b"\x02" + GOOD[5:], duramen.UnknownFormat, "format version 2, this process reads version 1"),
+        (GOOD[:8] + (BATCH_BYTES_MAX + 1).to_bytes(4, "little") + GOOD[12:], duramen.BatchRefused, "are possible"),
+    ],
+)
+async def test_batches(stub: Any, flights: Table, batch: bytes, kind: type[DuramenError], message: str) -> None:
+    part = kv.WritePart(table_id=await table_id_of(flights), partition=0, batch=batch)
+    reply = await stub.Write(kv.WriteRequest(parts=[part]))
+    error = error_of(reply.results[0].problem)
+    assert type(error) is kind
+    assert message in error.message
+    assert await total(flights) == 0
+
+
+async def test_places_that_are_not_there(stub: Any, flights: Table) -> None:
+    table_id = await table_id_of(flights)
+    reply = await stub.Write(
+        kv.WriteRequest(
+            parts=[
+                kv.WritePart(table_id=table_id, partition=4, batch=GOOD),
+                kv.WritePart(table_id=bytes(16), partition=0, batch=GOOD),
+            ]
+        )
+    )
+    errors = [error_of(result.problem) for result in reply.results]
+    assert [type(error) for error in errors] == [duramen.TableNotFound] * 2
+    assert "has partitions 0 to 3, not 4" in errors[0].message
+    reply = await stub.Read(
+        kv.ReadRequest(
+            parts=[
+                kv.ReadPart(table_id=table_id, partition=4, after=-1, keys=[b"k"]),
+                kv.ReadPart(table_id=table_id, after=-1, keys=[LONG_KEY]),
+                kv.ReadPart(table_id=table_id, after=-1, keys=[b""]),
+            ]
+        )
+    )
+    kinds = [type(error_of(result.problem)) for result in reply.results]
+    assert kinds == [duramen.TableNotFound, duramen.InvalidKey, duramen.InvalidKey]
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "kind", "message"),
+    [
+        ("Read", kv.ReadRequest(parts=[kv.ReadPart(keys=[b"k"] * 10_001)]), duramen.InvalidRequest, "16 bytes"),
+        (
+            "Read",
+            kv.ReadRequest(parts=[kv.ReadPart(table_id=bytes(16), keys=[b"k"] * 10_001)]),
+            duramen.LimitExceeded,
+            "at most 10000 keys, this one for 10001: split it",
+        ),
+        ("Scan", kv.ScanRequest(table_id=bytes(16)), duramen.LimitExceeded, "1 to 10000 entries, not 0"),
+        ("Scan", kv.ScanRequest(table_id=bytes(16), limit=5), duramen.TableNotFound, "no table has the id"),
+        ("Producer", kv.ProducerRequest(table_id=bytes(16)), duramen.TableNotFound, "no table has the id"),
+    ],
+)
+async def test_whole_calls(stub: Any, method: str, request_: Any, kind: type[DuramenError], message: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await getattr(stub, method)(request_)
+    error = error_of_call(caught.value, "here:1")
+    assert type(error) is kind
+    assert message in error.message
+
+
+async def test_a_name_as_long_as_a_book(machine: Server) -> None:
+    """The error quotes the name; gRPC would drop an error that is longer than its metadata may be."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{machine.port}") as channel:
+        stub = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
+        for method, request in (
+            (stub.Find, tables.FindTableRequest(name="ü" * 1_000_000)),
+            (stub.Create, tables.CreateTableRequest(name="ü" * 1_000_000, partitions=1)),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await method(request)
+            assert isinstance(error_of_call(caught.value, "here:1"), duramen.InvalidName)

@@ -1,0 +1,276 @@
+"""Calls that leave together: few requests, kept order, and nobody pays for another."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from in_between import InBetween, fail_with, refuse
+
+import duramen
+from duramen.client import reads as reads_module
+from duramen.client import writes as writes_module
+from duramen.client.database import Database
+from duramen.client.table import Table
+from log_tier.identifiers import Partition
+from log_tier.partitioner import partition_of
+from router.front import Front
+
+DEADLINE_S = 20
+
+
+@pytest.fixture
+async def flights(local: Database, between: InBetween) -> Table:
+    table = local.table("flights")
+    await table.get(b"k")
+    between.reads.clear()
+    return table
+
+
+async def rounds(count: int = 20) -> None:
+    """Let whatever is ready run."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def keys_asked(between: InBetween) -> list[int]:
+    return [sum(len(part.keys) for part in parts) for parts in between.reads]
+
+
+async def test_one_caller_is_not_delayed(between: InBetween, flights: Table) -> None:
+    for number in range(5):
+        await flights.put(b"k", b"%d" % number)
+        assert await flights.get(b"k") == b"%d" % number
+    assert keys_asked(between) == [1] * 5
+    assert [len(parts) for parts in between.writes] == [1] * 5
+
+
+async def test_many_callers_share_few_requests(between: InBetween, flights: Table) -> None:
+    pairs = {b"k%d" % number: b"v%d" % number for number in range(1000)}
+    await asyncio.gather(*(flights.put(key, value) for key, value in pairs.items()))
+    assert len(between.writes) <= 2
+    assert await asyncio.gather(*map(flights.get, pairs)) == list(pairs.values())
+    assert len(between.reads) <= 2
+    assert sum(keys_asked(between)) == 1000
+
+
+async def test_what_comes_while_requests_are_under_way_gathers(between: InBetween, flights: Table) -> None:
+    between.gate = asyncio.Event()
+    calls = []
+    for number in range(50):
+        calls.append(asyncio.ensure_future(flights.get(b"k%d" % number)))
+        await rounds(3)
+    assert keys_asked(between) == [1, 1], "two are under way, the others gather"
+    between.gate.set()
+    await asyncio.gather(*calls)
+    assert keys_asked(between) == [1, 1, 48]
+
+
+async def test_the_order_of_puts_is_kept(between: InBetween, flights: Table) -> None:
+    between.write_faults = [refuse] * 5
+    done = []
+    for number in range(200):
+        done.append(asyncio.ensure_future(flights.put(b"k", b"%d" % number)))
+        if number % 7 == 0:
+            await rounds(2)
+    offsets = [one.offset for one in await asyncio.gather(*done)]
+    assert offsets == list(range(200))
+    assert await flights.get(b"k") == b"199"
+    for parts in between.writes:
+        places = [part.partition for part in parts]
+        assert len(places) == len(set(places)), "a partition has one batch in a request"
+
+
+async def test_a_cancelled_call_does_not_hurt_the_others(between: InBetween, flights: Table) -> None:
+    for _ in range(10):
+        between.gate = asyncio.Event()
+        gets = [asyncio.ensure_future(flights.get(b"k%d" % number)) for number in range(10)]
+        puts = [asyncio.ensure_future(flights.put(b"k%d" % number, b"v")) for number in range(10)]
+        await rounds()
+        for cancelled in (gets[3], puts[3], gets[0], puts[9]):
+            cancelled.cancel()
+        between.gate.set()
+        results = await asyncio.gather(*gets, *puts, return_exceptions=True)
+        kinds = [isinstance(result, asyncio.CancelledError) for result in results]
+        assert [place for place, cancelled in enumerate(kinds) if cancelled] == [0, 3, 13, 19]
+        assert not any(isinstance(result, Exception) for result in results)
+
+
+async def test_each_call_ends_at_its_own_deadline(between: InBetween, flights: Table) -> None:
+    """Impatient calls leave together with patient ones, before and after them; the patient get their answers."""
+    between.gate = asyncio.Event()
+    patient = [asyncio.ensure_future(flights.get(b"a")), asyncio.ensure_future(flights.put(b"a", b"1"))]
+    impatient = [
+        asyncio.ensure_future(flights.get(b"a", timeout=0.05)),
+        asyncio.ensure_future(flights.put(b"a", b"2", timeout=0.05)),
+        asyncio.ensure_future(flights.get_many([b"a", b"b"], timeout=0.05)),
+        asyncio.ensure_future(flights.put_many([(b"a", b"3")], timeout=0.05)),
+        asyncio.ensure_future(flights.get(b"a", level="strong", timeout=0.05)),
+    ]
+    await rounds()
+    behind = [  # these have not even left
+        asyncio.ensure_future(flights.get(b"a", timeout=0.05)),
+        asyncio.ensure_future(flights.put(b"a", b"4", timeout=0.05)),
+    ]
+    async with asyncio.timeout(DEADLINE_S):
+        results = await asyncio.gather(*impatient, *behind, return_exceptions=True)
+    assert [type(result) for result in results] == [
+        duramen.DeadlineExceeded,
+        duramen.WriteUnknown,
+        duramen.DeadlineExceeded,
+        duramen.WriteUnknown,
+        duramen.DeadlineExceeded,
+        duramen.DeadlineExceeded,
+        duramen.DeadlineExceeded,
+    ]
+    assert "nothing was written" in str(results[-1])
+    assert not any(call.done() for call in patient)
+    between.gate.set()
+    await asyncio.gather(*patient)
+    between.gate = None
+    assert await flights.get(b"a", level="strong") == b"3", "what was never sent is never written"
+
+
+async def test_the_default_timeout_holds_beside_a_longer_one(between: InBetween, front: Front) -> None:
+    """A call with the default timeout joined one of an hour, and waited with it."""
+    database = Database(between, timeout=0.1)
+    table = await database.create_table("flights")
+    between.gate = asyncio.Event()
+    patient = [
+        asyncio.ensure_future(table.get(b"k", timeout=3600)),
+        asyncio.ensure_future(table.put(b"k", b"", timeout=3600)),
+    ]
+    await rounds()
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(duramen.DeadlineExceeded):
+            await table.get(b"k")
+        with pytest.raises(duramen.DeadlineExceeded):
+            await table.put(b"k", b"v")
+    between.gate.set()
+    await asyncio.gather(*patient)
+    await database.writes.close()
+    await database.reads.close()
+
+
+async def test_a_partition_that_waits_does_not_hold_up_the_others(
+    flights: Table, front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
+    await flights.put_many([(key, b"v") for key in keys.values()])
+    assert await flights.get_many(keys.values()) == [b"v"] * 4
+    (table,) = front.node.topics()
+    may_go = threading.Event()
+    index = front.node.replica(table.id, Partition(0)).index
+    inner = index.apply
+
+    def held(chunk: bytes) -> Any:
+        may_go.wait()
+        return inner(chunk)
+
+    monkeypatch.setattr(index, "apply", held)
+    await flights.put(keys[0], b"w")
+    slow = [asyncio.ensure_future(flights.get(keys[0])) for _ in range(2)]
+    await rounds()
+    async with asyncio.timeout(DEADLINE_S):
+        for _ in range(5):
+            assert [await flights.get(keys[number]) for number in (1, 2, 3)] == [b"v"] * 3
+    assert not any(call.done() for call in slow)
+    may_go.set()
+    assert await asyncio.gather(*slow) == [b"w", b"w"]
+
+
+async def test_a_partition_that_is_tried_again_does_not_hold_up_the_others(between: InBetween, flights: Table) -> None:
+    keys = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
+    blocked = {0, 1}
+
+    async def refuse_some(call: Any) -> Any:
+        results = list(await call())
+        return [
+            duramen.Overloaded("full") if part.partition in blocked else result
+            for part, result in zip(between.writes[-1], results, strict=True)
+        ]
+
+    async def refuse_some_reads(call: Any) -> Any:
+        results = list(await call())
+        return [
+            duramen.Overloaded("full") if part.partition in blocked else result
+            for part, result in zip(between.reads[-1], results, strict=True)
+        ]
+
+    between.write_faults = [refuse_some] * 1000
+    between.read_faults = [refuse_some_reads] * 1000
+    stuck = [asyncio.ensure_future(flights.put(keys[number], b"v")) for number in (0, 1)]
+    stuck += [asyncio.ensure_future(flights.get(keys[number])) for number in (0, 1)]
+    async with asyncio.timeout(DEADLINE_S):
+        for number in (2, 3, 2, 3):
+            await flights.put(keys[number], b"v")
+            assert await flights.get(keys[number]) == b"v"
+    assert not any(call.done() for call in stuck)
+    blocked.clear()
+    await asyncio.gather(*stuck)
+
+
+async def test_a_reply_without_room_is_asked_for_in_pieces(
+    between: InBetween, flights: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = {b"k%03d" % number: b"v%d" % number for number in range(200)}
+    await flights.put_many(pairs)
+    inner = between._inner.read
+
+    async def read(parts: Any, **how: float) -> Any:
+        """A server with room for three keys in a reply."""
+        results: list[Any] = []
+        room = 3
+        for part, result in zip(parts, await inner(parts, **how), strict=True):
+            room -= len(part.keys)
+            results.append(result if room >= 0 else duramen.LimitExceeded("no room"))
+        return results
+
+    monkeypatch.setattr(between._inner, "read", read)
+    assert await flights.get_many(pairs) == list(pairs.values())
+    assert await asyncio.gather(*map(flights.get, pairs)) == list(pairs.values())
+    between.read_faults = [fail_with(duramen.LimitExceeded("the message is too large"))]
+    assert await flights.get_many(list(pairs)[:50]) == list(pairs.values())[:50]
+
+
+async def test_more_reads_than_may_wait(between: InBetween, flights: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads_module, "READS_PENDING_MAX", 5)
+    between.gate = asyncio.Event()
+    waiting = [asyncio.ensure_future(flights.get(b"k", level="strong")) for _ in range(3)]
+    await rounds()
+    with pytest.raises(duramen.Overloaded, match="keys wait to be read"):
+        await flights.get_many([b"a", b"b", b"c", b"d"])
+    between.gate.set()
+    await asyncio.gather(*waiting)
+    between.gate = None
+    assert await flights.get_many([b"a", b"b", b"c"]) == [None] * 3
+
+
+async def test_closing_ends_every_call(between: InBetween, front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes_module, "_CLOSE_PATIENCE_S", 0.05)
+    database = Database(between)
+    table = await database.create_table("flights")
+    between.gate = asyncio.Event()
+    sent = [
+        asyncio.ensure_future(table.get(b"k")),
+        asyncio.ensure_future(table.get(b"k", level="strong")),
+        asyncio.ensure_future(table.put(b"k", b"1")),
+    ]
+    await rounds()
+    sent += [asyncio.ensure_future(table.get(b"k2")) for _ in range(3)]
+    await rounds()
+    waiting = [asyncio.ensure_future(table.get(b"k")), asyncio.ensure_future(table.put(b"k", b"2"))]
+    await rounds()
+    async with asyncio.timeout(DEADLINE_S):
+        await database.close()
+        results = await asyncio.gather(*sent, *waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [
+        duramen.DatabaseClosed,
+        duramen.DatabaseClosed,
+        duramen.WriteUnknown,
+        *[duramen.DatabaseClosed] * 5,
+    ]
+    current = asyncio.current_task()
+    assert [task for task in asyncio.all_tasks() if task is not current and "_send" in repr(task)] == []

@@ -1,0 +1,234 @@
+"""Lost requests and lost replies: a write takes effect once or not at all, and its caller learns what is known."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from in_between import InBetween, fail_with, lose_reply, lose_request, refuse
+
+import duramen
+from duramen.client.database import Database
+from duramen.client.table import Table
+from log_tier.batch import decode_batch
+from log_tier.batch_header import stamp_batch
+from log_tier.errors import DuramenError
+from log_tier.identifiers import Offset
+from log_tier.partitioner import partition_of
+from router.front import Front
+from router.requests import WritePart, WriteResult
+
+DEADLINE_S = 20
+
+
+@pytest.fixture
+def flights(local: Database) -> Table:
+    return local.table("flights")
+
+
+async def records(table: Table) -> int:
+    """How many copies of records are in the log."""
+    return sum(part.latest + 1 for part in (await table.describe()).partitions)
+
+
+@pytest.mark.parametrize("fault", [lose_reply, lose_request])
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_put_takes_effect_once_at_its_original_offset(
+    between: InBetween, flights: Table, fault: Any, times: int
+) -> None:
+    before = await flights.put(b"k", b"before")
+    between.write_faults = [fault] * times
+    done = await flights.put(b"k", b"v")
+    assert done.offset == before.offset + 1
+    assert await flights.get_entry(b"k", after=done.token) == (b"v", done.offset, 0)
+    assert await records(flights) == 2 + (times if fault is lose_reply else 0)
+    following = await flights.put(b"k", b"w", if_version=done.offset)
+    assert following.offset > done.offset
+
+
+async def test_an_update_is_applied_once_and_gives_its_result(between: InBetween, flights: Table) -> None:
+    await flights.update(b"n", add=5)
+    between.write_faults = [lose_reply, lose_reply]
+    done = await flights.update(b"n", add=1)
+    assert (done.value, done.offset) == (6, 1)
+    assert await flights.get(b"n") == b"6"
+    assert (await flights.update(b"n", add=1)).value == 7
+
+
+async def test_a_rejection_is_told_once_and_for_all(between: InBetween, flights: Table) -> None:
+    """The second copy must not be judged again: what it found would be its own first copy."""
+    await flights.put(b"k", b"v")
+    between.write_faults = [lose_reply]
+    with pytest.raises(duramen.ConditionFailed) as caught:
+        await flights.put(b"k", b"w", if_absent=True)
+    assert caught.value.fields == {"offset": 1, "actual": 0, "failed": 1}
+    between.write_faults = [lose_reply]
+    done = await flights.put(b"new", b"v", if_absent=True)
+    assert await flights.get_entry(b"new") == (b"v", done.offset, 0)
+
+
+async def test_an_atomic_batch_is_applied_once(between: InBetween, flights: Table) -> None:
+    between.write_faults = [lose_reply, lose_request, lose_reply]
+    done = await flights.batch().put(b"{u}a", b"1").update(b"{u}n", add=2).update(b"{u}n", add=3).commit()
+    assert [one.offset for one in done] == [0, 1, 2]
+    assert [one.value for one in done] == [None, 2, 5]
+    assert await flights.get(b"{u}n") == b"5"
+
+
+async def test_many_at_once(between: InBetween, flights: Table) -> None:
+    between.write_faults = [lose_reply, lose_request, lose_reply, refuse] * 3
+    counted = await asyncio.gather(*(flights.update(b"n%d" % (number % 7), add=1) for number in range(70)))
+    assert sorted(done.value for done in counted if done.value) == sorted([*range(1, 11)] * 7)
+    assert await flights.get_many([b"n%d" % number for number in range(7)]) == [b"10"] * 7
+    between.write_faults = [lose_reply] * 4
+    done_many = await flights.put_many([(b"k%d" % number, b"v") for number in range(100)])
+    entries = [await flights.get_entry(b"k%d" % number) for number in range(100)]
+    last: dict[int, int] = {}
+    for number, entry in enumerate(entries):
+        assert entry is not None
+        partition = partition_of(b"k%d" % number, 4)
+        last[partition] = max(last.get(partition, -1), entry.version)
+    assert done_many.offsets == last
+
+
+async def test_giving_up_says_unknown_and_the_next_writes_work(between: InBetween, flights: Table) -> None:
+    await flights.put(b"k", b"before")
+    between.write_faults = [lose_reply] * 1000
+    with pytest.raises(duramen.WriteUnknown, match="once or not at all; read the key to know"):
+        await flights.put(b"k", b"v", timeout=0.1)
+    between.write_faults = []
+    assert await flights.get(b"k", level="strong") == b"v"
+    done = await flights.put(b"k", b"after")
+    assert await flights.get_entry(b"k") == (b"after", done.offset, 0)
+
+
+async def test_a_late_copy_of_an_abandoned_batch_is_void(front: Front, between: InBetween, flights: Table) -> None:
+    abandoned: list[WritePart] = []
+
+    async def keep(call: Any) -> Any:
+        abandoned[:] = between.writes[-1]
+        raise duramen.Disconnected("lost on the way")
+
+    between.write_faults = [keep] * 1000
+    with pytest.raises(duramen.WriteUnknown):
+        await flights.put(b"k", b"abandoned", timeout=0.05)
+    between.write_faults = []
+    done = await flights.put(b"k", b"after")
+    (late,) = await front.write(abandoned, timeout=DEADLINE_S)
+    assert isinstance(late, WriteResult)
+    assert await flights.get_entry(b"k", level="strong") == (b"after", done.offset, 0)
+    assert decode_batch_of(abandoned) == [b"abandoned"]
+
+
+def decode_batch_of(parts: list[WritePart]) -> list[bytes]:
+    stamped = stamp_batch(parts[0].batch, base_offset=Offset(0), timestamp_ms=0, unsynced=0)
+    return list(decode_batch(stamped).columns.values)
+
+
+async def test_what_cannot_have_arrived_is_not_unknown(between: InBetween, flights: Table) -> None:
+    await flights.put(b"k", b"before")
+    between.write_faults = [refuse] * 1000
+    with pytest.raises(duramen.Disconnected, match="connection refused"):
+        await flights.put(b"k", b"v", timeout=0.1)
+    between.write_faults = [refuse] * 3
+    await flights.put(b"k", b"after")
+    assert await flights.get(b"k") == b"after"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "tries"),
+    [
+        (duramen.DiskFull("no room"), duramen.DiskFull, 1),
+        (duramen.BatchRefused("bad"), duramen.BatchRefused, 1),
+        (duramen.LogStopped("fsync failed"), duramen.LogStopped, 1),
+        (duramen.WriteUnknown("applied or not", offset=3), duramen.WriteUnknown, 1),
+        (duramen.DeadlineExceeded("too late"), duramen.WriteUnknown, 1),
+        (DuramenError("a bug in the server"), duramen.WriteUnknown, 1),
+        (duramen.Overloaded("full"), duramen.Overloaded, 2),
+        (duramen.ShuttingDown("going"), duramen.ShuttingDown, 2),
+        (duramen.WriteUnknown("no reply"), duramen.WriteUnknown, 2),
+    ],
+)
+async def test_what_each_error_means_for_a_write(
+    between: InBetween, flights: Table, error: DuramenError, kind: type[DuramenError], tries: int
+) -> None:
+    await flights.put(b"k", b"before")
+    between.writes.clear()
+    between.write_faults = [fail_with(error)] * 1000
+    with pytest.raises(kind) as caught:
+        await flights.put(b"k", b"v", timeout=0.15)
+    assert type(caught.value) is kind
+    assert len(between.writes) >= tries
+    assert (len(between.writes) == 1) == (tries == 1)
+    between.write_faults = []
+    await flights.put(b"k", b"after")
+
+
+async def test_a_definite_error_after_a_lost_reply_stays_unknown(between: InBetween, flights: Table) -> None:
+    """The first copy may be in the log, whatever is said about the second."""
+    await flights.put(b"k", b"before")
+    between.write_faults = [lose_reply, fail_with(duramen.DiskFull("no room"))]
+    with pytest.raises(duramen.WriteUnknown, match="no room"):
+        await flights.put(b"k", b"v")
+    assert await flights.get(b"k", level="strong") == b"v"
+
+
+async def test_reads_are_asked_again(between: InBetween, flights: Table) -> None:
+    done = await flights.put(b"k", b"v")
+    for faults in ([lose_reply], [lose_request, refuse, lose_reply], [fail_with(duramen.Overloaded("full"))]):
+        between.read_faults = list(faults)
+        assert await flights.get(b"k") == b"v"
+        between.read_faults = list(faults)
+        assert await flights.get(b"k", after=done.token, level="strong") == b"v"
+        between.read_faults = list(faults)
+        assert await flights.get_many([b"k", b"absent"]) == [b"v", None]
+        between.scan_faults = list(faults)
+        assert [pair async for pair in flights.scan()] == [(b"k", b"v")]
+    between.find_faults = [lose_reply, refuse]
+    assert await flights._database.table("flights").get(b"k") == b"v"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (duramen.Disconnected("gone"), duramen.Disconnected),
+        (duramen.IndexDamaged("byte 7"), duramen.IndexDamaged),
+        (duramen.ReplicaBehind("at 1, asked 2", applied=1), duramen.ReplicaBehind),
+        (duramen.LimitExceeded("too large"), duramen.LimitExceeded),
+    ],
+)
+async def test_reads_that_fail_say_why(
+    between: InBetween, flights: Table, error: DuramenError, kind: type[DuramenError]
+) -> None:
+    await flights.put(b"k", b"v")
+    between.read_faults = [fail_with(error)] * 1000
+    between.scan_faults = [fail_with(error)] * 1000
+    between.find_faults = [fail_with(error)] * 1000
+    for call in (
+        flights.get(b"k", timeout=0.1),
+        flights.get_many([b"k"], timeout=0.1),
+        anext(flights.scan(timeout=0.1)),
+        flights._database.table("flights").get(b"k", timeout=0.1),
+    ):
+        with pytest.raises(kind, match=error.message) as caught:
+            await call
+        assert caught.value.fields == error.fields
+
+
+async def test_a_bug_below_ends_the_calls_and_not_the_client(between: InBetween, flights: Table) -> None:
+    await flights.put(b"k", b"v")
+
+    async def bug(call: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    handled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: handled.append(context))
+    between.read_faults, between.write_faults = [bug], [bug]
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(DuramenError, match="a bug: ZeroDivisionError"):
+            await flights.get(b"k")
+        with pytest.raises(duramen.WriteUnknown, match="a bug: ZeroDivisionError"):
+            await flights.put(b"k", b"w")
+        await flights.put(b"k", b"x")
+        assert await flights.get(b"k") == b"x"

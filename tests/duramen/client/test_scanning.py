@@ -1,0 +1,103 @@
+"""Scans over several partitions, against a sorted model."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from duramen import aio
+from duramen.client import scanning as module
+from duramen.client.table import Table
+from log_tier.record import VALUE_BYTES_MAX
+
+keys = st.binary(min_size=1, max_size=3) | st.sampled_from(
+    [b"\xff", b"\xff\xff", b"\xff\xff\xff", b"a\xff", b"a\xff\xff", b"b", b"\x00", b"a\x00", b"\xff" * 511, b"a" * 511]
+)
+bounds = st.none() | st.binary(max_size=3) | keys
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    found=st.dictionaries(keys, st.binary(max_size=3), max_size=40),
+    partitions=st.integers(1, 5),
+    scans=st.lists(
+        st.tuples(bounds, bounds, st.booleans(), st.none() | st.integers(0, 12), st.booleans()), min_size=1, max_size=12
+    ),
+    page=st.integers(1, 7),
+)
+def test_every_scan_is_a_slice_of_the_model(
+    monkeypatch: pytest.MonkeyPatch, found: dict[bytes, bytes], partitions: int, scans: list, page: int
+) -> None:
+    monkeypatch.setattr(module, "_PAGE_FIRST", page)
+    monkeypatch.setattr(module, "_PAGE_MAX", page)
+
+    async def scenario(folder: str) -> None:
+        db = await aio.open(Path(folder) / "db")
+        try:
+            table = await db.create_table("t", partitions=partitions)
+            await table.put_many(found)
+            for start, end, reverse, limit, by_prefix in scans:
+                await check(table, found, start, end, reverse, limit, by_prefix)
+        finally:
+            await db.close()
+
+    with TemporaryDirectory() as folder:
+        asyncio.run(scenario(folder))
+
+
+async def check(
+    table: Table,
+    model: dict[bytes, bytes],
+    start: bytes | None,
+    end: bytes | None,
+    reverse: bool,
+    limit: int | None,
+    by_prefix: bool,
+) -> None:
+    if by_prefix:
+        prefix = start or b""
+        scan = table.scan(prefix=prefix, reverse=reverse, limit=limit)
+        expected = sorted((pair for pair in model.items() if pair[0].startswith(prefix)), reverse=reverse)
+    else:
+        scan = table.scan(start=start, end=end, reverse=reverse, limit=limit)
+        expected = sorted(
+            (pair for pair in model.items() if (start or b"") <= pair[0] and (end is None or pair[0] < end)),
+            reverse=reverse,
+        )
+    pairs = [pair async for pair in scan]
+    assert pairs == expected[:limit]
+    if limit is not None and pairs and not by_prefix:
+        last = pairs[-1][0]
+        rest = (
+            table.scan(start=start, end=last, reverse=True)
+            if reverse
+            else table.scan(start=last + b"\x00", end=end, reverse=False)
+        )
+        assert [pair async for pair in rest] == expected[limit:], "a scan is resumed after its last key"
+
+
+async def test_a_page_always_makes_progress(flights: Table) -> None:
+    """Values near and over what a page holds: at least one entry comes each time, in order, over gRPC."""
+    sizes = {b"k%02d" % number: (VALUE_BYTES_MAX if number % 3 == 0 else 1 << 20) for number in range(14)}
+    for key, size in sizes.items():
+        await flights.put(key, bytes(size))
+    for reverse in (False, True):
+        pages = [page async for page in flights.scan_pages(reverse=reverse)]
+        assert all(pages)
+        assert [(key, len(value)) for page in pages for key, value in page] == sorted(sizes.items(), reverse=reverse)
+
+
+async def test_a_scan_is_no_older_than_what_it_showed(flights: Table) -> None:
+    """Writes while it goes on: keys before the current page are gone by, those behind it are seen."""
+    await flights.put_many([(b"k%04d" % number, b"old") for number in range(600)])
+    scan = flights.scan()
+    first = [await anext(scan) for _ in range(200)]
+    await flights.put_many([(b"k%04d" % number, b"new") for number in range(600)])
+    rest = [pair async for pair in scan]
+    assert first == [(b"k%04d" % number, b"old") for number in range(200)]
+    assert rest == [(b"k%04d" % number, b"new") for number in range(200, 600)]

@@ -1,0 +1,385 @@
+"""The blocking face: threads, interrupts, forgotten iterators, closing; and what importing and opening leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import duramen
+from duramen.blocking import Database
+from duramen.loop_thread import LoopThread
+from duramen.server import Server
+
+DEADLINE_S = 20
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Server]:
+    """A server in a thread of this process."""
+    loop = LoopThread()
+    server = loop.run(Server.open(tmp_path / "served", port=0))
+    yield server
+    loop.run(server.close())
+    loop.stop()
+
+
+@pytest.fixture(params=["here", "gRPC"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "here":
+        opened = duramen.open(tmp_path / "data")
+    else:
+        server = request.getfixturevalue("served")
+        opened = duramen.connect(f"127.0.0.1:{server.port}")
+    with opened:
+        yield opened
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come about"
+        time.sleep(0.001)
+
+
+def test_many_threads_at_once(db: Database) -> None:
+    table = db.create_table("flights", partitions=4)
+
+    def work(number: int) -> int:
+        for count in range(1, 21):
+            assert table.update(b"n%d" % number, add=1).value == count
+            assert table.get(b"n%d" % number) == b"%d" % count, "a thread does not read its own write"
+            table.put(b"k%d.%d" % (number, count), b"v")
+        return len(list(table.scan(prefix=b"k%d." % number)))
+
+    with ThreadPoolExecutor(16) as threads:
+        assert list(threads.map(work, range(16))) == [20] * 16
+    assert len(list(table.scan(prefix=b"k"))) == 320
+
+
+def test_what_one_thread_wrote_another_reads(db: Database) -> None:
+    table = db.create_table("flights", partitions=1)
+    barrier = threading.Barrier(2, timeout=DEADLINE_S)
+
+    def write() -> None:
+        for number in range(50):
+            table.put(b"k", b"%d" % number)
+            barrier.wait()
+            barrier.wait()
+
+    def read() -> None:
+        for number in range(50):
+            barrier.wait()
+            assert table.get(b"k") == b"%d" % number
+            barrier.wait()
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(write), threads.submit(read)]:
+            done.result(DEADLINE_S)
+
+
+def test_tokens_while_threads_write(db: Database) -> None:
+    """The session belongs to the loop; asking for its token from another thread must not disturb it."""
+    stop = threading.Event()
+
+    def write(number: int) -> None:
+        table = db.create_table(f"t{number}", partitions=8)
+        while not stop.is_set():
+            table.put_many([(b"k%d" % key, b"v") for key in range(50)])
+
+    with ThreadPoolExecutor(2) as threads:
+        writing = [threads.submit(write, number) for number in range(2)]
+        for _ in range(100):
+            db.merge_token(db.token())
+        stop.set()
+        for done in writing:
+            done.result(DEADLINE_S)
+
+
+class Interrupt(BaseException):
+    """Stands for a KeyboardInterrupt: it comes out of the wait, in the waiting thread."""
+
+
+def interrupted(call: Callable[[], object], when: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a blocking call and interrupt its wait, as Ctrl-C does, once `when` is set."""
+    from concurrent.futures import Future
+
+    inner = Future.result
+
+    def result(self: Future[object], timeout: float | None = None) -> object:
+        assert when.wait(DEADLINE_S)
+        raise Interrupt
+
+    monkeypatch.setattr(Future, "result", result)
+    try:
+        with pytest.raises(Interrupt):
+            call()
+    finally:
+        monkeypatch.setattr(Future, "result", inner)
+
+
+def test_an_interrupt_cancels_the_call(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = db.create_table("flights")
+    started, cancelled = threading.Event(), threading.Event()
+
+    async def slow(*args: object, **kwargs: object) -> object:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return None
+
+    inner = table._inner.get_many
+    table._inner.get_many = slow  # type: ignore[method-assign]
+    interrupted(lambda: table._loop.run(table._inner.get_many([b"k"])), started, monkeypatch)
+    assert cancelled.wait(DEADLINE_S), "the work goes on although nobody waits for it"
+    table._inner.get_many = inner  # type: ignore[method-assign]
+    assert table.get_many([b"k"]) == [None]
+
+
+def watching_tasks(loop: LoopThread) -> int:
+    async def count() -> int:
+        return sum("watch " in task.get_name() or "Watch" in repr(task) for task in asyncio.all_tasks())
+
+    return loop.run(count())
+
+
+def test_an_interrupted_watch_is_closed(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step that is being cancelled and the closing of the same generator must not meet."""
+    table = db.create_table("flights", partitions=2)
+    table.put(b"k", b"v")
+    changes = table.watch(start="earliest")
+    assert next(changes).key == b"k"
+    waiting = threading.Event()
+    waiting.set()
+    from concurrent.futures import Future
+
+    inner, calls = Future.result, []
+
+    def result(self: Future[object], timeout: float | None = None) -> object:
+        calls.append(1)
+        if len(calls) == 1:
+            raise Interrupt
+        return inner(self, timeout)
+
+    monkeypatch.setattr(Future, "result", result)
+    with pytest.raises(Interrupt):
+        next(changes)
+    monkeypatch.undo()
+    with pytest.raises(StopIteration):
+        next(changes)
+    until(lambda: watching_tasks(db._loop) == 0)
+
+
+@pytest.mark.parametrize("how", ["closed", "forgotten", "left by an error"])
+def test_iterators_that_end_early_free_the_servers_side(served: Server, how: str) -> None:
+    with duramen.connect(f"127.0.0.1:{served.port}") as db:
+        table = db.create_table("flights", partitions=2)
+        table.put_many([(b"k%d" % number, b"v") for number in range(1000)])
+        streams = served._streams
+        changes = table.watch(start="earliest")
+        next(changes)
+        until(lambda: len(streams) == 1)
+        scan = table.scan()
+        next(scan)
+        if how == "closed":
+            changes.close()  # type: ignore[attr-defined]
+            scan.close()  # type: ignore[attr-defined]
+        elif how == "forgotten":
+            del changes, scan
+            gc.collect()
+        else:
+            with pytest.raises(Interrupt):
+                changes.throw(Interrupt())  # type: ignore[attr-defined]
+            del scan
+        until(lambda: len(streams) == 0)
+        assert table.get(b"k1") == b"v"
+
+
+def test_an_iterator_that_the_collector_finds_in_the_loops_thread(db: Database) -> None:
+    """There, waiting for the loop would wait for ever."""
+    table = db.create_table("flights")
+    table.put(b"k", b"v")
+    changes = [table.watch(start="earliest")]
+    next(changes[0])
+
+    async def forget() -> None:
+        changes.clear()
+        gc.collect()
+
+    db._loop.run(forget())
+    until(lambda: watching_tasks(db._loop) == 0)
+    assert table.get(b"k") == b"v"
+
+
+def test_closing_while_others_wait(db: Database, caplog: pytest.LogCaptureFixture) -> None:
+    table = db.create_table("flights", partitions=2)
+    table.put(b"k", b"v")
+    endings: list[BaseException] = []
+    watching, hammering = threading.Event(), threading.Event()
+
+    def ending_of(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except duramen.DuramenError as error:
+            endings.append(error)
+
+    def watch() -> None:
+        for _ in table.watch(start="earliest"):
+            watching.set()
+
+    def hammer() -> None:
+        while True:
+            table.get(b"k")
+            table.put(b"other", b"v")
+            hammering.set()
+
+    idle = table.watch(start="earliest")
+    next(idle)
+    threads = [threading.Thread(target=ending_of, args=(work,)) for work in (watch, hammer)]
+    for thread in threads:
+        thread.start()
+    assert watching.wait(DEADLINE_S)
+    assert hammering.wait(DEADLINE_S)
+    db.close()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive(), "a caller hangs"
+    with pytest.raises((duramen.DatabaseClosed, StopIteration)):
+        next(idle)
+    allowed = (duramen.DatabaseClosed, duramen.ShuttingDown, duramen.WriteUnknown, duramen.Disconnected)
+    assert len(endings) == 2
+    assert all(isinstance(error, allowed) for error in endings), endings
+    assert "asynchronous generator" not in caplog.text
+
+
+def open_files() -> dict[str, str]:
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            continue  # the listing's own
+    return found
+
+
+def test_nothing_is_left_after_close(tmp_path: Path) -> None:
+    def use() -> None:
+        with duramen.open(tmp_path / "data") as db:
+            table = db.create_table("flights", if_missing=True)
+            table.put(b"k", b"v")
+            assert table.get(b"k") == b"v"
+            assert len(list(table.scan())) == 1
+            changes = table.watch(start="earliest")
+            next(changes)
+
+    use()
+    gc.collect()
+    threads, files = len(os.listdir("/proc/self/task")), open_files()
+    for _ in range(3):
+        use()
+    gc.collect()
+    until(lambda: len(os.listdir("/proc/self/task")) <= threads)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("duramen")]
+    left = {number: name for number, name in open_files().items() if number not in files}
+    assert not left
+
+
+def test_nothing_is_left_of_a_connection(served: Server) -> None:
+    def use() -> None:
+        with duramen.connect(f"127.0.0.1:{served.port}") as db:
+            table = db.create_table("flights", if_missing=True)
+            table.put(b"k", b"v")
+            assert table.get(b"k") == b"v"
+
+    use()
+    # gRPC keeps some threads and files of its own for the whole process: what counts is that they do not grow.
+    threads, files = len(os.listdir("/proc/self/task")), len(open_files())
+    for _ in range(5):
+        use()
+    gc.collect()
+    until(lambda: len(os.listdir("/proc/self/task")) <= threads + 1)
+    until(lambda: len(open_files()) <= files + 2)
+    assert len([thread for thread in threading.enumerate() if thread.name == "duramen-client"]) == 1  # the server's
+
+
+def test_what_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(duramen.ForeignFolder, match=r"holds notes\.txt, which Duramen did not make"):
+        duramen.open(tmp_path)
+    with pytest.raises(duramen.Disconnected):
+        duramen.connect("127.0.0.1:1")
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("duramen")])
+
+
+def test_the_loops_own_thread_may_not_wait_for_itself() -> None:
+    loop = LoopThread()
+
+    async def nothing() -> None:
+        return None
+
+    async def wait_for_itself() -> None:
+        work = nothing()
+        try:
+            with pytest.raises(AssertionError, match="would never end"):
+                loop.run(work)
+        finally:
+            work.close()
+
+    loop.run(wait_for_itself())
+    loop.stop()
+    loop.stop()
+    with pytest.raises(duramen.DatabaseClosed):
+        loop.run(nothing())
+
+
+def test_stopping_ends_what_runs() -> None:
+    loop = LoopThread()
+    endings: list[BaseException] = []
+    waiting = threading.Event()
+
+    async def forever() -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    def call() -> None:
+        try:
+            loop.run(forever())
+        except duramen.DatabaseClosed as error:
+            endings.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert waiting.wait(DEADLINE_S)
+    loop.stop()
+    thread.join(DEADLINE_S)
+    assert [str(error) for error in endings] == ["this database was closed while the call was under way"]
+
+
+HEAVY = ("grpc", "lmdb", "pandas", "pyspark", "confluent_kafka", "pyarrow", "uvloop", "google.protobuf")
+
+
+@pytest.mark.parametrize(
+    ("program", "heavy"),
+    [
+        ("import duramen", HEAVY),
+        ("import duramen; duramen.TableNotFound, duramen.Token", HEAVY),
+        ("import duramen, tempfile; duramen.open(tempfile.mkdtemp()).close()", ("grpc", *HEAVY[2:6])),
+        ("import duramen.aio", ("grpc", *HEAVY[2:7])),
+    ],
+)
+def test_imports_stay_light(program: str, heavy: tuple[str, ...]) -> None:
+    check = f"{program}; import sys; print(*[name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

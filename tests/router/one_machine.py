@@ -1,0 +1,102 @@
+"""A whole database in this process, with its parts in reach."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from log_tier.batch import Columns, encode_batch
+from log_tier.embedded import EmbeddedLog
+from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.log import Topic
+from log_tier.partitioner import partition_of
+from log_tier.record import Operation, attribute_of
+from router.front import Front
+from router.requests import WritePart, WriteResult
+from serving_tier.node import Node
+from serving_tier.replica import Replica
+
+DEADLINE_S = 20.0
+ZERO, ONE = Partition(0), Partition(1)
+NO_TABLE = TableId("AAAAAAAAAAAAAAAAAAAAAA")
+
+
+@asynccontextmanager
+async def one_machine(folder: Path) -> AsyncIterator[Front]:
+    """A front over an embedded log and a node, both below `folder`."""
+    log = await EmbeddedLog.open(folder / "log")
+    front = await Front.open(log, await Node.open(log, folder / "index"))
+    try:
+        yield front
+    finally:
+        await front.close()
+
+
+def puts(*pairs: tuple[bytes, bytes], producer_id: int = 0, sequence: int = 0) -> bytes:
+    return encode_batch(
+        Columns([key for key, _ in pairs], [value for _, value in pairs]), producer_id=producer_id, sequence=sequence
+    )
+
+
+def operations(
+    *records: tuple[Operation, bytes, bytes], producer_id: int = 0, sequence: int = 0, **how: object
+) -> bytes:
+    attributes = [attribute_of(operation, **how) for operation, _, _ in records]  # type: ignore[arg-type]
+    columns = Columns([key for _, key, _ in records], [value for _, _, value in records], attributes)
+    return encode_batch(columns, producer_id=producer_id, sequence=sequence)
+
+
+async def write(front: Front, table: Topic, partition: int, batch: bytes, *, outcomes: bool = False) -> WriteResult:
+    """Write one part, which must succeed."""
+    (result,) = await front.write([WritePart(table.id, Partition(partition), batch, outcomes)], timeout=DEADLINE_S)
+    assert isinstance(result, WriteResult), result
+    return result
+
+
+async def put_all(front: Front, table: Topic, pairs: dict[bytes, bytes]) -> dict[Partition, Offset]:
+    """Put each pair where it belongs; the last offsets."""
+    groups: dict[Partition, list[tuple[bytes, bytes]]] = {}
+    for key, value in pairs.items():
+        groups.setdefault(partition_of(key, table.partitions), []).append((key, value))
+    last: dict[Partition, Offset] = {}
+    for partition, group in groups.items():
+        result = await write(front, table, partition, puts(*group))
+        last[partition] = Offset(result.base_offset + len(group) - 1)
+    return last
+
+
+@contextmanager
+def held(*replicas: Replica) -> Iterator[None]:
+    """Inside, these replicas apply nothing: they lag behind their log."""
+    may_go = threading.Event()
+    inner = [replica.index.apply for replica in replicas]
+
+    def applying(apply: Callable[[bytes], object]) -> Callable[[bytes], object]:
+        def wait_and_apply(chunk: bytes) -> object:
+            may_go.wait()
+            return apply(chunk)
+
+        return wait_and_apply
+
+    for replica, apply in zip(replicas, inner, strict=True):
+        replica.index.apply = applying(apply)  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        may_go.set()
+        for replica in replicas:
+            del replica.index.apply
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what nobody signals."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+def all_replicas(front: Front, table: Topic) -> Sequence[Replica]:
+    return [front.node.replica(table.id, Partition(number)) for number in range(table.partitions)]

@@ -1,0 +1,158 @@
+"""Reads in the caller's own thread: right, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from one_machine import DEADLINE_S, all_replicas, held, put_all, puts, write
+
+from log_tier.errors import IndexDamaged, LogDamaged
+from log_tier.identifiers import NOTHING, Offset
+from log_tier.log import Topic
+from log_tier.partitioner import partition_of
+from router.direct import NOT_FRESH, DirectReads
+from router.front import Front
+
+
+class Seen:
+    """What a session has seen, as the direct reads look at it."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[str, list[Offset]] = {}
+
+    def __call__(self, table: Topic) -> list[Offset]:
+        return self.offsets.setdefault(table.id, [NOTHING] * table.partitions)
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+def reads(front: Front, table: Topic, seen: Seen) -> DirectReads:
+    made = DirectReads(front, "flights", seen)
+    assert made.get(b"k") is NOT_FRESH, "the first one looks the table up"
+    return made
+
+
+async def applied(front: Front, table: Topic) -> None:
+    for replica in all_replicas(front, table):
+        bounds = await front.log.bounds(table.id, replica.partition)
+        await replica.wait_applied(bounds.latest, timeout=DEADLINE_S)
+
+
+async def test_values_and_absent_keys(front: Front, table: Topic, reads: DirectReads) -> None:
+    pairs = {b"k%d" % number: b"v%d" % number for number in range(50)} | {b"empty": b""}
+    await put_all(front, table, pairs)
+    await applied(front, table)
+    assert {key: reads.get(key) for key in pairs} == pairs
+    assert reads.get(b"absent") is None
+
+
+@pytest.mark.parametrize("key", [b"", b"x" * 512, "text", None, 5])
+async def test_keys_that_are_none_go_the_long_way(front: Front, table: Topic, reads: DirectReads, key: object) -> None:
+    assert reads.get(key) is NOT_FRESH  # type: ignore[arg-type]
+
+
+async def test_an_unknown_table_goes_the_long_way(front: Front, seen: Seen) -> None:
+    assert DirectReads(front, "ships", seen).get(b"k") is NOT_FRESH
+
+
+async def test_what_the_session_has_seen_is_waited_for_elsewhere(
+    front: Front, table: Topic, reads: DirectReads, seen: Seen
+) -> None:
+    key = b"key"
+    partition = partition_of(key, table.partitions)
+    await write(front, table, partition, puts((key, b"old")), outcomes=True)
+    replica = front.node.replica(table.id, partition)
+    with held(replica):
+        place = await write(front, table, partition, puts((key, b"new")))
+        assert reads.get(key) == b"old"
+        seen(table)[partition] = place.base_offset
+        assert reads.get(key) is NOT_FRESH
+    await applied(front, table)
+    assert reads.get(key) == b"new"
+
+
+async def test_a_stopped_replica_does_not_answer_for_what_it_lacks(
+    front: Front, table: Topic, reads: DirectReads, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(chunk: bytes) -> object:
+        raise LogDamaged("byte 77")
+
+    for replica in all_replicas(front, table):
+        monkeypatch.setattr(replica.index, "apply", fail)
+        await write(front, table, replica.partition, puts((b"k", b"v")), outcomes=False)
+        with pytest.raises(LogDamaged):
+            await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
+    assert reads.get(b"k") is None, "a consistent state, if an old one"
+    seen(table)[:] = [Offset(0)] * 4
+    assert reads.get(b"k") is NOT_FRESH
+
+
+async def test_damage_is_not_taken_for_a_dropped_table(
+    front: Front, table: Topic, reads: DirectReads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(key: bytes) -> bytes | None:
+        raise IndexDamaged("a page cannot be read")
+
+    for replica in all_replicas(front, table):
+        monkeypatch.setattr(replica.index, "get_value", fail)
+    with pytest.raises(IndexDamaged):
+        reads.get(b"k")
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 9])
+async def test_a_table_that_was_made_again_with_other_partitions(
+    front: Front, table: Topic, reads: DirectReads, partitions: int
+) -> None:
+    assert reads.get(b"k") is None
+    await front.drop_table("flights", timeout=1)
+    assert reads.get(b"k") is NOT_FRESH
+    again = await front.create_table("flights", partitions=partitions, timeout=1)
+    await put_all(front, again, {b"k": b"again"})
+    await applied(front, again)
+    assert reads.get(b"k") is NOT_FRESH
+    assert reads.get(b"k") == b"again"
+
+
+async def test_threads_read_while_tables_come_and_go(front: Front, seen: Seen) -> None:
+    """Under no reader is an index closed, and no reader takes one table's partitions for another's."""
+    reads = DirectReads(front, "flights", seen)
+    stop = threading.Event()
+    wrong: list[object] = []
+    counts = [0, 0]
+
+    def read(number: int) -> None:
+        while not stop.is_set():
+            try:
+                value = reads.get(b"k")
+            except Exception as error:
+                wrong.append(error)
+                raise
+            if value is not NOT_FRESH:
+                counts[number] += 1
+                if value not in (None, b"v"):
+                    wrong.append(value)
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for round_number in range(12):
+            table = await front.create_table("flights", partitions=1 + round_number % 3, timeout=1)
+            await put_all(front, table, {b"k": b"v"})
+            await applied(front, table)
+            before = list(counts)
+            async with asyncio.timeout(DEADLINE_S):
+                while counts == before:  # noqa: ASYNC110 - threads count, nobody signals
+                    await asyncio.sleep(0)
+            await front.drop_table("flights", timeout=1)
+    finally:
+        stop.set()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+    assert not wrong
