@@ -83,9 +83,10 @@ class Nats:
     async def get(self, key: bytes) -> bytes | None:
         assert self._bucket is not None, "get before start"
         try:
-            return (await self._bucket.get(key.decode("ascii"))).value
+            value: bytes | None = (await self._bucket.get(key.decode("ascii"))).value
         except KeyNotFoundError:
             return None
+        return value
 
     async def put_many(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         await asyncio.gather(*(self.put(key, value) for key, value in pairs))
