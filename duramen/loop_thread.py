@@ -107,6 +107,7 @@ class _Steps(Generic[T]):
     def __init__(self, runs: AsyncGenerator[list[T], None]) -> None:
         self._runs = runs
         self._turn: asyncio.Lock = asyncio.Lock()
+        self._closed = False
 
     def is_busy(self) -> bool:
         """Does somebody wait for the next run?"""
@@ -114,10 +115,14 @@ class _Steps(Generic[T]):
 
     async def following(self) -> list[T] | None:
         async with self._turn:
+            if self._closed:
+                # Not an end: whoever iterates must not believe that there is no more.
+                raise DatabaseClosed("this database was closed while the iterator was in use")
             return await anext(self._runs, None)
 
     async def close(self) -> None:
         async with self._turn:
+            self._closed = True
             await self._runs.aclose()
 
 
