@@ -116,8 +116,8 @@ class _Steps(Generic[T]):
     async def following(self) -> list[T] | None:
         async with self._turn:
             if self._closed:
-                # Not an end: whoever iterates must not believe that there is no more.
-                raise DatabaseClosed("this database was closed while the iterator was in use")
+                # Not the end of what there is: whoever iterates must not take a part for the whole.
+                raise DatabaseClosed("this database was closed before the iterator came to its end")
             return await anext(self._runs, None)
 
     async def close(self) -> None:

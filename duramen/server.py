@@ -7,13 +7,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from duramen.embedded import open_front
 from log_tier.errors import DuramenError, PortInUse
@@ -71,12 +71,13 @@ class Server:
         try:
             checks: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
             streams = OpenStreams()
-            health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-            keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(front, streams), server)  # type: ignore[no-untyped-call]
-            tables_pb2_grpc.add_TablesServicer_to_server(TablesService(front), server)  # type: ignore[no-untyped-call]
-            log_pb2_grpc.add_LogServicer_to_server(LogService(front.log, streams), server)  # type: ignore[no-untyped-call]
             names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, server)
+            doors: Any = _ByName(server)
+            health_pb2_grpc.add_HealthServicer_to_server(checks, doors)
+            keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(front, streams), doors)  # type: ignore[no-untyped-call]
+            tables_pb2_grpc.add_TablesServicer_to_server(TablesService(front), doors)  # type: ignore[no-untyped-call]
+            log_pb2_grpc.add_LogServicer_to_server(LogService(front.log, streams), doors)  # type: ignore[no-untyped-call]
+            reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), doors)  # type: ignore[attr-defined]
             await server.start()
             for name in ("", *_SERVICES):
                 await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -96,6 +97,24 @@ class Server:
             await stopping
         finally:
             await self.front.close()
+
+
+class _ByName:
+    """A server to which services are added by name only.
+
+    Generated code also registers each method with gRPC's core, and `grpc.aio` then waits for every registered method
+    by a task of its own, all of which it sets up again for each call: with our 23 methods that was 100 µs a call, more
+    than everything else that a read does here. A method that is looked up by its name costs one dict.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
+        self._server.add_generic_rpc_handlers(handlers)
+
+    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
+        """Not that."""
 
 
 async def _let_go(server: grpc.aio.Server) -> None:
