@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import weakref
 from collections.abc import AsyncGenerator, Awaitable, Iterator
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
@@ -24,10 +23,12 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop = _new_loop()
         # Held while a call is handed over and while the loop is told to end: no call falls in between and hangs.
-        self._gate = threading.Lock()
+        # Reentrant, because the collector may run inside, find a forgotten iterator, and hand over its closing.
+        self._gate = threading.RLock()
         self._closed = False
-        # Iterators that somebody holds; forgotten ones close themselves.
-        self._steps: weakref.WeakSet[_Steps[Any]] = weakref.WeakSet()
+        # What iterators hold. Not weakly: the collector would find it together with its forgotten iterator, and the
+        # event loop, which closes asynchronous generators that nobody holds, would meet us closing the same one.
+        self._steps: set[_Steps[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="duramen-client", daemon=True)
         self._thread.start()
 
@@ -75,6 +76,7 @@ class LoopThread:
 
     def _let_go(self, steps: _Steps[T]) -> None:
         """Close what an iterator held, so that the server's side ends too."""
+        self._steps.discard(steps)
         if threading.current_thread() is self._thread:
             # The collector found a forgotten iterator while it ran in this thread, which must not wait for itself.
             self._loop.create_task(steps.close())

@@ -223,6 +223,27 @@ def test_an_iterator_that_the_collector_finds_in_the_loops_thread(db: Database) 
     assert table.get(b"k") == b"v"
 
 
+def test_an_iterator_that_the_collector_finds_inside_a_call(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its closing is a call too: it must not wait for the lock that the first one holds."""
+    table = db.create_table("flights")
+    table.put(b"k", b"v")
+    cycle: list[object] = [table.watch(start="earliest")]
+    next(cycle[0])  # type: ignore[call-overload]
+    cycle.append(cycle)
+    inner = asyncio.run_coroutine_threadsafe
+
+    def collecting(*how: object) -> object:
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", inner)
+        gc.collect()
+        return inner(*how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", collecting)
+    del cycle
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(table.get_many, [b"k"]).result(DEADLINE_S) == [b"v"]
+    until(lambda: watching_tasks(db._loop) == 0)
+
+
 def test_closing_while_others_wait(db: Database, caplog: pytest.LogCaptureFixture) -> None:
     table = db.create_table("flights", partitions=2)
     table.put(b"k", b"v")
@@ -262,6 +283,17 @@ def test_closing_while_others_wait(db: Database, caplog: pytest.LogCaptureFixtur
     assert len(endings) == 2
     assert all(isinstance(error, allowed) for error in endings), endings
     assert "asynchronous generator" not in caplog.text
+
+
+def test_a_scan_that_closing_cuts_short_is_not_taken_for_a_whole_one(db: Database) -> None:
+    table = db.create_table("flights", partitions=2)
+    table.put_many([(b"k%04d" % number, b"v") for number in range(1000)])
+    scan = table.scan()
+    seen = [next(scan)]
+    db.close()
+    with pytest.raises(duramen.DatabaseClosed, match="was closed"):
+        seen.extend(scan)
+    assert len(seen) < 1000
 
 
 def open_files() -> dict[str, str]:

@@ -17,6 +17,7 @@ from one_machine import (
     operations,
     put_all,
     puts,
+    until,
     write,
 )
 
@@ -313,6 +314,7 @@ async def test_a_caller_who_gives_up_leaves_no_half_made_table(front: Front, mon
     creating.cancel()
     await asyncio.gather(creating, return_exceptions=True)
     may_go.set()
+    await until(lambda: [topic.name for topic in front.node.topics()] == ["ships"])
     found = await front.find_table("ships", timeout=DEADLINE_S)
     await write(front, found, 0, puts((b"a", b"1")), outcomes=True)
 

@@ -46,6 +46,12 @@ async def shown_to_the_end(front: Front, table: Topic, start: dict[Partition, Of
     return seen
 
 
+async def nothing_shown(events: object) -> None:
+    """Follow a watch that shows no change, until it raises."""
+    while True:
+        assert shown(await following(events)) == {}, "a rejected write is shown as a change"
+
+
 async def test_the_first_event_tells_where_it_stands(front: Front, table: Topic) -> None:
     await write(front, table, 0, puts((b"a", b"1"), (b"b", b"1")))
     async with aclosing(front.watch(table.id, {ONE: Offset(0)})) as events:
@@ -138,6 +144,25 @@ async def test_verdicts_that_were_forgotten_are_not_taken_for_changes(
         with pytest.raises(OffsetTrimmed, match=r"rejected is known from 3 on") as caught:
             await following(events)
     assert caught.value.fields == {"partition": 0, "asked": 0, "earliest": 3}
+
+
+async def test_verdicts_that_are_forgotten_while_it_goes_on(
+    front: Front, table: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for a subscriber who was fast enough in the beginning."""
+    monkeypatch.setattr(module, "_EVENTS_MAX", 1)
+    replica = front.node.replica(table.id, ZERO)
+    monkeypatch.setattr(replica.index, "_limits", replica.index._limits._replace(verdicts=2))
+    refused = operations((Operation.PUT, b"k", b"v"), condition=Condition.PRESENT)
+    async with aclosing(front.watch(table.id, {ZERO: Offset(0)})) as events:
+        await following(events)
+        waiting = asyncio.ensure_future(anext(events))
+        await write(front, table, 0, refused, outcomes=True)
+        assert shown(await waiting) == {}
+        for _ in range(12):
+            await write(front, table, 0, refused, outcomes=True)
+        with pytest.raises(OffsetTrimmed, match=r"rejected is known from 11 on"):
+            await nothing_shown(events)
 
 
 @pytest.mark.parametrize(("failure", "kind"), [(LogDamaged("byte 7"), LogDamaged), (KeyError("k"), DuramenError)])

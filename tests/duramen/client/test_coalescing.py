@@ -231,6 +231,10 @@ async def test_a_reply_without_room_is_asked_for_in_pieces(
     monkeypatch.setattr(between._inner, "read", read)
     assert await flights.get_many(pairs) == list(pairs.values())
     assert await asyncio.gather(*map(flights.get, pairs)) == list(pairs.values())
+    keys = {partition_of(key, 4): key for key in pairs}
+    between.reads.clear()
+    assert await asyncio.gather(*(flights.get(key) for key in keys.values())) == [pairs[k] for k in keys.values()]
+    assert sorted(len(parts) for parts in between.reads) == [1, 4], "the fourth had no room, and is asked for alone"
     between.read_faults = [fail_with(duramen.LimitExceeded("the message is too large"))]
     assert await flights.get_many(list(pairs)[:50]) == list(pairs.values())[:50]
 

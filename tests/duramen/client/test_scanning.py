@@ -16,7 +16,19 @@ from duramen.client.table import Table
 from log_tier.record import VALUE_BYTES_MAX
 
 keys = st.binary(min_size=1, max_size=3) | st.sampled_from(
-    [b"\xff", b"\xff\xff", b"\xff\xff\xff", b"a\xff", b"a\xff\xff", b"b", b"\x00", b"a\x00", b"\xff" * 511, b"a" * 511]
+    [
+        b"a",
+        b"\xff",
+        b"\xff\xff",
+        b"\xff\xff\xff",
+        b"a\xff",
+        b"a\xff\xff",
+        b"b",
+        b"\x00",
+        b"a\x00",
+        b"\xff" * 511,
+        b"a" * 511,
+    ]
 )
 bounds = st.none() | st.binary(max_size=3) | keys
 
@@ -79,6 +91,18 @@ async def check(
             else table.scan(start=last + b"\x00", end=end, reverse=False)
         )
         assert [pair async for pair in rest] == expected[limit:], "a scan is resumed after its last key"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_neighbours_on_both_sides_of_a_pages_end(
+    flights: Table, monkeypatch: pytest.MonkeyPatch, reverse: bool
+) -> None:
+    """Nothing lies between `a` and `a` + 0x00, and nothing may get lost there."""
+    monkeypatch.setattr(module, "_PAGE_FIRST", 1)
+    monkeypatch.setattr(module, "_PAGE_MAX", 1)
+    found = [b"a", b"a\x00", b"a\x00\x00", b"a\x00\x01", b"a\x01", b"b", b"\xff", b"\xff\x00", b"\xff\xff"]
+    await flights.put_many([(key, b"v") for key in found])
+    assert [key async for key, _ in flights.scan(reverse=reverse)] == sorted(found, reverse=reverse)
 
 
 async def test_a_page_always_makes_progress(flights: Table) -> None:
