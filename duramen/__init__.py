@@ -116,21 +116,22 @@ __all__ = [
 ]
 
 
-def connect(target: str, *, timeout: float = 10.0) -> Database:
+def connect(target: str, *, timeout: float = 10.0, compress: bool = False) -> Database:
     """Connect to a server at `host:port`. `timeout`: the default of every call, in seconds.
+    `compress`: batches travel and are stored zstd-compressed where that makes them smaller.
 
     Raises `Disconnected` where no server answers.
     """
     from duramen import aio, blocking
 
-    return blocking.start(lambda: aio.connect(target, timeout=timeout))
+    return blocking.start(lambda: aio.connect(target, timeout=timeout, compress=compress))
 
 
-def open(path: str | os.PathLike[str], *, timeout: float = 10.0) -> Database:  # noqa: A001
+def open(path: str | os.PathLike[str], *, timeout: float = 10.0, compress: bool = False) -> Database:  # noqa: A001
     """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
 
     Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else.
     """
     from duramen import aio, blocking
 
-    return blocking.start(lambda: aio.open(path, timeout=timeout))
+    return blocking.start(lambda: aio.open(path, timeout=timeout, compress=compress))

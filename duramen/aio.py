@@ -12,8 +12,9 @@ from router.direct import DirectReads
 __all__ = ["Database", "Table", "connect", "open"]
 
 
-async def connect(target: str, *, timeout: float = TIMEOUT_DEFAULT_S) -> Database:
+async def connect(target: str, *, timeout: float = TIMEOUT_DEFAULT_S, compress: bool = False) -> Database:
     """Connect to a server at `host:port`. `timeout`: the default of every call, in seconds.
+    `compress`: batches travel and are stored zstd-compressed where that makes them smaller.
 
     Raises `Disconnected` where no server answers.
     """
@@ -26,10 +27,12 @@ async def connect(target: str, *, timeout: float = TIMEOUT_DEFAULT_S) -> Databas
     except BaseException:
         await connection.close()
         raise
-    return Database(connection, timeout=timeout)
+    return Database(connection, timeout=timeout, compress=compress)
 
 
-async def open(path: str | os.PathLike[str], *, timeout: float = TIMEOUT_DEFAULT_S) -> Database:  # noqa: A001
+async def open(  # noqa: A001
+    path: str | os.PathLike[str], *, timeout: float = TIMEOUT_DEFAULT_S, compress: bool = False
+) -> Database:
     """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
 
     Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else.
@@ -38,4 +41,4 @@ async def open(path: str | os.PathLike[str], *, timeout: float = TIMEOUT_DEFAULT
 
     check_timeout(timeout)
     front = await open_front(Path(path))
-    return Database(front, timeout=timeout, direct=lambda name, seen: DirectReads(front, name, seen))
+    return Database(front, timeout=timeout, compress=compress, direct=lambda name, seen: DirectReads(front, name, seen))

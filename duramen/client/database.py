@@ -42,7 +42,12 @@ class Database:
     """
 
     def __init__(
-        self, connection: Connection, *, timeout: float = TIMEOUT_DEFAULT_S, direct: DirectFactory | None = None
+        self,
+        connection: Connection,
+        *,
+        timeout: float = TIMEOUT_DEFAULT_S,
+        compress: bool = False,
+        direct: DirectFactory | None = None,
     ) -> None:
         self._timeout = check_timeout(timeout)
         self._loop = asyncio.get_running_loop()
@@ -50,10 +55,12 @@ class Database:
         self.connection = connection
         self.direct = direct
         """Makes the shortest way to a table's values, where they are in this process."""
+        self.compress = compress
+        """Whether batches are compressed with zstd where that makes them smaller."""
         self.session = Session()
         self.reads = ReadCoalescer(connection, self.session)
         # 63 random bits: a producer id is this client's alone.
-        self.writes = WriteCoalescer(connection, self.session, secrets.randbits(63) | 1)
+        self.writes = WriteCoalescer(connection, self.session, secrets.randbits(63) | 1, compress=compress)
 
     async def __aenter__(self) -> Database:
         return self

@@ -94,9 +94,9 @@ class Draft:
                 setattr(mine, name, ours)
             ours.extend([default] * count if theirs is None else theirs)
 
-    def encode(self, *, producer_id: int, sequence: int) -> None:
+    def encode(self, *, producer_id: int, sequence: int, compress: bool) -> None:
         """Fix the bytes. Raises what `encode_batch` does."""
-        self.data = encode_batch(self.columns, producer_id=producer_id, sequence=sequence)
+        self.data = encode_batch(self.columns, producer_id=producer_id, sequence=sequence, compress=compress)
 
     def part(self) -> WritePart:
         """The draft as a part of a request."""

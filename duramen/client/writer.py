@@ -150,7 +150,12 @@ class TableWriter:
             if keys:
                 columns = Columns(keys.copy(), self._values[number].copy())
                 sequence = self._next[number] - len(keys)
-                batch = encode_batch(columns, producer_id=self._producer_id, sequence=sequence)
+                batch = encode_batch(
+                    columns,
+                    producer_id=self._producer_id,
+                    sequence=sequence,
+                    compress=self._table._database.compress,
+                )
                 flight.parts.append(WritePart(topic.id, number, batch))
                 flight.records[number] = len(keys)
                 keys.clear()

@@ -77,10 +77,11 @@ _Place = tuple[TableId, Partition]
 class WriteCoalescer:
     """Gathers the writes of one client. Belongs to one event loop."""
 
-    def __init__(self, connection: Connection, session: Session, producer_id: int) -> None:
+    def __init__(self, connection: Connection, session: Session, producer_id: int, *, compress: bool = False) -> None:
         self._connection = connection
         self._session = session
         self._producer_id = producer_id
+        self._compress = compress
         self._sequences: dict[_Place, int] = {}
         self._loop = asyncio.get_running_loop()
         self._drafts: dict[_Place, deque[Draft]] = {}
@@ -177,7 +178,7 @@ class WriteCoalescer:
         if draft.callers.last_deadline() is not None:
             sequence = self._sequences.get(place, 0)
             try:
-                draft.encode(producer_id=self._producer_id, sequence=sequence)
+                draft.encode(producer_id=self._producer_id, sequence=sequence, compress=self._compress)
             except (DuramenError, struct.error) as error:
                 draft.fail(error if isinstance(error, DuramenError) else DuramenError(f"not encodable: {error}"))
             else:

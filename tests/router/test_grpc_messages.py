@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_tier.errors import ConditionFailed, InvalidRequest, LimitExceeded, ReplicaBehind
@@ -34,6 +34,7 @@ by_partition = st.dictionaries(partitions, offsets, max_size=4)
 FLIGHTS = Topic(TableId("AAAAAAAAAAAAAAAAAAAAAA"), "flights", 8)
 
 
+@settings(deadline=None)
 @given(st.lists(st.builds(ReadPart, table_ids, partitions, st.lists(keys), offsets, st.booleans()), max_size=4))
 def test_read_requests(parts: list[ReadPart]) -> None:
     wire = messages.read_request(parts, patience=0.02).SerializeToString()
@@ -54,6 +55,7 @@ def read_results(draw: st.DrawFn) -> ReadResult:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(read_results(), max_size=4))
 def test_read_results(results: list[ReadResult]) -> None:
     """An empty value is there, an absent key is not: the wire tells them apart."""
@@ -74,12 +76,14 @@ def test_errors_stand_in_the_place_of_their_part() -> None:
     assert back_written[1] == written
 
 
+@settings(deadline=None)
 @given(st.lists(st.builds(WritePart, table_ids, partitions, st.binary(max_size=30), st.booleans()), max_size=4))
 def test_write_requests(parts: list[WritePart]) -> None:
     wire = messages.write_request(parts).SerializeToString()
     assert messages.write_parts_from(kv.WriteRequest.FromString(wire)) == parts
 
 
+@settings(deadline=None)
 @given(
     offsets,
     st.integers(0, 1 << 62),
@@ -101,6 +105,7 @@ def test_a_rejection_keeps_its_kind_and_fields() -> None:
     assert (outcome.rejected.message, outcome.rejected.fields) == (rejected.message, rejected.fields)
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         ScanRequest,
@@ -118,6 +123,7 @@ def test_scan_requests(request: ScanRequest) -> None:
     assert messages.scan_from(kv.ScanRequest.FromString(wire)) == request
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(keys, st.binary(max_size=9), st.integers(0, 1 << 62))), st.booleans(), by_partition)
 def test_scan_results(entries: list[tuple[bytes, bytes, int]], more: bool, applied: dict[Partition, Offset]) -> None:
     result = ScanResult([e[0] for e in entries], [e[1] for e in entries], [e[2] for e in entries], more, applied)
@@ -125,6 +131,7 @@ def test_scan_results(entries: list[tuple[bytes, bytes, int]], more: bool, appli
     assert messages.scan_result_from(kv.ScanReply.FromString(wire)) == result
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         WatchEvent,

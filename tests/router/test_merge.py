@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_tier.identifiers import Offset
@@ -16,6 +16,7 @@ def entries(found: list[bytes], value: bytes = b"") -> list[tuple[bytes, Entry]]
     return [(key, Entry(value, Offset(1), 0)) for key in found]
 
 
+@settings(deadline=None)
 @given(
     partitions=st.lists(st.sets(keys, max_size=12), min_size=1, max_size=5),
     share=st.integers(1, 6),
@@ -61,6 +62,7 @@ def test_the_frontier() -> None:
     assert ([key for key, _ in page.entries], page.more) == ([b"a", b"b"], True)
 
 
+@settings(deadline=None)
 @given(limit=st.integers(1, 10_000), partitions=st.integers(1, 1024))
 def test_the_share_covers_the_page(limit: int, partitions: int) -> None:
     share = page_share(limit, partitions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_tier.errors import LogDamaged, Overloaded
@@ -20,6 +20,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
+@settings(deadline=None)
 @given(
     waits=st.lists(st.integers(0, 20), max_size=30),
     advances=st.lists(st.integers(-1, 20), max_size=10).map(sorted),

@@ -186,17 +186,19 @@ async def test_a_partition_that_is_tried_again_does_not_hold_up_the_others(betwe
     blocked = {0, 1}
 
     async def refuse_some(call: Any) -> Any:
-        results = list(await call())
+        parts = between.writes[-1]
+        results = await call()
         return [
             duramen.Overloaded("full") if part.partition in blocked else result
-            for part, result in zip(between.writes[-1], results, strict=True)
+            for part, result in zip(parts, results, strict=True)
         ]
 
     async def refuse_some_reads(call: Any) -> Any:
-        results = list(await call())
+        parts = between.reads[-1]
+        results = await call()
         return [
             duramen.Overloaded("full") if part.partition in blocked else result
-            for part, result in zip(between.reads[-1], results, strict=True)
+            for part, result in zip(parts, results, strict=True)
         ]
 
     between.write_faults = [refuse_some] * 1000

@@ -33,7 +33,7 @@ keys = st.binary(min_size=1, max_size=3) | st.sampled_from(
 bounds = st.none() | st.binary(max_size=3) | keys
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     found=st.dictionaries(keys, st.binary(max_size=3), max_size=40),
     partitions=st.integers(1, 5),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duramen
@@ -158,6 +158,7 @@ tokens = st.dictionaries(
 seen_steps = st.tuples(st.sampled_from(TOPICS), st.integers(0, 2), st.integers(0, 50).map(Offset))
 
 
+@settings(deadline=None)
 @given(st.lists(tokens | seen_steps, max_size=20))
 def test_a_session_only_rises_and_forgets_nothing(steps: list) -> None:
     session = Session()
