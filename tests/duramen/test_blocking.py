@@ -103,6 +103,9 @@ def test_tokens_while_threads_write(db: Database) -> None:
         stop.set()
         for done in writing:
             done.result(DEADLINE_S)
+    seen = duramen.Token.parse(db.token())
+    assert seen.session
+    assert [len(offsets) for offsets in seen.tables.values()] == [8, 8]
 
 
 class Interrupt(BaseException):

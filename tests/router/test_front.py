@@ -317,6 +317,7 @@ async def test_a_caller_who_gives_up_leaves_no_half_made_table(front: Front, mon
     await until(lambda: [topic.name for topic in front.node.topics()] == ["ships"])
     found = await front.find_table("ships", timeout=DEADLINE_S)
     await write(front, found, 0, puts((b"a", b"1")), outcomes=True)
+    assert front.node.replica(found.id, Partition(0)).index.get_value(b"a") == b"1"
 
 
 async def test_tables_made_and_dropped_at_the_log_itself(front: Front, table: Topic) -> None:

@@ -79,4 +79,6 @@ async def test_stopping_finishes_what_was_accepted_and_takes_no_more() -> None:
 
 
 async def test_stopping_one_that_never_started() -> None:
-    await Applier().stop()
+    applier = Applier()
+    await applier.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name == "duramen-applier"]
