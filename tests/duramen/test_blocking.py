@@ -89,23 +89,27 @@ def test_what_one_thread_wrote_another_reads(db: Database) -> None:
 
 def test_tokens_while_threads_write(db: Database) -> None:
     """The session belongs to the loop; asking for its token from another thread must not disturb it."""
-    stop = threading.Event()
+    stop, wrote = threading.Event(), threading.Semaphore(0)
 
     def write(number: int) -> None:
         table = db.create_table(f"t{number}", partitions=8)
         while not stop.is_set():
             table.put_many([(b"k%d" % key, b"v") for key in range(50)])
+            wrote.release()
 
     with ThreadPoolExecutor(2) as threads:
         writing = [threads.submit(write, number) for number in range(2)]
-        for _ in range(100):
-            db.merge_token(db.token())
-        stop.set()
+        try:
+            assert wrote.acquire(timeout=DEADLINE_S)
+            for _ in range(100):
+                db.merge_token(db.token())
+        finally:
+            stop.set()
         for done in writing:
             done.result(DEADLINE_S)
     seen = duramen.Token.parse(db.token())
     assert seen.session
-    assert seen.tables, "at least one of them wrote"
+    assert seen.tables
 
 
 class Interrupt(BaseException):
