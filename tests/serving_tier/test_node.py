@@ -206,6 +206,7 @@ async def test_an_append_that_fails_is_tried_again(
     monkeypatch.setattr(log, "append", append)
     clock.now_ms += 1000
     await until(lambda: replica.index.get(b"key") is None)
+    assert not failures, "both failures were met before it expired"
 
 
 async def test_closing_closes_all_though_one_fails(
