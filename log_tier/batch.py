@@ -32,6 +32,7 @@ batch with no record left stays as an empty shell where it is its producer's new
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -53,8 +54,10 @@ from log_tier.batch_header import (
     check_stored,
     pack_batch,
     read_header,
+    stamp_batch,
 )
 from log_tier.errors import BatchRefused, InvalidKey, InvalidValue, LimitExceeded
+from log_tier.identifiers import Offset
 from log_tier.record import (
     CONDITION_SHIFT,
     EXPIRY_SHIFT,
@@ -67,7 +70,7 @@ from log_tier.record import (
     unknown_attribute,
 )
 
-__all__ = ["BATCH_RECORDS_MAX", "Batch", "Columns", "check_batch", "decode_batch", "encode_batch"]
+__all__ = ["BATCH_RECORDS_MAX", "Batch", "Columns", "check_batch", "cut_batch", "decode_batch", "encode_batch"]
 
 # Bounds the time that one apply, and so one LMDB write transaction, can take: 65,536 records are some 200 ms.
 BATCH_RECORDS_MAX: Final = 65_536
@@ -331,3 +334,37 @@ def _slices(body: bytes, lengths: tuple[int, ...], at: int) -> Sequence[bytes]:
         return struct.unpack_from(f"{first}s" * len(lengths), body, at) if first else (b"",) * len(lengths)
     ends = list(accumulate(lengths, initial=at))
     return list(map(body.__getitem__, map(slice, ends, ends[1:])))
+
+
+def cut_batch(batch: bytes, last: Offset) -> bytes:
+    """The part of a stored batch that ends with offset `last`, as a stored batch.
+
+    For whoever wants the state at exactly that offset. An atomic group that reaches beyond it is left out whole.
+    Raises as `check_batch` does. It costs a decoding and an encoding; `last` lies inside the batch.
+    """
+    decoded = decode_batch(batch)
+    header, columns = decoded.header, decoded.columns
+    assert header.base_offset <= last <= header.last_offset, f"{last} is outside of {header}"
+    kept = bisect_right(decoded.offsets(), last)
+    attributes = columns.attributes
+    if attributes is not None and kept < header.records:
+        while kept and attributes[kept] & GROUPED:
+            kept -= 1
+    cut = encode_batch(
+        Columns(*(None if column is None else column[:kept] for column in _columns_of(columns))),  # type: ignore[arg-type]
+        producer_id=header.producer_id,
+        sequence=header.sequence,
+        span=last - header.base_offset + 1,
+    )
+    return stamp_batch(cut, base_offset=header.base_offset, timestamp_ms=header.timestamp_ms, unsynced=header.unsynced)
+
+
+def _columns_of(columns: Columns) -> tuple[Sequence[bytes] | Sequence[int] | None, ...]:
+    return (
+        columns.keys,
+        columns.values,
+        columns.attributes,
+        columns.versions,
+        columns.expiries,
+        columns.deltas,
+    )

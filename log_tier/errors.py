@@ -15,15 +15,19 @@
     ├── TableNotFound             no table of that name or id (any more)
     ├── TableExists               the name is taken
     ├── OffsetTrimmed             the log no longer holds that offset; says from where it does
+    ├── OffsetPassed              a replica is beyond the offset that it was to stand at; says where it is
     ├── Rejected                  a verdict: the log decided against the write, on every replica alike
     │   ├── ConditionFailed       absent / present / version did not hold
     │   ├── NotANumber            arithmetic on a value that is no number
     │   ├── NumberOverflow        an integer result beyond 64 bits, or a float that is not finite
-    │   └── ResultTooLarge        an append that would grow a value over the limit
+    │   ├── ResultTooLarge        an append that would grow a value over the limit
+    │   └── CommandRejected       a catalog command that lost a race, or contradicts the cluster's state
     ├── Unavailable               the moment's: nothing was done, a retry can help
     │   ├── Disconnected          no server answered
     │   ├── Overloaded            a queue is full
     │   ├── DiskFull              the log cannot grow until space returns
+    │   ├── SnapshotStoreUnavailable  the snapshot store does not answer, or refuses
+    │   ├── NotHosted             this node holds no replica of that partition; another one does
     │   ├── DeadlineExceeded      the call's time is over
     │   │   └── ReplicaBehind     … before the replica had applied what was asked
     │   └── ShuttingDown          the server is going away
@@ -32,9 +36,11 @@
         ├── LogDamaged            a checksum in the middle of a log does not hold; names file and position
         ├── LogStopped            an fsync failed: this log acknowledges nothing more
         ├── IndexDamaged          an index cannot be trusted (it can be rebuilt)
+        ├── SnapshotDamaged       a snapshot that is not what its manifest says, or not whose it should be
         ├── UnknownFormat         written by a newer version, or by something else
         ├── FolderInUse           another process owns the data folder
         ├── FolderReadOnly        a folder that this user may not write
+        ├── NodeIdTaken           another data folder has this node's id
         └── ForeignFolder         a folder that holds something else
 
 Each class says three things: `code`, its name on the wire and in logs, which never changes once landed; `retryable`,
@@ -54,6 +60,7 @@ from typing import ClassVar, Final, Literal
 __all__ = [
     "ERRORS",
     "BatchRefused",
+    "CommandRejected",
     "ConditionFailed",
     "Damaged",
     "DatabaseClosed",
@@ -74,8 +81,11 @@ __all__ = [
     "LimitExceeded",
     "LogDamaged",
     "LogStopped",
+    "NodeIdTaken",
     "NotANumber",
+    "NotHosted",
     "NumberOverflow",
+    "OffsetPassed",
     "OffsetTrimmed",
     "Overloaded",
     "PartitionMismatch",
@@ -84,6 +94,8 @@ __all__ = [
     "ReplicaBehind",
     "ResultTooLarge",
     "ShuttingDown",
+    "SnapshotDamaged",
+    "SnapshotStoreUnavailable",
     "TableExists",
     "TableNotFound",
     "TokenAhead",
@@ -201,6 +213,16 @@ class OffsetTrimmed(DuramenError, LookupError):
     fault = "caller"
 
 
+class OffsetPassed(DuramenError):
+    """The replica has applied more than the offset that it was to be read at: name a later one.
+
+    Fields: `partition`, `asked`, `applied`.
+    """
+
+    code = "offset_passed"
+    fault = "moment"
+
+
 class Rejected(DuramenError):
     """A verdict. The record is in the log, at `offset`, and changed nothing, on every replica alike."""
 
@@ -232,6 +254,15 @@ class ResultTooLarge(Rejected):
     code = "result_too_large"
 
 
+class CommandRejected(Rejected):
+    """The catalog's fold decided against a command: somebody else was first, or it contradicts what is there.
+
+    Field: `version`, the catalog offset of the map that decided.
+    """
+
+    code = "command_rejected"
+
+
 class Unavailable(DuramenError):
     """Nothing was done; the same call can succeed later."""
 
@@ -250,6 +281,18 @@ class Overloaded(Unavailable):
     """A queue is full; wait and try again. Fields: `limit`."""
 
     code = "overloaded"
+
+
+class NotHosted(Unavailable):
+    """This node holds no replica of the partition: ask another one. Fields: `table`, `partition`."""
+
+    code = "not_hosted"
+
+
+class SnapshotStoreUnavailable(Unavailable):
+    """The snapshot store does not answer, or does not let us. Field: `url`."""
+
+    code = "snapshot_store_unavailable"
 
 
 class DiskFull(Unavailable):
@@ -309,6 +352,12 @@ class IndexDamaged(Damaged):
     code = "index_damaged"
 
 
+class SnapshotDamaged(Damaged):
+    """A snapshot cannot be trusted: another one, a peer, or the log has the same content. Field: `file`."""
+
+    code = "snapshot_damaged"
+
+
 class UnknownFormat(Damaged):
     """Written by a newer version of Duramen, or by something else."""
 
@@ -321,6 +370,13 @@ class FolderInUse(Damaged):
 
     code = "folder_in_use"
     fault = "state"
+
+
+class NodeIdTaken(Damaged):
+    """Two data folders claim one node id; the catalog knows the other one. Field: `node`."""
+
+    code = "node_id_taken"
+    fault = "caller"
 
 
 class FolderReadOnly(Damaged):

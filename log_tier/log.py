@@ -103,6 +103,10 @@ class Log(Protocol):
         """The earliest and latest offset that can be read. Raises `TableNotFound`."""
         ...
 
+    async def all_bounds(self, topic: TableId) -> list[Bounds]:
+        """The bounds of every partition, by partition, in one question. Raises `TableNotFound`."""
+        ...
+
     async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
         """Allow the removal of records below `before`; return the earliest offset that is left.
 

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 scripts/generate_protos.sh "$fresh"
-for folder in log_tier/proto router/proto; do
+for folder in log_tier/proto serving_tier/proto router/proto; do
     for file in "$fresh/$folder"/*; do
         cmp -s "$file" "$folder/$(basename "$file")" || {
             echo "$folder/$(basename "$file") is not what its proto gives: run make protos" >&2

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 out=${1:-.}
 python=${PYTHON:-.venv/bin/python}
 PATH="$(cd "$(dirname "$python")" && pwd):$PATH"
-protos=(log_tier/proto/*.proto router/proto/*.proto)
+protos=(log_tier/proto/*.proto serving_tier/proto/*.proto router/proto/*.proto)
 "$python" -m grpc_tools.protoc -I . --python_out="$out" --mypy_out="quiet:$out" --grpc_python_out="$out" \
     "${protos[@]}"
 # Protos without a service need no service file.

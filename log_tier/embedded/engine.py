@@ -355,6 +355,11 @@ class EmbeddedLog:
         """The earliest and the latest offset; in a damaged partition, up to the damage at its end."""
         return self._partition(topic, partition).bounds()
 
+    async def all_bounds(self, topic: TableId) -> list[Bounds]:
+        """The same for every partition. O(partitions)."""
+        self._partition(topic, Partition(0))  # raises why the topic is not there
+        return [partition.bounds() for partition in self._topics[topic].partitions]
+
     async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
         """Remove the segments that lie wholly below `before`. Two syncs."""
         log = self._partition(topic, partition)

@@ -9,6 +9,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from log_tier.proto import problem_pb2 as _problem_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -185,6 +186,74 @@ class AppendReply(_message.Message):
 Global___AppendReply: _TypeAlias = AppendReply  # noqa: Y015
 
 @_typing.final
+class AppendManyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendRequest]: ...
+    def __init__(
+        self,
+        *,
+        parts: _abc.Iterable[Global___AppendRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendManyRequest: _TypeAlias = AppendManyRequest  # noqa: Y015
+
+@_typing.final
+class AppendManyReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendResult]:
+        """One for each part, in their order."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___AppendResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendManyReply: _TypeAlias = AppendManyReply  # noqa: Y015
+
+@_typing.final
+class AppendResult(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    APPENDED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def problem(self) -> _problem_pb2.Problem:
+        """Set where this part failed; nothing else is set then."""
+
+    @_builtins.property
+    def appended(self) -> Global___AppendReply: ...
+    def __init__(
+        self,
+        *,
+        problem: _problem_pb2.Problem | None = ...,
+        appended: Global___AppendReply | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "problem", b"problem"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendResult: _TypeAlias = AppendResult  # noqa: Y015
+
+@_typing.final
 class LogReadRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -284,6 +353,45 @@ class BoundsReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BoundsReply: _TypeAlias = BoundsReply  # noqa: Y015
+
+@_typing.final
+class AllBoundsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllBoundsRequest: _TypeAlias = AllBoundsRequest  # noqa: Y015
+
+@_typing.final
+class AllBoundsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOUNDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def bounds(self) -> _containers.RepeatedCompositeFieldContainer[Global___BoundsReply]: ...
+    def __init__(
+        self,
+        *,
+        bounds: _abc.Iterable[Global___BoundsReply] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllBoundsReply: _TypeAlias = AllBoundsReply  # noqa: Y015
 
 @_typing.final
 class TrimRequest(_message.Message):

@@ -54,6 +54,11 @@ class LogStub:
                 request_serializer=log__tier_dot_proto_dot_log__pb2.AppendRequest.SerializeToString,
                 response_deserializer=log__tier_dot_proto_dot_log__pb2.AppendReply.FromString,
                 _registered_method=True)
+        self.AppendMany = channel.unary_unary(
+                '/duramen.v1.Log/AppendMany',
+                request_serializer=log__tier_dot_proto_dot_log__pb2.AppendManyRequest.SerializeToString,
+                response_deserializer=log__tier_dot_proto_dot_log__pb2.AppendManyReply.FromString,
+                _registered_method=True)
         self.Read = channel.unary_stream(
                 '/duramen.v1.Log/Read',
                 request_serializer=log__tier_dot_proto_dot_log__pb2.LogReadRequest.SerializeToString,
@@ -63,6 +68,11 @@ class LogStub:
                 '/duramen.v1.Log/Bounds',
                 request_serializer=log__tier_dot_proto_dot_log__pb2.BoundsRequest.SerializeToString,
                 response_deserializer=log__tier_dot_proto_dot_log__pb2.BoundsReply.FromString,
+                _registered_method=True)
+        self.AllBounds = channel.unary_unary(
+                '/duramen.v1.Log/AllBounds',
+                request_serializer=log__tier_dot_proto_dot_log__pb2.AllBoundsRequest.SerializeToString,
+                response_deserializer=log__tier_dot_proto_dot_log__pb2.AllBoundsReply.FromString,
                 _registered_method=True)
         self.Trim = channel.unary_unary(
                 '/duramen.v1.Log/Trim',
@@ -104,6 +114,13 @@ class LogServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AppendMany(self, request, context):
+        """Several batches, usually of several partitions, that share a commit; each succeeds or fails by itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Read(self, request, context):
         """Streams stored batches from the one that holds `start`.
         """
@@ -113,6 +130,13 @@ class LogServicer:
 
     def Bounds(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AllBounds(self, request, context):
+        """The bounds of every partition of a topic, by partition.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -152,6 +176,11 @@ def add_LogServicer_to_server(servicer, server):
                     request_deserializer=log__tier_dot_proto_dot_log__pb2.AppendRequest.FromString,
                     response_serializer=log__tier_dot_proto_dot_log__pb2.AppendReply.SerializeToString,
             ),
+            'AppendMany': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendMany,
+                    request_deserializer=log__tier_dot_proto_dot_log__pb2.AppendManyRequest.FromString,
+                    response_serializer=log__tier_dot_proto_dot_log__pb2.AppendManyReply.SerializeToString,
+            ),
             'Read': grpc.unary_stream_rpc_method_handler(
                     servicer.Read,
                     request_deserializer=log__tier_dot_proto_dot_log__pb2.LogReadRequest.FromString,
@@ -161,6 +190,11 @@ def add_LogServicer_to_server(servicer, server):
                     servicer.Bounds,
                     request_deserializer=log__tier_dot_proto_dot_log__pb2.BoundsRequest.FromString,
                     response_serializer=log__tier_dot_proto_dot_log__pb2.BoundsReply.SerializeToString,
+            ),
+            'AllBounds': grpc.unary_unary_rpc_method_handler(
+                    servicer.AllBounds,
+                    request_deserializer=log__tier_dot_proto_dot_log__pb2.AllBoundsRequest.FromString,
+                    response_serializer=log__tier_dot_proto_dot_log__pb2.AllBoundsReply.SerializeToString,
             ),
             'Trim': grpc.unary_unary_rpc_method_handler(
                     servicer.Trim,
@@ -292,6 +326,33 @@ class Log:
             _registered_method=True)
 
     @staticmethod
+    def AppendMany(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Log/AppendMany',
+            log__tier_dot_proto_dot_log__pb2.AppendManyRequest.SerializeToString,
+            log__tier_dot_proto_dot_log__pb2.AppendManyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Read(request,
             target,
             options=(),
@@ -335,6 +396,33 @@ class Log:
             '/duramen.v1.Log/Bounds',
             log__tier_dot_proto_dot_log__pb2.BoundsRequest.SerializeToString,
             log__tier_dot_proto_dot_log__pb2.BoundsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AllBounds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Log/AllBounds',
+            log__tier_dot_proto_dot_log__pb2.AllBoundsRequest.SerializeToString,
+            log__tier_dot_proto_dot_log__pb2.AllBoundsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
@@ -29,12 +29,16 @@ from log_tier.identifiers import (
 )
 from log_tier.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.service.problems import error_of
 from log_tier.service.wire import Wire
 
 __all__ = ["RemoteLog"]
 
 # How long a call may take before its outcome counts as unknown: a sync on a slow disk takes a second, not thirty.
 _CALL_TIMEOUT_S: Final = 30.0
+
+# Batches of one call together: two of the largest. A message may be half as large again.
+_CALL_BYTES_MAX: Final = 32 * 1024 * 1024
 
 # A following read that lost its connection tries again after these pauses, for as long as its reader waits.
 _RECONNECT_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
@@ -85,22 +89,48 @@ class RemoteLog:
         except (Disconnected, DeadlineExceeded) as error:
             if error.fields.get("sent") == 0:
                 raise
-            raise WriteUnknown(
-                f"no reply came from the log at {self._wire.target} ({error.message}): the batch is in the log or it "
-                "is not; append the same bytes again, a second copy is void",
-                partition=partition,
-            ) from error
+            raise self._unknown(error, partition) from error
         return Appended(Offset(reply.base_offset), reply.timestamp_ms)
 
     async def append_many(self, parts: Sequence[tuple[TableId, Partition, bytes]]) -> list[Appended | DuramenError]:
-        """See `Log`. One call each; the server's engine commits together what arrives together."""
-        return list(await asyncio.gather(*(self._append_one(*part) for part in parts)))
+        """See `Log`. One call, or a few where the batches together are larger than a message."""
+        calls = [self._append_together(group) for group in _groups(parts)]
+        if len(calls) == 1:
+            return await calls[0]
+        return [result for results in await asyncio.gather(*calls) for result in results]
 
-    async def _append_one(self, topic: TableId, partition: Partition, batch: bytes) -> Appended | DuramenError:
+    async def _append_together(
+        self, parts: Sequence[tuple[TableId, Partition, bytes]]
+    ) -> list[Appended | DuramenError]:
         try:
-            return await self.append(topic, partition, batch)
+            for topic, partition, _ in parts:
+                _check_partition(topic, partition)
+            request = log_pb2.AppendManyRequest(
+                parts=[
+                    log_pb2.AppendRequest(topic_id=table_id_to_bytes(topic), partition=partition, batch=batch)
+                    for topic, partition, batch in parts
+                ]
+            )
+            reply = await self._ask(self._stub.AppendMany, request)
+        except (Disconnected, DeadlineExceeded) as error:
+            if error.fields.get("sent") == 0:
+                return [error] * len(parts)
+            return [self._unknown(error, partition) for _, partition, _ in parts]
         except DuramenError as error:
-            return error
+            return [error] * len(parts)
+        return [
+            error_of(result.problem)
+            if result.HasField("problem")
+            else Appended(Offset(result.appended.base_offset), result.appended.timestamp_ms)
+            for result in reply.results
+        ]
+
+    def _unknown(self, error: DuramenError, partition: Partition) -> WriteUnknown:
+        return WriteUnknown(
+            f"no reply came from the log at {self._wire.target} ({error.message}): the batch is in the log or it "
+            "is not; append the same bytes again, a second copy is void",
+            partition=partition,
+        )
 
     async def read(
         self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
@@ -141,6 +171,11 @@ class RemoteLog:
         reply = await self._ask(self._stub.Bounds, request)
         return Bounds(Offset(reply.earliest), Offset(reply.latest))
 
+    async def all_bounds(self, topic: TableId) -> list[Bounds]:
+        """See `Log`."""
+        reply = await self._ask(self._stub.AllBounds, log_pb2.AllBoundsRequest(topic_id=table_id_to_bytes(topic)))
+        return [Bounds(Offset(bounds.earliest), Offset(bounds.latest)) for bounds in reply.bounds]
+
     async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
         """See `Log`."""
         _check_partition(topic, partition)
@@ -156,6 +191,20 @@ class RemoteLog:
     async def close(self) -> None:
         """Close the connection; calls that are under way end with `DatabaseClosed`."""
         await self._wire.close()
+
+
+def _groups(
+    parts: Sequence[tuple[TableId, Partition, bytes]],
+) -> Iterator[Sequence[tuple[TableId, Partition, bytes]]]:
+    """Parts that fit in a message each; usually all of them. Raises nothing: one part always fits."""
+    start = size = 0
+    for number, (_, _, batch) in enumerate(parts):
+        if number > start and size + len(batch) > _CALL_BYTES_MAX:
+            yield parts[start:number]
+            start, size = number, 0
+        size += len(batch)
+    if start < len(parts):
+        yield parts[start:]
 
 
 def _topic(message: log_pb2.Topic) -> Topic:

@@ -10,9 +10,9 @@ import grpc
 
 from log_tier.errors import DuramenError
 from log_tier.identifiers import Offset, Partition, table_id_from_bytes, table_id_to_bytes
-from log_tier.log import Log, ReadChunk, Topic
+from log_tier.log import Appended, Log, ReadChunk, Topic
 from log_tier.proto import log_pb2, log_pb2_grpc
-from log_tier.service.problems import abort
+from log_tier.service.problems import abort, problem_of
 from log_tier.service.streams import OpenStreams
 
 __all__ = ["LogService", "topic_message"]
@@ -69,6 +69,18 @@ class LogService(log_pb2_grpc.LogServicer):
             await abort(context, error)
         return log_pb2.AppendReply(base_offset=appended.base_offset, timestamp_ms=appended.timestamp_ms)
 
+    async def AppendMany(  # noqa: N802
+        self, request: log_pb2.AppendManyRequest, context: _Context
+    ) -> log_pb2.AppendManyReply:
+        try:
+            parts = [
+                (table_id_from_bytes(part.topic_id), Partition(part.partition), part.batch) for part in request.parts
+            ]
+            results = await self._log.append_many(parts)
+        except DuramenError as error:
+            await abort(context, error)
+        return log_pb2.AppendManyReply(results=[_append_result(result) for result in results])
+
     async def Read(  # noqa: N802
         self, request: log_pb2.LogReadRequest, context: _Context
     ) -> AsyncIterator[log_pb2.LogReadReply]:
@@ -94,6 +106,17 @@ class LogService(log_pb2_grpc.LogServicer):
             await abort(context, error)
         return log_pb2.BoundsReply(earliest=bounds.earliest, latest=bounds.latest)
 
+    async def AllBounds(  # noqa: N802
+        self, request: log_pb2.AllBoundsRequest, context: _Context
+    ) -> log_pb2.AllBoundsReply:
+        try:
+            found = await self._log.all_bounds(table_id_from_bytes(request.topic_id))
+        except DuramenError as error:
+            await abort(context, error)
+        return log_pb2.AllBoundsReply(
+            bounds=[log_pb2.BoundsReply(earliest=bounds.earliest, latest=bounds.latest) for bounds in found]
+        )
+
     async def Trim(self, request: log_pb2.TrimRequest, context: _Context) -> log_pb2.TrimReply:  # noqa: N802
         try:
             earliest = await self._log.trim(
@@ -111,6 +134,14 @@ class LogService(log_pb2_grpc.LogServicer):
         except DuramenError as error:
             await abort(context, error)
         return log_pb2.CompactReply(dropped=dropped)
+
+
+def _append_result(result: Appended | DuramenError) -> log_pb2.AppendResult:
+    if isinstance(result, DuramenError):
+        return log_pb2.AppendResult(problem=problem_of(result))
+    return log_pb2.AppendResult(
+        appended=log_pb2.AppendReply(base_offset=result.base_offset, timestamp_ms=result.timestamp_ms)
+    )
 
 
 def _reply(chunk: ReadChunk) -> log_pb2.LogReadReply:

@@ -18,6 +18,7 @@ _STATUS: Final[dict[str, grpc.StatusCode]] = {
     "table_not_found": grpc.StatusCode.NOT_FOUND,
     "table_exists": grpc.StatusCode.ALREADY_EXISTS,
     "offset_trimmed": grpc.StatusCode.OUT_OF_RANGE,
+    "offset_passed": grpc.StatusCode.OUT_OF_RANGE,
     "rejected": grpc.StatusCode.FAILED_PRECONDITION,
     "unavailable": grpc.StatusCode.UNAVAILABLE,
     "overloaded": grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -98,6 +98,8 @@ class LogContract:
                 await log.append(topic_id, Partition(partition), plain_batch("a"))
             with pytest.raises(TableNotFound):
                 await log.bounds(topic_id, Partition(partition))
+        with pytest.raises(TableNotFound):
+            await log.all_bounds(stranger)
 
     # --- append ---
 
@@ -113,6 +115,28 @@ class LogContract:
         assert stored[0][40:] == plain_batch("a")[40:], "the producer's part of the bytes is not touched"
         assert await log.bounds(topic.id, ZERO) == Bounds(Offset(0), Offset(5))
         assert await log.bounds(topic.id, Partition(1)) == Bounds(Offset(0), Offset(-1))
+        assert await log.all_bounds(topic.id) == [Bounds(Offset(0), Offset(5)), Bounds(Offset(0), Offset(-1))]
+
+    async def test_batches_that_are_appended_together_fail_and_succeed_by_themselves(self, log: Log) -> None:
+        first, second = [await log.create_topic(name, partitions=2) for name in ("first", "second")]
+        results = await log.append_many(
+            [
+                (first.id, ZERO, plain_batch("a", "b")),
+                (second.id, Partition(1), plain_batch("c")),
+                (first.id, Partition(2), plain_batch("d")),
+                (first.id, ZERO, plain_batch("e")[:-1]),
+                (first.id, ZERO, plain_batch("f")),
+            ]
+        )
+        assert [getattr(result, "base_offset", type(result)) for result in results] == [
+            0,
+            0,
+            TableNotFound,
+            BatchRefused,
+            2,
+        ]
+        assert keys_of(await read_all(log, first.id)) == {0: b"a", 1: b"b", 2: b"f"}
+        assert await log.append_many([]) == []
 
     async def test_many_callers_at_once_share_the_offsets(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=3)

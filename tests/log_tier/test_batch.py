@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_tier.batch import BATCH_RECORDS_MAX, Columns, check_batch, decode_batch, encode_batch
+from log_tier.batch import BATCH_RECORDS_MAX, Columns, check_batch, cut_batch, decode_batch, encode_batch
 from log_tier.batch_header import (
     ATTRIBUTES,
     BATCH_BYTES_MAX,
@@ -192,3 +192,32 @@ def test_the_stamp_leaves_the_producers_bytes_alone() -> None:
     assert stored[:16] == batch[:16]
     assert stored[40:] == batch[40:]
     assert len(stored) == len(batch) == read_header(stored).length > HEADER_BYTES
+
+
+def _stored(columns: Columns, base: int) -> bytes:
+    return stamp_batch(encode_batch(columns), base_offset=Offset(base), timestamp_ms=7, unsynced=0)
+
+
+def test_a_cut_batch_ends_where_it_was_told() -> None:
+    columns = Columns([b"a", b"b", b"c"], [b"1", b"2", b"3"])
+    cut = decode_batch(cut_batch(_stored(columns, 10), Offset(11)))
+    assert (list(cut.columns.keys), list(cut.offsets()), cut.header.last_offset) == ([b"a", b"b"], [10, 11], 11)
+    assert (cut.header.timestamp_ms, cut.header.sequence) == (7, 0)
+    whole = _stored(columns, 10)
+    assert decode_batch(cut_batch(whole, Offset(12))).columns == decode_batch(whole).columns
+
+
+def test_a_cut_leaves_no_half_of_a_group() -> None:
+    attributes = [1, 1, 1 | GROUPED, 1 | GROUPED, 1]
+    columns = Columns([b"a", b"b", b"c", b"d", b"e"], [b"v"] * 5, attributes)
+    for last, kept in ((0, [b"a"]), (1, [b"a"]), (2, [b"a"]), (3, [b"a", b"b", b"c", b"d"]), (4, list(columns.keys))):
+        cut = decode_batch(cut_batch(_stored(columns, 0), Offset(last)))
+        assert (list(cut.columns.keys), cut.header.last_offset) == (kept, last)
+
+
+def test_a_cut_of_a_compacted_batch_goes_by_its_offsets() -> None:
+    columns = Columns([b"a", b"b"], [b"1", b"2"], deltas=[1, 4])
+    stored = stamp_batch(encode_batch(columns, span=6), base_offset=Offset(20), timestamp_ms=7, unsynced=0)
+    for last, kept in ((20, []), (21, [b"a"]), (23, [b"a"]), (24, [b"a", b"b"]), (25, [b"a", b"b"])):
+        cut = decode_batch(cut_batch(stored, Offset(last)))
+        assert (list(cut.columns.keys), cut.header.last_offset) == (kept, last)

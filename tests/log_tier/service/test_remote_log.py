@@ -27,6 +27,7 @@ from log_tier.identifiers import Offset, Partition, table_id_to_bytes
 from log_tier.log import Appended, Topic
 from log_tier.open import open_log
 from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.service import client
 from log_tier.service.client import RemoteLog
 from log_tier.service.problems import error_of_call
 
@@ -79,6 +80,29 @@ async def test_a_reply_that_does_not_come_means_unknown(server: LogServer, topic
         with pytest.raises(WriteUnknown, match="append the same bytes again"):
             await log.append(topic.id, ZERO, plain_batch("a"))
         await log.close()
+
+
+async def test_what_is_too_large_for_one_call_goes_in_several(
+    remote: RemoteLog, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [plain_batch("a" * length) for length in (10, 300, 20, 30)]
+    monkeypatch.setattr(client, "_CALL_BYTES_MAX", 2 * len(batches[0]) + 100)
+    results = await remote.append_many([(topic.id, ZERO, batch) for batch in batches])
+    assert sorted(result.base_offset for result in results if isinstance(result, Appended)) == [0, 1, 2, 3]
+
+
+async def test_appends_together_without_a_reply_are_unknown_and_without_a_server_not_sent(
+    unused_port: int, topic: Topic
+) -> None:
+    parts = [(topic.id, ZERO, plain_batch("a"))] * 2
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        log = RemoteLog(f"127.0.0.1:{silent.getsockname()[1]}", call_timeout_s=0.2)
+        assert [type(result) for result in await log.append_many(parts)] == [WriteUnknown] * 2
+        await log.close()
+    log = await RemoteLog.open(f"127.0.0.1:{unused_port}")
+    results = await log.append_many(parts)
+    assert [(type(result), getattr(result, "fields", None)) for result in results] == [(Disconnected, {"sent": 0})] * 2
+    await log.close()
 
 
 async def test_a_second_copy_is_a_second_record_of_the_same_sequence(remote: RemoteLog, topic: Topic) -> None:

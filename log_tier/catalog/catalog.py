@@ -1,0 +1,226 @@
+"""Following the catalog's log, and submitting commands to it.
+
+The seam is `Maps`: whoever only needs to know the cluster takes that, whether the map comes from the log itself
+(`Catalog`) or from a server that follows it (`log_tier.catalog.remote`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from copy import copy
+from typing import Any, Final, Protocol
+
+from log_tier.batch import decode_batch
+from log_tier.batch_header import split_batches
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.commands import Command, command_batch, parse_command
+from log_tier.catalog.fold import fold_command
+from log_tier.errors import (
+    CommandRejected,
+    DeadlineExceeded,
+    DuramenError,
+    ShuttingDown,
+    TableExists,
+    Unavailable,
+    WriteUnknown,
+)
+from log_tier.identifiers import Offset, Partition
+from log_tier.log import Log, Topic
+
+__all__ = ["CATALOG_TOPIC", "Catalog", "MapFeed", "Maps"]
+
+logger = logging.getLogger(__name__)
+
+CATALOG_TOPIC: Final = "_duramen_catalog"
+
+_PARTITION: Final = Partition(0)
+
+# A command is a few hundred bytes and one sync; a log that takes longer is down, or very busy.
+_TIMEOUT_S: Final = 15.0
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_MAX_S: Final = 1.0
+
+
+class Maps(Protocol):
+    """The cluster's map, kept up to date."""
+
+    @property
+    def map(self) -> ClusterMap:
+        """The newest map that is known here."""
+        ...
+
+    async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
+        """The first map of which `predicate` holds; at once where it holds already. Raises `DeadlineExceeded`."""
+        ...
+
+    async def close(self) -> None:
+        """Stop following."""
+        ...
+
+
+class MapFeed:
+    """The newest map, and those who wait for another one. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self.map = ClusterMap()
+        self._failure: DuramenError | None = None
+        self._changed = asyncio.Event()
+
+    def advance(self, cluster: ClusterMap) -> None:
+        """Take over a newer map and wake who waits."""
+        self.map = cluster
+        self._wake()
+
+    def fail(self, failure: DuramenError) -> None:
+        """No newer map will come."""
+        self._failure = failure
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
+        """See `Maps`."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not predicate(self.map):
+                    if self._failure is not None:
+                        raise copy(self._failure)
+                    await self._changed.wait()
+        except TimeoutError as error:
+            if isinstance(error, DuramenError):
+                raise
+            raise DeadlineExceeded(
+                f"what was waited for did not happen within {timeout:g} s; the catalog stands at {self.map.version}"
+            ) from None
+        return self.map
+
+
+class Catalog:
+    """The catalog of one log. `open()` makes one, `close()` ends it; the log is its owner's."""
+
+    def __init__(self, log: Log, topic: Topic) -> None:
+        self._log = log
+        self.topic = topic
+        self._feed = MapFeed()
+        self._follower: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, log: Log) -> Catalog:
+        """Follow the log's catalog (made where it is missing), from its beginning to its present end.
+
+        Returns when the map holds everything that had been written. Some 20 µs a command.
+        """
+        topic = await _topic_of(log)
+        catalog = cls(log, topic)
+        bounds = await log.bounds(topic.id, _PARTITION)
+        catalog._follower = asyncio.create_task(catalog._follow(bounds.earliest), name="follow catalog")
+        try:
+            await catalog.wait_for(lambda cluster: cluster.version >= bounds.latest)
+        except BaseException:
+            await catalog.close()
+            raise
+        return catalog
+
+    @property
+    def map(self) -> ClusterMap:
+        """The newest map that is known here. Immutable: it may be kept."""
+        return self._feed.map
+
+    async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
+        """See `Maps`. Raises also why the catalog cannot be followed any more."""
+        return await self._feed.wait_for(predicate, timeout=timeout)
+
+    async def refresh(self) -> ClusterMap:
+        """The map that holds everything that was in the catalog when this was called. One question to the log."""
+        bounds = await self._log.bounds(self.topic.id, _PARTITION)
+        return await self.wait_for(lambda cluster: cluster.version >= bounds.latest, timeout=_TIMEOUT_S)
+
+    async def submit(self, command: Command, *, timeout: float = _TIMEOUT_S) -> tuple[Offset, ClusterMap]:
+        """Append a command and return its offset and a map that holds it. One sync, and the way back.
+
+        Raises `CommandRejected` with the fold's reason, or what keeps the log from taking it; a command whose reply was
+        lost is sent again, and takes effect once.
+        """
+        command_id = secrets.token_hex(8)
+        batch = command_batch(command, command_id)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        pause = _PAUSE_FIRST_S
+        while True:
+            try:
+                appended = await self._log.append(self.topic.id, _PARTITION, batch)
+                break
+            except (Unavailable, WriteUnknown):
+                if loop.time() + pause > deadline:
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _PAUSE_MAX_S)
+        cluster = await self.wait_for(
+            lambda cluster: cluster.version >= appended.base_offset, timeout=max(1.0, deadline - loop.time())
+        )
+        decision = cluster.decisions[command_id]
+        if decision.rejection:
+            raise CommandRejected(decision.rejection, version=decision.offset)
+        return decision.offset, cluster
+
+    async def _follow(self, start: Offset) -> None:
+        try:
+            reader: Any = self._log.read(self.topic.id, _PARTITION, start, follow=True)
+            async with aclosing(reader) as chunks:
+                async for chunk in chunks:
+                    self._feed.advance(_folded(self.map, chunk.data))
+            raise AssertionError("the log ended a read that follows it")
+        except DuramenError as error:
+            logger.log(
+                logging.INFO if isinstance(error, ShuttingDown) else logging.ERROR,
+                "the catalog cannot be followed any more: %s",
+                error,
+            )
+            self._feed.fail(error)
+        except Exception as error:
+            # A bug of ours: nobody may wait for a map that will not come.
+            self._feed.fail(DuramenError(f"the catalog's follower ended at {self.map.version} by a bug: {error!r}"))
+            raise
+
+    async def close(self) -> None:
+        """Stop following; whoever waits gets `ShuttingDown`. Idempotent."""
+        follower = self._follower
+        if follower is not None:
+            follower.cancel()
+            with suppress(asyncio.CancelledError):
+                await follower
+        self._feed.fail(ShuttingDown("the catalog is closed; ask again elsewhere"))
+
+
+def _folded(cluster: ClusterMap, chunk: bytes) -> ClusterMap:
+    for data in split_batches(chunk):
+        batch = decode_batch(data)
+        for number, offset in enumerate(batch.offsets()):
+            if offset <= cluster.version:
+                continue  # a chunk begins with the batch that holds the offset asked for
+            key, value = batch.columns.keys[number], batch.columns.values[number]
+            command_id, command = parse_command(key, value)
+            cluster, decision = fold_command(cluster, Offset(offset), batch.header.timestamp_ms, command_id, command)
+            if decision.rejection and decision.offset == offset:
+                logger.info("catalog %s: %s rejected: %s", offset, key.decode(errors="replace"), decision.rejection)
+    return cluster
+
+
+async def _topic_of(log: Log) -> Topic:
+    """The catalog's topic: found, or made. Two processes that make it at once end with the same one."""
+    for _ in range(2):
+        found = next((topic for topic in await log.topics() if topic.name == CATALOG_TOPIC), None)
+        if found is not None:
+            return found
+        with suppress(TableExists):
+            return await log.create_topic(CATALOG_TOPIC, partitions=1)
+    found = next((topic for topic in await log.topics() if topic.name == CATALOG_TOPIC), None)
+    if found is None:
+        raise Unavailable(f"the topic {CATALOG_TOPIC} exists and is not listed: try again")
+    return found

@@ -1,0 +1,195 @@
+"""The map: the cluster as the catalog's log says it should be. Immutable; a change makes a new one.
+
+It is small (a few kilobytes per hundred partitions), so that every process, clients included, can hold it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from log_tier.errors import TableNotFound
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.log import Topic
+
+__all__ = [
+    "FINISHED",
+    "Argument",
+    "Assignment",
+    "ClusterMap",
+    "Decision",
+    "Job",
+    "JobState",
+    "NodeEntry",
+    "ReplicaRole",
+    "SnapshotEntry",
+    "TableEntry",
+    "Task",
+    "TaskState",
+]
+
+ReplicaRole = Literal["joining", "member", "leaving"]
+TaskState = Literal["waiting", "ready", "done", "failed", "aborted"]
+JobState = Literal["running", "done", "failed", "aborted"]
+Argument = int | str
+
+FINISHED: Final = frozenset({"done", "failed", "aborted"})
+"""States of tasks and jobs in which nobody works on them."""
+
+
+class Assignment(NamedTuple):
+    """One replica of a partition."""
+
+    node: str
+    role: ReplicaRole
+    """`joining`: it bootstraps and is not read yet. `leaving`: it is read until the move that takes it away is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEntry:
+    """A serving node that has registered."""
+
+    id: str
+    address: str
+    """host:port of its gRPC server; empty for a node inside a program that serves nobody else."""
+    identity: str
+    """Drawn once for its data folder: two folders are two nodes, whatever they call themselves."""
+    draining: bool = False
+    """It gets no new replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """A table and who holds it."""
+
+    id: TableId
+    name: str
+    partitions: int
+    replicas: int
+    """How many each partition should have."""
+    assignments: tuple[tuple[Assignment, ...], ...]
+    """By partition, in the order in which they came; the first one does what only one should do."""
+
+    @property
+    def topic(self) -> Topic:
+        """The table's log."""
+        return Topic(self.id, self.name, self.partitions)
+
+    def readable(self, partition: Partition) -> tuple[str, ...]:
+        """The nodes whose replica may be read."""
+        return tuple(replica.node for replica in self.assignments[partition] if replica.role != "joining")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A piece of a job that one node works on."""
+
+    action: str
+    """One of `log_tier.catalog.job_fold.ACTIONS`."""
+    table: TableId
+    partition: Partition
+    node: str
+    """Who does it."""
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    state: TaskState = "waiting"
+    note: str = ""
+    """What came of it: a result, or why it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something that takes long. Its id is the catalog offset at which it began."""
+
+    id: int
+    kind: str
+    subject: str
+    """What it is about, for people: `flights/3`, `node n2`."""
+    state: JobState
+    tasks: tuple[Task, ...]
+    started_ms: int
+    """The catalog's log time at its beginning; for people."""
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEntry:
+    """A snapshot that was verified before it was made known."""
+
+    id: str
+    table: TableId
+    partition: Partition
+    offset: Offset
+    """The last offset that it holds."""
+    log_time_ms: int
+    """The partition's log time at that offset."""
+    keys: int
+    bytes: int
+    path: str
+    """Below the snapshot store's root."""
+    node: str
+    """Who took it."""
+
+
+class Decision(NamedTuple):
+    """What the fold made of a command."""
+
+    offset: Offset
+    rejection: str
+    """Empty where the command took effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMap:
+    """The cluster at one offset of the catalog's log."""
+
+    version: Offset = NOTHING
+    tables: Mapping[TableId, TableEntry] = field(default_factory=dict)
+    nodes: Mapping[str, NodeEntry] = field(default_factory=dict)
+    jobs: Mapping[int, Job] = field(default_factory=dict)
+    """The running ones, and the last finished ones; by id, rising."""
+    snapshots: Mapping[tuple[TableId, Partition], tuple[SnapshotEntry, ...]] = field(default_factory=dict)
+    """By partition, the oldest first."""
+    dropped: tuple[TableId, ...] = ()
+    """The last tables that were dropped: a node may delete what it still has of them, and of no other unknown one."""
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
+    """The last commands by their id, the oldest first: a command that comes twice takes effect once."""
+
+    def table(self, table_id: TableId) -> TableEntry:
+        """A table by its id. Raises `TableNotFound`."""
+        found = self.tables.get(table_id)
+        if found is None:
+            raise TableNotFound(f"no table has the id {table_id}: it was dropped, or never was", table=table_id)
+        return found
+
+    def named(self, name: str) -> TableEntry | None:
+        """A table by its name. O(tables)."""
+        return next((table for table in self.tables.values() if table.name == name), None)
+
+    def find(self, name: str) -> TableEntry:
+        """A table by its name. Raises `TableNotFound` naming those that are there."""
+        found = self.named(name)
+        if found is None:
+            known = ", ".join(sorted(table.name for table in self.tables.values())[:10]) or "none"
+            raise TableNotFound(f"there is no table {name!r}; the tables are: {known}", table=name)
+        return found
+
+    def held_by(self, node: str) -> Iterator[tuple[TableEntry, Partition, ReplicaRole]]:
+        """Every replica that a node should have. O(replicas)."""
+        for table in self.tables.values():
+            for number, assigned in enumerate(table.assignments):
+                for replica in assigned:
+                    if replica.node == node:
+                        yield table, Partition(number), replica.role
+
+    def unfinished_tasks(self, node: str | None = None) -> Iterator[tuple[Job, int, Task]]:
+        """Tasks of running jobs that wait for a node (for `node`), with their number in the job."""
+        for job in self.jobs.values():
+            if job.state == "running":
+                for number, task in enumerate(job.tasks):
+                    if task.state not in FINISHED and node in (None, task.node):
+                        yield job, number, task
+
+    def snapshots_of(self, table_id: TableId, partition: Partition) -> tuple[SnapshotEntry, ...]:
+        """The known snapshots of a partition, the oldest first."""
+        return self.snapshots.get((table_id, partition), ())

@@ -1,0 +1,233 @@
+"""The commands that change the catalog, and their bytes on its log.
+
+A command is one record: key = the command's name, value = JSON with `v` (the format's version), `id` (random, drawn by
+its sender: sent twice it takes effect once) and the fields of its class. JSON, because a person who looks at the log
+with `duramen log dump` shall be able to read what happened; there are a few commands a minute, not thousands a second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final
+
+from log_tier.batch import Columns, encode_batch
+from log_tier.catalog.cluster_map import Argument, SnapshotEntry
+from log_tier.errors import LimitExceeded, UnknownFormat
+from log_tier.identifiers import Offset, Partition, TableId
+
+__all__ = [
+    "COMMANDS",
+    "COMMAND_FORMAT_VERSION",
+    "AbortJob",
+    "AddSnapshot",
+    "Command",
+    "CreateTable",
+    "DropTable",
+    "ForgetSnapshots",
+    "RegisterNode",
+    "ResumeJob",
+    "StartJob",
+    "TaskDone",
+    "TaskFailed",
+    "TaskPlan",
+    "TaskReady",
+    "command_batch",
+    "parse_command",
+]
+
+COMMAND_FORMAT_VERSION: Final = 1
+
+# A job over a table of 1,024 partitions with three replicas is some 600 KiB; a command is one record of the log.
+_COMMAND_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterNode:
+    """A node says where it is. Rejected where another data folder has that id, unless it takes over."""
+
+    node: str
+    address: str
+    identity: str
+    take_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """A table over a topic that the log has. The fold places its replicas."""
+
+    table: TableId
+    name: str
+    partitions: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """A table whose topic was deleted."""
+
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """A task of a job that is about to begin; see `Task`."""
+
+    action: str
+    table: TableId
+    partition: Partition
+    node: str
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """Begin a job; rejected as a whole where one of its tasks is not possible any more."""
+
+    kind: str
+    subject: str
+    tasks: tuple[TaskPlan, ...]
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReady:
+    """A move's target has caught up: it may be read, and its source is on its way out."""
+
+    job: int
+    task: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDone:
+    """A task is finished."""
+
+    job: int
+    task: int
+    node: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """A task cannot be done as it stands."""
+
+    job: int
+    task: int
+    node: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortJob:
+    """Undo what a job has begun and not finished."""
+
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeJob:
+    """Take up a job's unfinished tasks again, some of them with another node."""
+
+    job: int
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """Task number (as text: JSON's keys are) → the node that does it from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddSnapshot:
+    """A snapshot was taken, verified and stored."""
+
+    snapshot: SnapshotEntry
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSnapshots:
+    """Snapshots that are about to be removed from the store."""
+
+    table: TableId
+    partition: Partition
+    ids: tuple[str, ...]
+
+
+Command = (
+    RegisterNode
+    | CreateTable
+    | DropTable
+    | StartJob
+    | TaskReady
+    | TaskDone
+    | TaskFailed
+    | AbortJob
+    | ResumeJob
+    | AddSnapshot
+    | ForgetSnapshots
+)
+
+COMMANDS: Final[Mapping[str, type[Command]]] = {
+    "register-node": RegisterNode,
+    "create-table": CreateTable,
+    "drop-table": DropTable,
+    "start-job": StartJob,
+    "task-ready": TaskReady,
+    "task-done": TaskDone,
+    "task-failed": TaskFailed,
+    "abort-job": AbortJob,
+    "resume-job": ResumeJob,
+    "add-snapshot": AddSnapshot,
+    "forget-snapshots": ForgetSnapshots,
+}
+"""The commands by their name on the log."""
+
+_NAMES: Final = {kind: name for name, kind in COMMANDS.items()}
+
+
+def command_batch(command: Command, command_id: str) -> bytes:
+    """A command as a batch of one record. Raises `LimitExceeded` for one that is too large."""
+    document = {"v": COMMAND_FORMAT_VERSION, "id": command_id, **asdict(command)}
+    value = json.dumps(document, separators=(",", ":")).encode()
+    if len(value) > _COMMAND_BYTES_MAX:
+        raise LimitExceeded(
+            f"the command has {len(value)} bytes, the catalog takes {_COMMAND_BYTES_MAX}: do it table by table",
+            limit=_COMMAND_BYTES_MAX,
+            size=len(value),
+        )
+    return encode_batch(Columns([_NAMES[type(command)].encode()], [value]))
+
+
+def parse_command(key: bytes, value: bytes) -> tuple[str, Command]:
+    """The id and the command of a record.
+
+    Raises `UnknownFormat` for what this version does not know: going on would fold a map that others do not have.
+    """
+    name = key.decode(errors="replace")
+    try:
+        document = json.loads(value)
+        version = document.pop("v")
+        command_id = str(document.pop("id"))
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise UnknownFormat(f"the catalog's record {name!r} is no command: {error!r}") from error
+    kind = COMMANDS.get(name)
+    if kind is None or version != COMMAND_FORMAT_VERSION or set(document) - {each.name for each in fields(kind)}:
+        raise UnknownFormat(
+            f"the catalog holds a command {name!r} of format {version}, this process knows format "
+            f"{COMMAND_FORMAT_VERSION}: a newer Duramen wrote it; update this one"
+        )
+    try:
+        return command_id, _built(kind, document)
+    except (TypeError, KeyError, ValueError) as error:
+        raise UnknownFormat(f"the catalog's command {name!r} has other fields than it should: {error}") from error
+
+
+def _built(kind: type[Command], document: dict[str, Any]) -> Command:
+    if kind is StartJob:
+        tasks = tuple(TaskPlan(**task) for task in document.pop("tasks"))
+        return StartJob(tasks=tasks, **document)
+    if kind is AddSnapshot:
+        entry = document["snapshot"]
+        return AddSnapshot(SnapshotEntry(**{**entry, "offset": Offset(entry["offset"])}))
+    if kind is ForgetSnapshots:
+        document["ids"] = tuple(document["ids"])
+    return kind(**document)

@@ -1,0 +1,153 @@
+"""The catalog's fold: a map and a command make the next map. Pure, deterministic, and the same everywhere (C1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from log_tier.catalog import commands as c
+from log_tier.catalog.cluster_map import Assignment, ClusterMap, Decision, NodeEntry, TableEntry
+from log_tier.catalog.job_fold import (
+    Refusal,
+    abort_job,
+    resume_job,
+    start_job,
+    task_done,
+    task_failed,
+    task_ready,
+    undo_tasks_of,
+)
+from log_tier.catalog.placement import candidates, place_replicas
+from log_tier.errors import DuramenError
+from log_tier.identifiers import PARTITIONS_MAX, Offset, check_name
+
+__all__ = ["DECISIONS_MAX", "RESERVED_PREFIX", "fold_command"]
+
+RESERVED_PREFIX: Final = "_duramen"
+"""Names of our own topics begin so; no table's does."""
+
+# A sender asks within seconds what became of its command, and cannot have had many others overtake it by then.
+DECISIONS_MAX: Final = 1000
+
+# A node that was away while more tables than this were dropped keeps an index that nobody needs, and says so.
+_DROPPED_MAX: Final = 1000
+
+# Beyond this many copies of the same data, somebody has mistaken one number for another.
+_REPLICAS_MAX: Final = 64
+
+
+def fold_command(
+    cluster: ClusterMap, offset: Offset, time_ms: int, command_id: str, command: c.Command
+) -> tuple[ClusterMap, Decision]:
+    """The next map, and what became of the command. `time_ms`: the record's timestamp.
+
+    A command whose id is known is void, and its decision is the first one's. O(size of the map) at worst.
+    """
+    assert offset > cluster.version, f"command {offset} after version {cluster.version}"
+    known = cluster.decisions.get(command_id)
+    if known is not None:
+        return replace(cluster, version=offset), known
+    try:
+        after = _FOLDS[type(command)](cluster, offset, time_ms, command)
+        decision = Decision(offset, "")
+    except Refusal as refusal:
+        after, decision = cluster, Decision(offset, str(refusal))
+    decisions = {**after.decisions, command_id: decision}
+    if len(decisions) > DECISIONS_MAX:
+        del decisions[next(iter(decisions))]
+    return replace(after, version=offset, decisions=decisions), decision
+
+
+def _register_node(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.RegisterNode) -> ClusterMap:
+    try:
+        check_name(command.node, what="node")
+    except DuramenError as error:
+        raise Refusal(error.message) from error
+    known = cluster.nodes.get(command.node)
+    if known is not None and known.identity != command.identity and not command.take_over:
+        raise Refusal(
+            f"node {command.node} is registered at {known.address or 'a program'} with the data folder "
+            f"{known.identity}, this one is {command.identity}: give it another id; or, where the old folder is lost "
+            "for good, start it with --take-over"
+        )
+    entry = NodeEntry(command.node, command.address, command.identity, draining=known.draining if known else False)
+    return replace(cluster, nodes={**cluster.nodes, command.node: entry})
+
+
+def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.CreateTable) -> ClusterMap:
+    try:
+        check_name(command.name)
+    except DuramenError as error:
+        raise Refusal(error.message) from error
+    if command.name.startswith(RESERVED_PREFIX):
+        raise Refusal(f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {command.name}")
+    if command.table in cluster.tables or cluster.named(command.name) is not None:
+        raise Refusal(f"there is a table {command.name!r} already: choose another name, or drop it first")
+    if not 1 <= command.partitions <= PARTITIONS_MAX:
+        raise Refusal(f"a table has 1 to {PARTITIONS_MAX} partitions, not {command.partitions}")
+    nodes = candidates(cluster)
+    if not 1 <= command.replicas <= min(len(nodes), _REPLICAS_MAX):
+        raise Refusal(
+            f"table {command.name} wants {command.replicas} replicas of each partition, and the nodes that can take "
+            f"one are {', '.join(nodes) or 'none'}: start more nodes, or ask for fewer replicas"
+        )
+    placed = place_replicas(cluster, partitions=command.partitions, replicas=command.replicas)
+    assignments = tuple(tuple(Assignment(node, "member") for node in chosen) for chosen in placed)
+    table = TableEntry(command.table, command.name, command.partitions, command.replicas, assignments)
+    return replace(cluster, tables={**cluster.tables, table.id: table})
+
+
+def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.DropTable) -> ClusterMap:
+    table = cluster.tables.get(command.table)
+    if table is None:
+        raise Refusal(f"no table has the id {command.table}: it was dropped, or never was")
+    cluster = undo_tasks_of(cluster, table)
+    return replace(
+        cluster,
+        tables={key: entry for key, entry in cluster.tables.items() if key != table.id},
+        snapshots={key: entries for key, entries in cluster.snapshots.items() if key[0] != table.id},
+        dropped=(*cluster.dropped, table.id)[-_DROPPED_MAX:],
+    )
+
+
+def _add_snapshot(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.AddSnapshot) -> ClusterMap:
+    snapshot = command.snapshot
+    table = cluster.tables.get(snapshot.table)
+    if table is None or not 0 <= snapshot.partition < table.partitions:
+        raise Refusal(f"snapshot {snapshot.id} is of {snapshot.table}/{snapshot.partition}, which does not exist")
+    place = (snapshot.table, snapshot.partition)
+    known = cluster.snapshots.get(place, ())
+    if any(entry.id == snapshot.id for entry in known):
+        raise Refusal(f"snapshot {snapshot.id} is known already")
+    entries = tuple(sorted((*known, snapshot), key=lambda entry: (entry.offset, entry.id)))
+    return replace(cluster, snapshots={**cluster.snapshots, place: entries})
+
+
+def _forget_snapshots(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.ForgetSnapshots) -> ClusterMap:
+    place = (command.table, command.partition)
+    known = cluster.snapshots.get(place, ())
+    gone = set(command.ids)
+    if not gone <= {entry.id for entry in known}:
+        raise Refusal(f"not all of the snapshots {', '.join(sorted(gone))} are known")
+    snapshots = {key: entries for key, entries in cluster.snapshots.items() if key != place}
+    left = tuple(entry for entry in known if entry.id not in gone)
+    if left:
+        snapshots[place] = left
+    return replace(cluster, snapshots=snapshots)
+
+
+_FOLDS: Final[Mapping[type, Callable[[ClusterMap, Offset, int, Any], ClusterMap]]] = {
+    c.RegisterNode: _register_node,
+    c.CreateTable: _create_table,
+    c.DropTable: _drop_table,
+    c.StartJob: start_job,
+    c.TaskReady: lambda cluster, _offset, _time_ms, command: task_ready(cluster, command),
+    c.TaskDone: lambda cluster, _offset, _time_ms, command: task_done(cluster, command),
+    c.TaskFailed: lambda cluster, _offset, _time_ms, command: task_failed(cluster, command),
+    c.AbortJob: lambda cluster, _offset, _time_ms, command: abort_job(cluster, command),
+    c.ResumeJob: lambda cluster, _offset, _time_ms, command: resume_job(cluster, command),
+    c.AddSnapshot: _add_snapshot,
+    c.ForgetSnapshots: _forget_snapshots,
+}
+assert set(_FOLDS) == set(c.COMMANDS.values()), "a command has no fold"

@@ -1,0 +1,339 @@
+"""What jobs do to the map. Pure; part of the catalog's fold.
+
+    action     who works          begins with                 ready                        done
+    move       the target         target joins                target member, source leaves source gone
+    add        the target         target joins                –                            target member
+    remove     nobody: done at once, unless it is the last replica that can be read
+    snapshot   a member           –                           –                            (another command adds it)
+    rebuild    the member itself  –                           –                            –
+    copy       a member of the source partition; writes into the table that the task names
+    trim, compact   a member
+
+A task that is undone (its job was aborted, its table dropped, it goes to another node) takes back what it began:
+a target that joined is removed, a source that was leaving is a member again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from log_tier.catalog.cluster_map import FINISHED, Assignment, ClusterMap, Job, ReplicaRole, TableEntry, Task, TaskState
+from log_tier.catalog.commands import (
+    AbortJob,
+    ResumeJob,
+    StartJob,
+    TaskDone,
+    TaskFailed,
+    TaskPlan,
+    TaskReady,
+)
+from log_tier.identifiers import Offset, Partition
+
+__all__ = [
+    "ACTIONS",
+    "FINISHED_JOBS_MAX",
+    "Refusal",
+    "abort_job",
+    "resume_job",
+    "start_job",
+    "task_done",
+    "task_failed",
+    "task_ready",
+    "undo_tasks_of",
+]
+
+ACTIONS: Final = frozenset({"move", "add", "remove", "snapshot", "rebuild", "copy", "trim", "compact"})
+
+_MEMBERSHIP: Final = frozenset({"move", "add", "remove"})
+"""Actions that change who holds a partition: one at a time for each (C4)."""
+
+# Enough for an operator to see what happened this week; every process holds the map whole.
+FINISHED_JOBS_MAX: Final = 100
+
+
+class Refusal(Exception):
+    """Why a command does not take effect. It never leaves the fold."""
+
+
+def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJob) -> ClusterMap:
+    """Begin a job; its id is `offset`."""
+    tasks: list[Task] = []
+    for plan in command.tasks:
+        cluster, task = _begin(cluster, plan)
+        tasks.append(task)
+    if command.kind in ("drain", "retire"):
+        cluster = _with_draining(cluster, str(command.arguments.get("node", "")), draining=True)
+    if command.kind == "set-replicas":
+        cluster = _with_replicas(cluster, command.arguments)
+    job = Job(offset, command.kind, command.subject, "running", tuple(tasks), time_ms, dict(command.arguments))
+    return _settled(cluster, job)
+
+
+def task_ready(cluster: ClusterMap, command: TaskReady) -> ClusterMap:
+    """A move's target may be read from now on."""
+    job, task = _task_of(cluster, command)
+    if task.action != "move" or task.state != "waiting":
+        raise Refusal(f"task {command.task} of job {job.id} is a {task.action} in state {task.state}, no waiting move")
+    cluster = _with_role(cluster, task, task.node, "member")
+    cluster = _with_role(cluster, task, str(task.arguments["from"]), "leaving")
+    return _with_task(cluster, job, command.task, replace(task, state="ready"))
+
+
+def task_done(cluster: ClusterMap, command: TaskDone) -> ClusterMap:
+    """A task is finished."""
+    job, task = _task_of(cluster, command)
+    if task.action == "move":
+        if task.state != "ready":
+            raise Refusal(f"task {command.task} of job {job.id} is {task.state}: a move is done after it was ready")
+        cluster = _without_replica(cluster, task, str(task.arguments["from"]))
+    elif task.action == "add":
+        cluster = _with_role(cluster, task, task.node, "member")
+    return _with_task(cluster, job, command.task, replace(task, state="done", note=command.note))
+
+
+def task_failed(cluster: ClusterMap, command: TaskFailed) -> ClusterMap:
+    """A task cannot go on. What it began stays, so that `resume` can take it up."""
+    job, task = _task_of(cluster, command)
+    return _with_task(cluster, job, command.task, replace(task, state="failed", note=command.note))
+
+
+def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
+    """Undo what is not done."""
+    job = _job_of(cluster, command.job)
+    if job.state in ("done", "aborted"):
+        raise Refusal(f"job {job.id} is {job.state} already")
+    tasks: list[Task] = []
+    for task in job.tasks:
+        if task.state in ("waiting", "ready", "failed"):
+            cluster = _undo(cluster, task)
+            task = replace(task, state="aborted")
+        tasks.append(task)
+    if job.kind in ("drain", "retire"):
+        cluster = _with_draining(cluster, str(job.arguments.get("node", "")), draining=False)
+    return _with_job(cluster, replace(job, state="aborted", tasks=tuple(tasks)))
+
+
+def resume_job(cluster: ClusterMap, command: ResumeJob) -> ClusterMap:
+    """Let unfinished and failed tasks wait again, with other nodes where the command names them."""
+    job = _job_of(cluster, command.job)
+    if job.state not in ("running", "failed"):
+        raise Refusal(f"job {job.id} is {job.state}: there is nothing to resume")
+    tasks = list(job.tasks)
+    for number, task in enumerate(tasks):
+        node = command.nodes.get(str(number), task.node)
+        if task.state in ("done", "aborted") or (task.state != "failed" and node == task.node):
+            continue
+        if node != task.node:
+            cluster = _undo(cluster, task)
+            plan = TaskPlan(task.action, task.table, task.partition, node, task.arguments)
+            cluster, tasks[number] = _begin(cluster, plan, ignoring=job.id)
+        else:
+            state: TaskState = "ready" if _is_ready_move(cluster, task) else "waiting"
+            tasks[number] = replace(task, state=state, note="")
+    return _settled(cluster, replace(job, state="running", tasks=tuple(tasks)))
+
+
+def undo_tasks_of(cluster: ClusterMap, table: TableEntry) -> ClusterMap:
+    """End the tasks of a table that goes away; its replicas go with it."""
+    for job in list(cluster.jobs.values()):
+        if job.state not in ("done", "aborted") and any(task.table == table.id for task in job.tasks):
+            tasks = tuple(
+                replace(task, state="aborted", note=f"table {table.name} was dropped")
+                if task.table == table.id and task.state not in ("done", "aborted")
+                else task
+                for task in job.tasks
+            )
+            cluster = _settled(cluster, replace(job, tasks=tasks))
+    return cluster
+
+
+# --- one task
+
+
+def _begin(cluster: ClusterMap, plan: TaskPlan, *, ignoring: int = -1) -> tuple[ClusterMap, Task]:
+    """Check a task against the map, and take its first step. `ignoring`: the job that it belongs to."""
+    if plan.action not in ACTIONS:
+        raise Refusal(f"there is no task {plan.action!r}; there are {', '.join(sorted(ACTIONS))}")
+    table = cluster.tables.get(plan.table)
+    if table is None:
+        raise Refusal(f"no table has the id {plan.table}: it was dropped, or never was")
+    if not 0 <= plan.partition < table.partitions:
+        raise Refusal(f"table {table.name} has partitions 0 to {table.partitions - 1}, not {plan.partition}")
+    where = f"{table.name}/{plan.partition}"
+    if plan.action != "remove" and plan.node not in cluster.nodes:
+        raise Refusal(f"there is no node {plan.node!r}; registered are {', '.join(sorted(cluster.nodes)) or 'none'}")
+    task = Task(plan.action, table.id, plan.partition, plan.node, dict(plan.arguments))
+    if plan.action in _MEMBERSHIP:
+        _check_alone(cluster, table, plan.partition, ignoring)
+        return _BEGINNINGS[plan.action](cluster, table, task, where)
+    held = table if plan.action != "copy" else _source_of(cluster, plan)
+    partition = plan.partition if plan.action != "copy" else Partition(int(plan.arguments["source_partition"]))
+    if plan.node not in held.readable(partition):
+        raise Refusal(f"node {plan.node} holds no replica of {held.name}/{partition}")
+    return cluster, task
+
+
+def _source_of(cluster: ClusterMap, plan: TaskPlan) -> TableEntry:
+    source = next((table for table in cluster.tables.values() if table.id == plan.arguments.get("source_table")), None)
+    if source is None or not 0 <= int(plan.arguments.get("source_partition", -1)) < source.partitions:
+        raise Refusal(f"the copy into table {plan.table} names a source that does not exist")
+    return source
+
+
+def _check_alone(cluster: ClusterMap, table: TableEntry, partition: Partition, ignoring: int) -> None:
+    for job in cluster.jobs.values():
+        if job.id == ignoring or job.state not in ("running", "failed"):
+            continue
+        for task in job.tasks:
+            if (
+                (task.table, task.partition) == (table.id, partition)
+                and task.action in _MEMBERSHIP
+                and task.state not in ("done", "aborted")
+            ):
+                raise Refusal(
+                    f"the replicas of {table.name}/{partition} are being changed by job {job.id} ({job.kind} "
+                    f"{job.subject}): wait for it, or abort it"
+                )
+
+
+def _begin_move(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -> tuple[ClusterMap, Task]:
+    source = str(task.arguments.get("from", ""))
+    if source not in table.readable(task.partition):
+        raise Refusal(f"node {source or '(none)'} holds no replica of {where} that could be moved")
+    return _joined(cluster, table, task, where), task
+
+
+def _begin_add(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -> tuple[ClusterMap, Task]:
+    return _joined(cluster, table, task, where), task
+
+
+def _begin_remove(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -> tuple[ClusterMap, Task]:
+    readable = table.readable(task.partition)
+    if task.node not in readable:
+        raise Refusal(f"node {task.node} holds no replica of {where}")
+    if len(readable) == 1:
+        raise Refusal(f"node {task.node} holds the only replica of {where}: move it instead")
+    return _without_replica(cluster, task, task.node), replace(task, state="done")
+
+
+_BEGINNINGS: Final[Mapping[str, Callable[[ClusterMap, TableEntry, Task, str], tuple[ClusterMap, Task]]]] = {
+    "move": _begin_move,
+    "add": _begin_add,
+    "remove": _begin_remove,
+}
+
+
+def _joined(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -> ClusterMap:
+    if any(replica.node == task.node for replica in table.assignments[task.partition]):
+        raise Refusal(f"node {task.node} holds a replica of {where} already")
+    assigned = (*table.assignments[task.partition], Assignment(task.node, "joining"))
+    return _with_assigned(cluster, table, task.partition, assigned)
+
+
+def _is_ready_move(cluster: ClusterMap, task: Task) -> bool:
+    """Had this move's target been ready before the task failed?"""
+    if task.action != "move":
+        return False
+    return Assignment(task.node, "member") in cluster.tables[task.table].assignments[task.partition]
+
+
+def _undo(cluster: ClusterMap, task: Task) -> ClusterMap:
+    if task.action not in ("move", "add") or task.table not in cluster.tables:
+        return cluster
+    if task.action == "move":
+        cluster = _with_role(cluster, task, str(task.arguments["from"]), "member")
+    return _without_replica(cluster, task, task.node)
+
+
+# --- the map with one thing changed
+
+
+def _task_of(cluster: ClusterMap, command: TaskReady | TaskDone | TaskFailed) -> tuple[Job, Task]:
+    job = _job_of(cluster, command.job)
+    if not 0 <= command.task < len(job.tasks):
+        raise Refusal(f"job {job.id} has {len(job.tasks)} tasks, not a task {command.task}")
+    task = job.tasks[command.task]
+    if task.node != command.node:
+        raise Refusal(f"task {command.task} of job {job.id} belongs to node {task.node}, not to {command.node}")
+    if job.state != "running" or task.state in FINISHED:
+        raise Refusal(f"task {command.task} of job {job.id} is {task.state}, and the job is {job.state}")
+    return job, task
+
+
+def _job_of(cluster: ClusterMap, job_id: int) -> Job:
+    job = cluster.jobs.get(job_id)
+    if job is None:
+        raise Refusal(f"there is no job {job_id} (any more): `duramen admin jobs` lists them")
+    return job
+
+
+def _with_task(cluster: ClusterMap, job: Job, number: int, task: Task) -> ClusterMap:
+    tasks = (*job.tasks[:number], task, *job.tasks[number + 1 :])
+    return _settled(cluster, replace(job, tasks=tasks))
+
+
+def _settled(cluster: ClusterMap, job: Job) -> ClusterMap:
+    """Store a job, and end it where nobody works on it any more."""
+    states = {task.state for task in job.tasks}
+    if job.state == "running" and states <= FINISHED:
+        ended: Final = "failed" if "failed" in states else "aborted" if states == {"aborted"} else "done"
+        job = replace(job, state=ended)
+        if job.kind == "retire" and ended == "done":
+            cluster = _retired(cluster, str(job.arguments.get("node", "")))
+    return _with_job(cluster, job)
+
+
+def _with_job(cluster: ClusterMap, job: Job) -> ClusterMap:
+    jobs = dict(cluster.jobs)
+    jobs[job.id] = job
+    finished = [each.id for each in jobs.values() if each.state in ("done", "aborted")]
+    for old in finished[: max(0, len(finished) - FINISHED_JOBS_MAX)]:
+        del jobs[old]
+    return replace(cluster, jobs=jobs)
+
+
+def _retired(cluster: ClusterMap, node: str) -> ClusterMap:
+    """Forget a node that holds nothing any more; what it got meanwhile keeps it."""
+    if next(cluster.held_by(node), None) is not None:
+        return cluster
+    return replace(cluster, nodes={key: entry for key, entry in cluster.nodes.items() if key != node})
+
+
+def _with_draining(cluster: ClusterMap, node: str, *, draining: bool) -> ClusterMap:
+    entry = cluster.nodes.get(node)
+    if entry is None:
+        if draining:
+            raise Refusal(f"there is no node {node!r}; registered are {', '.join(sorted(cluster.nodes)) or 'none'}")
+        return cluster
+    return replace(cluster, nodes={**cluster.nodes, node: replace(entry, draining=draining)})
+
+
+def _with_replicas(cluster: ClusterMap, arguments: Mapping[str, int | str]) -> ClusterMap:
+    table = next((table for table in cluster.tables.values() if table.id == arguments.get("table")), None)
+    wanted = arguments.get("replicas")
+    if table is None or not isinstance(wanted, int) or wanted < 1:
+        raise Refusal(f"set-replicas names table {arguments.get('table')!r} and {wanted!r} replicas")
+    return replace(cluster, tables={**cluster.tables, table.id: replace(table, replicas=wanted)})
+
+
+def _with_assigned(
+    cluster: ClusterMap, table: TableEntry, partition: Partition, assigned: tuple[Assignment, ...]
+) -> ClusterMap:
+    assignments = (*table.assignments[:partition], assigned, *table.assignments[partition + 1 :])
+    return replace(cluster, tables={**cluster.tables, table.id: replace(table, assignments=assignments)})
+
+
+def _with_role(cluster: ClusterMap, task: Task, node: str, role: ReplicaRole) -> ClusterMap:
+    table = cluster.tables[task.table]
+    assigned = tuple(
+        Assignment(node, role) if replica.node == node else replica for replica in table.assignments[task.partition]
+    )
+    return _with_assigned(cluster, table, task.partition, assigned)
+
+
+def _without_replica(cluster: ClusterMap, task: Task, node: str) -> ClusterMap:
+    table = cluster.tables[task.table]
+    assigned = tuple(replica for replica in table.assignments[task.partition] if replica.node != node)
+    return _with_assigned(cluster, table, task.partition, assigned)

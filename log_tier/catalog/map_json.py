@@ -1,0 +1,68 @@
+"""The map as JSON, for whoever follows it over a wire, and for people. Both directions stand here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, Final
+
+from log_tier.catalog.cluster_map import (
+    Assignment,
+    ClusterMap,
+    Job,
+    NodeEntry,
+    SnapshotEntry,
+    TableEntry,
+    Task,
+)
+from log_tier.errors import UnknownFormat
+from log_tier.identifiers import Offset
+
+__all__ = ["map_from_json", "map_to_json"]
+
+_FORMAT_VERSION: Final = 1
+
+
+def map_to_json(cluster: ClusterMap) -> bytes:
+    """A map without its decisions, which only the fold needs. O(size of the map)."""
+    document = {
+        "v": _FORMAT_VERSION,
+        "version": cluster.version,
+        "nodes": [asdict(node) for node in cluster.nodes.values()],
+        "tables": [asdict(table) for table in cluster.tables.values()],
+        "jobs": [asdict(job) for job in cluster.jobs.values()],
+        "dropped": cluster.dropped,
+        "snapshots": [asdict(entry) for entries in cluster.snapshots.values() for entry in entries],
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def map_from_json(text: bytes) -> ClusterMap:
+    """Read a map. Raises `UnknownFormat` for one of another version."""
+    document: dict[str, Any] = json.loads(text)
+    if document.get("v") != _FORMAT_VERSION:
+        raise UnknownFormat(
+            f"the cluster map has format {document.get('v')}, this process reads {_FORMAT_VERSION}: update it"
+        )
+    snapshots: dict[Any, tuple[SnapshotEntry, ...]] = {}
+    for fields in document["snapshots"]:
+        entry = SnapshotEntry(**fields)
+        place = (entry.table, entry.partition)
+        snapshots[place] = (*snapshots.get(place, ()), entry)
+    return ClusterMap(
+        version=Offset(document["version"]),
+        nodes={node["id"]: NodeEntry(**node) for node in document["nodes"]},
+        tables={table["id"]: _table(table) for table in document["tables"]},
+        jobs={job["id"]: _job(job) for job in document["jobs"]},
+        snapshots=snapshots,
+        dropped=tuple(document["dropped"]),
+    )
+
+
+def _table(fields: dict[str, Any]) -> TableEntry:
+    assignments = tuple(tuple(Assignment(*replica) for replica in assigned) for assigned in fields["assignments"])
+    return TableEntry(**{**fields, "assignments": assignments})
+
+
+def _job(fields: dict[str, Any]) -> Job:
+    return Job(**{**fields, "tasks": tuple(Task(**task) for task in fields["tasks"])})

@@ -1,0 +1,110 @@
+"""The map from a server that follows the catalog: `Maps` for whoever has no log of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from typing import Any, Final
+
+from log_tier.catalog.catalog import MapFeed
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.map_json import map_from_json
+from log_tier.errors import DuramenError, ShuttingDown
+from log_tier.identifiers import Offset
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from log_tier.service.wire import Wire
+
+__all__ = ["RemoteMaps", "View", "fetch_view"]
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_FIRST_S: Final = 0.05
+_PAUSE_MAX_S: Final = 2.0
+
+
+class View:
+    """What a server says about the cluster."""
+
+    __slots__ = ("log_url", "map", "role")
+
+    def __init__(self, message: cluster_pb2.ClusterView) -> None:
+        self.map = map_from_json(message.map)
+        self.log_url = message.log_url
+        self.role = message.role
+
+
+async def fetch_view(target: str, *, timeout: float) -> View:
+    """Ask one server once. Raises `Disconnected`, `UnknownFormat`, `DeadlineExceeded`."""
+    wire = Wire(target)
+    try:
+        async with asyncio.timeout(timeout):
+            stub = cluster_pb2_grpc.ClusterStub(wire.channel)  # type: ignore[no-untyped-call]
+            replies: Any = wire.stream(stub.Follow, cluster_pb2.FollowRequest(once=True))
+            async with aclosing(replies) as views:
+                async for view in views:
+                    return View(view)
+        raise ShuttingDown(f"the server at {target} ended before it told of the cluster")
+    finally:
+        await wire.close()
+
+
+class RemoteMaps:
+    """Follows the map at one of several servers, and at the next one when it is lost. `open()` makes one.
+
+    Invariant: the version never falls, also where the next server is behind the last one.
+    """
+
+    def __init__(self, targets: list[str], first: ClusterMap) -> None:
+        self._targets = targets
+        self._feed = MapFeed()
+        self._feed.advance(first)
+        self._follower: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, target: str, view: View, *others: str) -> RemoteMaps:
+        """Follow from a first view on; `target`, `others` and the nodes of the map are who can be asked."""
+        maps = cls([target, *others], view.map)
+        maps._follower = asyncio.create_task(maps._follow(), name=f"follow map at {target}")
+        return maps
+
+    @property
+    def map(self) -> ClusterMap:
+        """The newest map that is known here."""
+        return self._feed.map
+
+    async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
+        """See `Maps`."""
+        return await self._feed.wait_for(predicate, timeout=timeout)
+
+    async def _follow(self) -> None:
+        pause, turn = _PAUSE_FIRST_S, 0
+        while True:
+            known = [*self._targets, *sorted(node.address for node in self.map.nodes.values() if node.address)]
+            target = known[turn % len(known)]
+            turn += 1
+            wire = Wire(target)
+            try:
+                stub = cluster_pb2_grpc.ClusterStub(wire.channel)  # type: ignore[no-untyped-call]
+                replies: Any = wire.stream(stub.Follow, cluster_pb2.FollowRequest())
+                async with aclosing(replies) as views:
+                    async for message in views:
+                        pause = _PAUSE_FIRST_S
+                        if Offset(message.version) > self.map.version:
+                            self._feed.advance(map_from_json(message.map))
+            except DuramenError as error:
+                logger.info("the map at %s is lost: %s", target, error)
+            finally:
+                await wire.close()
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, _PAUSE_MAX_S)
+
+    async def close(self) -> None:
+        """Stop following. Idempotent."""
+        if self._follower is not None:
+            self._follower.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._follower
+        self._feed.fail(ShuttingDown("the cluster's map is not followed any more: the database was closed"))
