@@ -98,5 +98,10 @@ def expiry_of(stored: bytes) -> int:
 
 
 def is_live(stored: bytes, log_time_ms: int) -> bool:
-    """Does the entry still count at this log time?"""
-    return not stored[7] or _EXPIRING.unpack_from(stored)[1] > log_time_ms
+    """Does the entry still count at this log time? Raises `IndexDamaged` for one that is too short for its flags."""
+    if not stored[7]:
+        return True
+    try:
+        return bool(_EXPIRING.unpack_from(stored)[1] > log_time_ms)
+    except struct.error as error:
+        raise IndexDamaged(f"an entry has the flags {stored[7]:08b} and {len(stored)} bytes: {error}") from error

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from threading import RLock
+from typing import NoReturn
 
 from sortedcontainers import SortedDict, SortedSet
 
 from log_tier.batch import decode_batch
 from log_tier.batch_header import split_batches
-from log_tier.errors import InvalidKey
+from log_tier.errors import InvalidKey, ShuttingDown
 from log_tier.identifiers import NOTHING, Offset
 from serving_tier.entry import Entry, entry_of, expiry_of, is_live, value_of
 from serving_tier.fold import Effects, fold
@@ -31,7 +33,7 @@ class MemoryIndex:
 
     def __init__(self, *, limits: IndexLimits = IndexLimits()) -> None:  # noqa: B008  (immutable)
         self._limits = limits
-        self._lock = RLock()
+        self._lock: AbstractContextManager[object] = RLock()
         self._applied: Offset = NOTHING
         self._log_time_ms = 0
         self._verdicts_from = Offset(0)
@@ -173,11 +175,13 @@ class MemoryIndex:
 
     def producer(self, producer_id: int) -> ProducerState | None:
         """The last batch of a producer that took effect."""
-        return self._producers.get(producer_id)
+        with self._lock:
+            return self._producers.get(producer_id)
 
     def count(self) -> int:
         """How many keys are there."""
-        return len(self._entries)
+        with self._lock:
+            return len(self._entries)
 
     def next_expiry_ms(self) -> int | None:
         """A log time that no entry's expiry comes before."""
@@ -204,6 +208,19 @@ class MemoryIndex:
             )
 
     def close(self, *, clean: bool = True) -> None:
-        """Forget everything: there is nothing else to let go of."""
+        """Forget everything: there is nothing else to let go of. Every later read raises `ShuttingDown`. Idempotent."""
+        if isinstance(self._lock, _Closed):
+            return
         with self._lock:
+            self._lock = _Closed()
             self._entries.clear()
+
+
+class _Closed:
+    """In the lock's place: nobody comes in any more."""
+
+    def __enter__(self) -> NoReturn:
+        raise ShuttingDown("the index is closed")
+
+    def __exit__(self, *_: object) -> None:
+        raise AssertionError("nobody came in")

@@ -1,8 +1,9 @@
-"""A serving node: the replicas that this process hosts, by table and partition.
+"""A serving node: the replicas that this process has open, by table and partition.
 
-On one machine it hosts all partitions of all tables. It owns the applier's thread, and it moves the log time of idle
-partitions on where a key waits to expire: expiry is judged by log time (I4), and the log time of a partition that
-nobody writes to stands still until somebody appends a no-op.
+Which ones those should be is said elsewhere (`serving_tier.hosting`); a node opens, finds and closes them. It owns the
+applier's thread, and it moves the log time of idle partitions on where a key waits to expire: expiry is judged by log
+time (I4), and the log time of a partition that nobody writes to stands still until somebody appends a no-op. Of
+several replicas the one of the lowest rank does that, and the others only where it does not.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Final
 
 from log_tier.batch import Columns, encode_batch
-from log_tier.errors import DuramenError, TableNotFound, Unavailable
+from log_tier.errors import DuramenError, NotHosted, TableNotFound, Unavailable
 from log_tier.identifiers import Partition, TableId
 from log_tier.log import Log, Topic
 from log_tier.record import Operation
 from serving_tier.applier import Applier
 from serving_tier.replica import Replica
 
-__all__ = ["Node"]
+__all__ = ["Node", "ReplicaName"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,9 @@ _EXPIRY_TICK_S: Final = 0.1
 # Where a no-op did not expire anything (the log's clock is behind ours) the next one waits twice as long, up to this.
 _EXPIRY_BACKOFF_MAX_S: Final = 10.0
 
+# The replica of rank n waits n times this long: long enough that the ranks before it were there, if they are alive.
+_RANK_DELAY_MS: Final = 2000
+
 _NOOP_BATCH: Final = encode_batch(Columns([b""], [b""], attributes=[int(Operation.NOOP)]))
 
 
@@ -42,17 +46,27 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+ReplicaName = tuple[TableId, Partition]
+
+
 class Node:
-    """Hosts replicas. `open()` makes one; `close()` closes every index cleanly."""
+    """Holds replicas. `open()` makes one; `close()` closes every index cleanly."""
 
     def __init__(self, log: Log, folder: Path, *, clock_ms: Callable[[], int] = _now_ms) -> None:
         self._log = log
-        self._folder = folder
+        self.folder = folder
+        """Below it, an index folder for each replica: table id / partition."""
         self._clock_ms = clock_ms
         self._applier = Applier()
         # Replaced and never changed in place: other threads look into it without a lock.
-        self._tables: dict[TableId, tuple[Topic, dict[Partition, Replica]]] = {}
-        self._refused: dict[tuple[TableId, Partition], DuramenError] = {}
+        self._replicas: dict[ReplicaName, Replica] = {}
+        self._ranks: dict[ReplicaName, int] = {}
+        self.refusals: dict[ReplicaName, DuramenError] = {}
+        """Replicas that should be open and could not be: why."""
+        self.absent: Callable[[TableId, Partition], DuramenError] = _not_hosted
+        """What is said about a partition that is not here; whoever knows the cluster says more."""
+        self.damaged: Callable[[Replica], None] = _only_logged
+        """What is done about a replica whose index turned out damaged while it was used."""
         self._ticker: asyncio.Task[None] | None = None
 
     @classmethod
@@ -64,62 +78,81 @@ class Node:
         node._ticker = asyncio.create_task(node._tick(), name="expiry ticker")
         return node
 
-    async def host(self, topic: Topic) -> None:
-        """Host every partition of a table.
+    def replica_folder(self, table_id: TableId, partition: Partition) -> Path:
+        """Where the index of a replica lies."""
+        return self.folder / table_id / str(partition)
 
-        A partition that cannot be opened (its log is damaged, say) is refused by itself: `replica()` raises why, and
-        the table's other partitions are served.
+    async def host(
+        self, topic: Topic, partition: Partition, *, rank: int = 0, source: str = "log", repair: bool = True
+    ) -> Replica:
+        """Open one partition's index, or make it, and follow the log. `source`: where its content came from.
+
+        `repair`: an index that cannot be trusted is discarded and folded from the log; else that raises
+        `IndexDamaged`. Raises what `Replica.open` raises; `replica()` tells it again until another try succeeds.
         """
-        replicas: dict[Partition, Replica] = {}
-        for number in range(topic.partitions):
-            partition = Partition(number)
-            folder = self._folder / topic.id / str(number)
-            try:
-                replicas[partition] = await Replica.open(
-                    topic, partition, log=self._log, applier=self._applier, folder=folder
-                )
-            except DuramenError as error:
-                logger.error("%s/%s is not served: %s", topic.name, partition, error)
-                self._refused[topic.id, partition] = error
-            except BaseException:
-                for replica in replicas.values():
-                    await replica.close()
-                raise
-        self._tables = {**self._tables, topic.id: (topic, replicas)}
+        name = (topic.id, partition)
+        assert name not in self._replicas, f"{topic.name}/{partition} is hosted already"
+        try:
+            replica = await self._opened(topic, partition, self.replica_folder(*name), repair=repair)
+        except DuramenError as error:
+            self.refusals[name] = error
+            raise
+        replica.source = source
+        replica.on_damaged = lambda replica: self.damaged(replica)
+        self.refusals.pop(name, None)
+        self._ranks[name] = rank
+        self._replicas = {**self._replicas, name: replica}
+        return replica
 
-    async def drop(self, table_id: TableId) -> None:
-        """Stop hosting a table and delete its indexes."""
-        topic, replicas = self._tables.get(table_id, (None, {}))
-        self._tables = {key: hosted for key, hosted in self._tables.items() if key != table_id}
-        if topic is not None:
-            gone = TableNotFound(f"table {topic.name} ({table_id}) was dropped", table=table_id)
-            await _close_all(list(replicas.values()), gone)
-        self._refused = {key: error for key, error in self._refused.items() if key[0] != table_id}
-        await asyncio.to_thread(shutil.rmtree, self._folder / table_id, ignore_errors=True)
+    async def open_aside(self, topic: Topic, partition: Partition, folder: Path) -> Replica:
+        """Open a replica in another folder, beside the one that is hosted; it is not found by readers."""
+        return await self._opened(topic, partition, folder, repair=False)
 
-    def topics(self) -> list[Topic]:
-        """The tables that are hosted."""
-        return [topic for topic, _ in self._tables.values()]
+    async def _opened(self, topic: Topic, partition: Partition, folder: Path, *, repair: bool) -> Replica:
+        return await Replica.open(topic, partition, log=self._log, applier=self._applier, folder=folder, repair=repair)
+
+    def set_rank(self, name: ReplicaName, rank: int) -> None:
+        """Its place among the partition's replicas; 0 does what only one should do."""
+        self._ranks[name] = rank
+
+    def rank(self, name: ReplicaName) -> int:
+        """See `set_rank`."""
+        return self._ranks.get(name, 0)
+
+    async def unhost(
+        self, table_id: TableId, partition: Partition, reason: DuramenError, *, delete: bool = True
+    ) -> None:
+        """Close a replica; whoever waits for it gets `reason`. With `delete` its index is removed."""
+        name = (table_id, partition)
+        replica = self._replicas.get(name)
+        self._replicas = {key: other for key, other in self._replicas.items() if key != name}
+        self._ranks.pop(name, None)
+        self.refusals.pop(name, None)
+        try:
+            if replica is not None:
+                await replica.close(reason)
+        finally:
+            if delete:
+                await asyncio.to_thread(shutil.rmtree, self.replica_folder(table_id, partition), ignore_errors=True)
+                with suppress(OSError):  # not empty: other partitions of the table are still here
+                    await asyncio.to_thread(self.replica_folder(table_id, partition).parent.rmdir)
 
     def replica(self, table_id: TableId, partition: Partition) -> Replica:
-        """The replica of one partition. Raises `TableNotFound`, or why that partition is not served."""
-        found = self._tables.get(table_id)
-        if found is None:
-            raise TableNotFound(f"no table has the id {table_id} here: it was dropped, or never was", table=table_id)
-        topic, replicas = found
-        replica = replicas.get(partition)
+        """The replica of one partition. Raises `NotHosted`, `TableNotFound`, or why that partition is not served."""
+        replica = self._replicas.get((table_id, partition))
         if replica is not None:
             return replica
-        refusal = self._refused.get((table_id, partition))
+        refusal = self.refusals.get((table_id, partition))
         if refusal is not None:
             raise copy(refusal)
-        raise TableNotFound(
-            f"table {topic.name} has partitions 0 to {topic.partitions - 1}, not {partition}", table=table_id
-        )
+        raise self.absent(table_id, partition)
+
+    def hosted(self) -> Mapping[ReplicaName, Replica]:
+        """All replicas by table and partition; the mapping is never changed in place."""
+        return self._replicas
 
     def __iter__(self) -> Iterator[Replica]:
-        for _, replicas in self._tables.values():
-            yield from replicas.values()
+        return iter(self._replicas.values())
 
     async def wait_ready(self) -> None:
         """Return when every hosted replica has caught up or stopped."""
@@ -133,10 +166,10 @@ class Node:
             await asyncio.sleep(_EXPIRY_TICK_S)
             now_ms, now_s = self._clock_ms(), time.monotonic()
             waiting: dict[Replica, tuple[float, float]] = {}
-            for replica in list(self):
+            for name, replica in self._replicas.items():
                 not_before, pause = backoff.get(replica, (0.0, _EXPIRY_TICK_S))
                 try:
-                    if not _has_expired(replica, now_ms):
+                    if not _has_expired(replica, now_ms - self._ranks.get(name, 0) * _RANK_DELAY_MS):
                         continue
                     if now_s >= not_before:
                         not_before, pause = now_s + pause, min(pause * 2, _EXPIRY_BACKOFF_MAX_S)
@@ -160,8 +193,20 @@ class Node:
             try:
                 await _close_all(list(self), None)
             finally:
-                self._tables = {}
+                self._replicas = {}
                 await self._applier.stop()
+
+
+def _only_logged(replica: Replica) -> None:
+    logger.error("%s stopped: %s", replica.name, replica.failure)
+
+
+def _not_hosted(table_id: TableId, partition: Partition) -> DuramenError:
+    return NotHosted(
+        f"this node holds no replica of table {table_id} partition {partition}: ask another node",
+        table=table_id,
+        partition=partition,
+    )
 
 
 def _has_expired(replica: Replica, now_ms: int) -> bool:

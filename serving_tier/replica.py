@@ -1,9 +1,18 @@
 """One partition's index on this node: opened or rebuilt, kept up with the log, read at a known offset.
 
-                 open index        caught up           error
-    (absent) ──▶ replaying ──────▶ ready ──────────▶ stopped          close() from any of them: closed
-        │  ▲
-        └──┘ index cannot be trusted: discard the folder and fold the log again
+                 open index        caught up     lag above the bound
+    (absent) ──▶ replaying ──────▶ ready ──────────────────────────▶ behind     error, from any of them: stopped
+        │  ▲                         ▲                                 │        close(), from any of them: closed
+        └──┘                         └─────────────────────────────────┘
+    index cannot be trusted:               lag within the bound
+    discard the folder and
+    fold the log again
+
+`serving_tier.lag` tells what the lag is and where the bounds are. The state says who is asked first, and nothing else:
+a replica that is behind answers whatever it has applied.
+
+**Damage.** An index that turns out damaged, while it is written or read, is never served again: the replica stops, and
+whoever is told by `on_damaged` brings up another index in its place (I8, I10).
 
 A replica never answers early: `wait_applied(offset)` returns when the index holds that offset, or says how far it is.
 
@@ -15,38 +24,36 @@ waits until nobody is left. `with replica.reading() as index:` does that.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 from log_tier.errors import (
     DiskFull,
     DuramenError,
-    FolderReadOnly,
     IndexDamaged,
-    LogDamaged,
-    OffsetTrimmed,
     ReplicaBehind,
     ShuttingDown,
     TableNotFound,
     TokenAhead,
 )
-from log_tier.identifiers import NOTHING, Offset, Partition
+from log_tier.identifiers import Offset, Partition
 from log_tier.log import Log, Topic
 from serving_tier.applier import Applier
+from serving_tier.lag import Lag, LagBounds, ReplicaState, next_state
 from serving_tier.lmdb_index import LmdbIndex
+from serving_tier.lmdb_moment import LmdbMoment
+from serving_tier.moments import Moments, cut_chunk
+from serving_tier.opening import open_index
 from serving_tier.waiters import OffsetWaiters
 
 __all__ = ["Replica", "ReplicaState"]
 
 logger = logging.getLogger(__name__)
-
-ReplicaState = Literal["replaying", "ready", "stopped", "closed"]
 
 # One chunk is one write transaction. 2 MiB are some 15,000 small records: enough that the commit disappears in the cost
 # of the puts, little enough that a waiting read is served within some 30 ms while a replica catches up.
@@ -54,10 +61,6 @@ _CHUNK_BYTES: Final = 2 << 20
 
 # How often a closing replica looks whether the last reader has left; a page of a scan takes some 10 ms.
 _READERS_PAUSE_S: Final = 0.001
-
-# What an operating system says about a disk without room, and about one that it lets nobody write to.
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 # A full disk is looked at again this often; each look is one failed transaction.
 _DISK_FULL_PAUSE_S: Final = 1.0
@@ -69,22 +72,44 @@ class Replica:
     Invariant: `index.applied` is at most the log's latest offset; waiters of offsets up to it have been woken.
     """
 
-    def __init__(self, topic: Topic, partition: Partition, *, log: Log, applier: Applier, index: LmdbIndex) -> None:
+    def __init__(
+        self,
+        topic: Topic,
+        partition: Partition,
+        *,
+        log: Log,
+        applier: Applier,
+        index: LmdbIndex,
+        latest: Offset,
+        lag_bounds: LagBounds,
+        clock: Callable[[], float],
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.index = index
         self.state: ReplicaState = "replaying"
+        self.source = "log"
+        """Where its content came from before it followed the log, for people."""
         self.failure: DuramenError | None = None
         """Why it stopped, or that it was closed."""
-        self.log_latest: Offset = NOTHING
-        """The log's latest offset when the log was last heard of."""
+        self.changes = 0
+        """Rises whenever the applied offset, the log's end as known, or the state may have changed."""
+        self.on_damaged: Callable[[Replica], None] | None = None
+        """Called once, on the event loop, after the index turned out damaged (`failure` says how)."""
         self.readers: list[None] = []
         """One entry per long read that runs in another thread at this moment; see the module's text."""
         self._log = log
         self._applier = applier
+        self._clock = clock
+        self._lag_bounds = lag_bounds
+        self._lag = Lag(latest=latest, applied=index.applied, now=clock())
+        self._opened_at = latest
         self._waiters = OffsetWaiters()
+        self._moments = Moments(self.name, partition, index, self.readers)
+        self._applying = False
         self._follower: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     @property
     def name(self) -> str:
@@ -96,49 +121,54 @@ class Replica:
         """The highest offset folded into the index."""
         return self.index.applied
 
-    @classmethod
-    async def open(cls, topic: Topic, partition: Partition, *, log: Log, applier: Applier, folder: Path) -> Replica:
-        """Open the index in `folder`, or discard it and begin anew where it cannot be trusted; then follow the log.
+    @property
+    def log_latest(self) -> Offset:
+        """The log's latest offset when the log was last heard of."""
+        return self._lag.latest
 
+    @property
+    def lag_s(self) -> float:
+        """How long it has not been level with the log, in seconds of a monotonic clock; 0.0: it is."""
+        return self._lag.seconds(self._clock())
+
+    @property
+    def stale_s(self) -> float:
+        """Everything that the log held this many seconds ago is applied: what a read with a bounded lag needs."""
+        return self._lag.stale(self._clock())
+
+    @classmethod
+    async def open(
+        cls,
+        topic: Topic,
+        partition: Partition,
+        *,
+        log: Log,
+        applier: Applier,
+        folder: Path,
+        repair: bool = True,
+        lag_bounds: LagBounds = LagBounds(),  # noqa: B008  (immutable)
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Replica:
+        """Open the index in `folder` and follow the log from there.
+
+        One that cannot be trusted is discarded and folded from the log; without `repair` it raises `IndexDamaged`,
+        for whoever has better sources.
         Raises `LogDamaged` where the index has applied more than the log holds: acknowledged records are gone, and
         going on would give their offsets to others. Raises `OffsetTrimmed` where the log no longer holds what the
         index needs next, and `DiskFull` or `FolderReadOnly` where the folder cannot be made.
         """
         bounds = await log.bounds(topic.id, partition)
-
-        def opening() -> LmdbIndex:
-            try:
-                return LmdbIndex.open(folder, table_id=topic.id, partition=partition)
-            except OSError as error:
-                raise _folder_trouble(error, folder) from error
-
-        try:
-            index = await applier.run(opening)
-        except IndexDamaged as error:
-            logger.warning("%s/%s: %s; it is built again from the log", topic.name, partition, error)
-            await asyncio.to_thread(_discard, folder)
-            index = await applier.run(opening)
-        if index.applied > bounds.latest:
-            applied = index.applied
-            await applier.run(lambda: index.close(clean=True))
-            raise LogDamaged(
-                f"the index of {topic.name}/{partition} has applied {applied}, the log ends at {bounds.latest}: "
-                f"{applied - bounds.latest} acknowledged records are gone from the log. Nothing was changed. Bring the "
-                f"log back from a copy; or, to accept the loss, remove {folder} and start again",
-                offset=bounds.latest,
-            )
-        if index.applied + 1 < bounds.earliest:
-            applied = index.applied
-            await applier.run(lambda: index.close(clean=True))
-            raise OffsetTrimmed(
-                f"the index of {topic.name}/{partition} has applied {applied}, the log begins at {bounds.earliest}: "
-                "what lies between can only come from a copy of the index",
-                partition=partition,
-                asked=applied + 1,
-                earliest=bounds.earliest,
-            )
-        replica = cls(topic, partition, log=log, applier=applier, index=index)
-        replica.log_latest = bounds.latest
+        index = await open_index(topic, partition, bounds, applier=applier, folder=folder, repair=repair)
+        replica = cls(
+            topic,
+            partition,
+            log=log,
+            applier=applier,
+            index=index,
+            latest=bounds.latest,
+            lag_bounds=lag_bounds,
+            clock=clock,
+        )
         replica._start_following()
         return replica
 
@@ -153,10 +183,18 @@ class Replica:
             )
             async with aclosing(cast("Any", reader)) as chunks:
                 async for chunk in chunks:
-                    self.log_latest = max(self.log_latest, chunk.latest)
-                    await self._apply(chunk.data)
+                    self._lag.tell(chunk.latest, self.index.applied, self._clock())
+                    if self._moments:
+                        await self._apply_in_pieces(chunk.data)
+                    else:
+                        await self._apply(chunk.data)
+                        if self._moments:  # somebody came meanwhile
+                            self._moments.reach(cut=False)
                     self._waiters.advance(self.index.applied)
-                    self._update_state()
+                    self._lag.advance(self.index.applied)
+                    self.changes += 1
+                    if self.state != "ready":  # applying makes nobody fall behind; `look` sees who does
+                        self._update_state()
             raise AssertionError("the log ended a read that follows it")
         except DuramenError as error:
             self._stop(error)
@@ -166,6 +204,7 @@ class Replica:
             raise
 
     async def _apply(self, data: bytes) -> None:
+        self._applying = True
         while True:
             try:
                 await self._applier.run(lambda: self.index.apply(data))
@@ -173,7 +212,14 @@ class Replica:
                 logger.warning("%s: %s; trying again in %g s", self.name, error, _DISK_FULL_PAUSE_S)
                 await asyncio.sleep(_DISK_FULL_PAUSE_S)
             else:
+                self._applying = False
                 return
+
+    async def _apply_in_pieces(self, data: bytes) -> None:
+        """Stop for a moment wherever somebody wants to read."""
+        for piece, cut in cut_chunk(data, self._moments.offsets()):
+            await self._apply(piece)
+            self._moments.reach(cut=cut)
 
     def _stop(self, error: DuramenError) -> None:
         # That the table was dropped, or that the log is closing, is no trouble of ours.
@@ -182,16 +228,55 @@ class Replica:
             logging.INFO if expected else logging.ERROR, "replica %s stopped at %s: %s", self.name, self.applied, error
         )
         self.state, self.failure = "stopped", error
+        self.changes += 1
+        self._fail_all(error)
+        if isinstance(error, IndexDamaged) and self.on_damaged is not None:
+            self.on_damaged(self)
+
+    def _fail_all(self, error: DuramenError) -> None:
         self._waiters.fail(error)
+        self._moments.fail(error)
         self._ready.set()
 
+    def damaged(self, error: IndexDamaged) -> None:
+        """A read met damage, in whichever thread: stop, before anybody reads more of it. Harmless when repeated."""
+        self._loop.call_soon_threadsafe(self._stop_damaged, error)
+
+    def _stop_damaged(self, error: IndexDamaged) -> None:
+        if self.state in ("stopped", "closed"):
+            return
+        if self._follower is not None:
+            self._follower.cancel()
+        self._stop(error)
+
+    def hear(self, latest: Offset, *, asked_s: float) -> None:
+        """The log was asked at `asked_s` of the replica's clock, and ends at `latest`."""
+        self._lag.answer(latest, self.index.applied, asked_s=asked_s, now=self._clock())
+        self._update_state()
+
+    def look(self) -> None:
+        """Look at the own state: for whoever asks the log again and again, whether it answers or not."""
+        self._lag.watch()
+        self._update_state()
+
     def _update_state(self) -> None:
-        if self.state == "replaying" and self.index.applied >= self.log_latest:
-            self.state = "ready"
+        self.changes += 1
+        before = self.state
+        if before in ("stopped", "closed"):
+            return
+        self.state = next_state(
+            before, replayed=self.index.applied >= self._opened_at, lag_s=self.lag_s, bounds=self._lag_bounds
+        )
+        if self.state == before:
+            return
+        if self.state == "ready":
             self._ready.set()
+        elif self.state == "behind":
+            self._ready.clear()
+            logger.warning("replica %s fell behind: applied %s of %s", self.name, self.applied, self.log_latest)
 
     async def wait_ready(self) -> None:
-        """Return when the replica has caught up once, or raise why it stopped."""
+        """Return when the replica is ready, or raise why it stopped."""
         await self._ready.wait()
         if self.failure is not None:
             raise copy(self.failure)
@@ -202,14 +287,14 @@ class Replica:
         Raises `ReplicaBehind` with both offsets when the time has passed, `TokenAhead` where the log itself does not
         hold that offset, or the reason why the replica stopped.
         """
-        if self.state == "closed":
-            raise copy(self.failure or _closing(self.name))
+        self.check_open()
         if self.index.applied >= offset:
             return
         if offset > self.log_latest:
             # What was last heard of the log may be old: ask it.
+            asked_s = self._clock()
             bounds = await self._log.bounds(self.topic.id, self.partition)
-            self.log_latest = max(self.log_latest, bounds.latest)
+            self.hear(bounds.latest, asked_s=asked_s)
             if offset > bounds.latest:
                 raise TokenAhead(
                     f"the token asks {self.name} for offset {offset}, the log ends at {bounds.latest}: it comes from "
@@ -235,14 +320,54 @@ class Replica:
                 latest=self.log_latest,
             ) from None
 
+    async def at_offset(self, offset: Offset, *, timeout: float) -> LmdbMoment:
+        """A read transaction at `offset`, or at the end of the first batch beyond it. `timeout` in seconds.
+
+        The offset may lie ahead of the log's end. Whoever takes the moment closes it; the index stays open until then,
+        and `check_open()` tells a long reader to hurry. Raises `OffsetPassed` where more is applied, with the offset;
+        `ReplicaBehind` when the time has passed; `Overloaded`; why the replica stopped or was closed.
+        """
+        if self.failure is not None:
+            raise copy(self.failure)
+        future = self._moments.want(offset)
+        if not self._applying:
+            self._moments.reach(cut=False)
+        taken = False
+        try:
+            async with asyncio.timeout(timeout):
+                moment = await future
+            taken = True
+            return moment
+        except DuramenError as error:
+            raise copy(error) from None
+        except TimeoutError:
+            raise ReplicaBehind(
+                f"replica {self.name} has applied {self.applied}, and should be read at {offset}; the log ends at "
+                f"{self.log_latest}. Give it more time",
+                partition=self.partition,
+                applied=self.applied,
+                asked=offset,
+                latest=self.log_latest,
+            ) from None
+        finally:
+            if not (taken or future.cancelled() or future.exception() is not None):
+                future.result().close()  # opened at the moment in which the caller gave up
+
+    def check_open(self) -> None:
+        """Raises why the replica was closed, if it was: for long reads, every now and then."""
+        if self.state == "closed":
+            raise copy(self.failure or _closing(self.name))
+
     @contextmanager
     def reading(self) -> Iterator[LmdbIndex]:
         """The index, for a read in any thread; it stays open until the block is left. Raises why it was closed."""
         self.readers.append(None)
         try:
-            if self.state == "closed":
-                raise copy(self.failure or _closing(self.name))
+            self.check_open()
             yield self.index
+        except IndexDamaged as error:
+            self.damaged(error)
+            raise
         finally:
             self.readers.pop()
 
@@ -260,8 +385,7 @@ class Replica:
             if not follower.cancelled():
                 follower.exception()
         self.state, self.failure = "closed", reason or _closing(self.name)
-        self._ready.set()
-        self._waiters.fail(self.failure)
+        self._fail_all(self.failure)
         while self.readers:  # noqa: ASYNC110 - readers in other threads must not pay for an event
             await asyncio.sleep(_READERS_PAUSE_S)
         await self._applier.run(lambda: self.index.close(clean=True))
@@ -269,20 +393,3 @@ class Replica:
 
 def _closing(name: str) -> ShuttingDown:
     return ShuttingDown(f"replica {name} is closing; ask again")
-
-
-def _discard(folder: Path) -> None:
-    """Remove an index's folder, or whatever stands in its place."""
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder)
-    else:
-        folder.unlink(missing_ok=True)
-
-
-def _folder_trouble(error: OSError, folder: Path) -> DuramenError:
-    """What an index's folder that cannot be opened means."""
-    if error.errno in _NO_ROOM:
-        return DiskFull(f"the index {folder} cannot be opened: {error.strerror}: make room and start again")
-    if error.errno in _READ_ONLY:
-        return FolderReadOnly(f"the index {folder} cannot be opened: {error.strerror}: make it writable for this user")
-    return IndexDamaged(f"the index {folder} cannot be opened: {error}: discard it and fold the log again")

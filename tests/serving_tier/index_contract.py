@@ -13,7 +13,15 @@ import pytest
 from stored_log import Said, StoredLog, add, columns_of, delete, noop, put
 
 from log_tier.batch import Columns
-from log_tier.errors import BatchRefused, ConditionFailed, InvalidKey, NotANumber, ResultTooLarge, UnknownFormat
+from log_tier.errors import (
+    BatchRefused,
+    ConditionFailed,
+    InvalidKey,
+    NotANumber,
+    ResultTooLarge,
+    ShuttingDown,
+    UnknownFormat,
+)
 from log_tier.identifiers import NOTHING, Offset
 from log_tier.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
 from serving_tier.entry import Entry
@@ -341,6 +349,23 @@ class IndexContract:
         assert wrong == []
         assert index.get_value(b"z") == b"299"
 
-    def test_closing_twice_is_closing(self, index: Index) -> None:
+    def test_closing_twice_is_closing(self, index: Index, log: StoredLog) -> None:
+        index.apply(log.append(put(b"a", b"1")))
         index.close()
         index.close()
+        reads: list[Callable[[], object]] = [
+            lambda: index.get(b"a"),
+            lambda: index.get_value(b"a"),
+            lambda: index.get_many([b"a"]),
+            lambda: index.scan(b"", None),
+            lambda: index.outcomes(Offset(0), Offset(0)),
+            lambda: index.producer(1),
+            lambda: index.apply(b""),
+            index.count,
+            index.next_expiry_ms,
+            index.digest,
+            index.statistics,
+        ]
+        for read in reads:
+            with pytest.raises(ShuttingDown, match="closed"):
+                read()

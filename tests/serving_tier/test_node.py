@@ -11,8 +11,17 @@ from stored_log import columns_of, put
 
 from log_tier.batch import encode_batch
 from log_tier.embedded import EmbeddedLog
-from log_tier.errors import DuramenError, IndexDamaged, LogDamaged, Overloaded, ShuttingDown, TableNotFound
+from log_tier.errors import (
+    DuramenError,
+    IndexDamaged,
+    LogDamaged,
+    NotHosted,
+    Overloaded,
+    ShuttingDown,
+    TableNotFound,
+)
 from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.log import Topic
 from log_tier.record import Expiry
 from serving_tier import node as module
 from serving_tier.node import Node
@@ -59,40 +68,52 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
+async def host_all(node: Node, topic: Topic) -> None:
+    for number in range(topic.partitions):
+        await node.host(topic, Partition(number))
+
+
 async def put_expiring(log: EmbeddedLog, table_id: TableId, partition: Partition, ttl_ms: int) -> None:
     records = [put(b"key", b"v", expiry=Expiry.TTL, expiry_ms=ttl_ms)]
     await log.append(table_id, partition, encode_batch(columns_of(records)))
 
 
-async def test_every_partition_of_a_table_is_hosted(node: Node, log: EmbeddedLog) -> None:
+async def test_partitions_are_hosted_one_by_one(node: Node, log: EmbeddedLog) -> None:
     topic = await log.create_topic("flights", partitions=3)
-    await node.host(topic)
+    for number in (0, 2):
+        await node.host(topic, Partition(number), source="peer n2")
     await node.wait_ready()
-    assert node.topics() == [topic]
-    assert [replica.name for replica in node] == ["flights/0", "flights/1", "flights/2"]
-    with pytest.raises(TableNotFound, match="flights has partitions 0 to 2, not 3"):
-        node.replica(topic.id, Partition(3))
-    with pytest.raises(TableNotFound, match="was dropped, or never was"):
+    assert list(node.hosted()) == [(topic.id, 0), (topic.id, 2)]
+    assert [(replica.name, replica.source) for replica in node] == [("flights/0", "peer n2"), ("flights/2", "peer n2")]
+    with pytest.raises(NotHosted, match="ask another node") as caught:
+        node.replica(topic.id, ONE)
+    assert caught.value.fields == {"table": topic.id, "partition": 1}
+    node.absent = lambda table_id, partition: TableNotFound(f"{table_id} was dropped")
+    with pytest.raises(TableNotFound, match="was dropped"):
         node.replica(TableId("AAAAAAAAAAAAAAAAAAAAAA"), ZERO)
 
 
-async def test_dropping_tells_who_waits_and_removes_the_folder(node: Node, log: EmbeddedLog, tmp_path: Path) -> None:
+async def test_unhosting_tells_who_waits_and_removes_the_folder(node: Node, log: EmbeddedLog, tmp_path: Path) -> None:
     topic = await log.create_topic("flights", partitions=2)
-    await node.host(topic)
+    await host_all(node, topic)
     replica = node.replica(topic.id, ZERO)
-    assert (tmp_path / "index" / topic.id / "0").is_dir()
-    await node.drop(topic.id)
-    assert not (tmp_path / "index" / topic.id).exists()
-    assert node.topics() == []
-    with pytest.raises(TableNotFound, match=r"flights .* was dropped"):
+    folder = tmp_path / "index" / topic.id
+    assert (folder / "0").is_dir()
+    await node.unhost(topic.id, ZERO, NotHosted("n2 has flights/0 now"))
+    assert not (folder / "0").exists()
+    assert (folder / "1").is_dir()
+    assert list(node.hosted()) == [(topic.id, 1)]
+    with pytest.raises(NotHosted, match="n2 has flights/0 now"):
         await replica.wait_applied(Offset(-1), timeout=1)
-    await node.drop(topic.id)
+    await node.unhost(topic.id, ZERO, NotHosted("again"))
+    await node.unhost(topic.id, ONE, NotHosted("the last one"), delete=False)
+    assert (folder / "1" / "data.mdb").exists(), "it was not to be deleted"
 
 
-async def test_one_partition_that_cannot_be_opened_does_not_keep_the_others(
+async def test_one_partition_that_cannot_be_opened_says_why_until_it_can(
     node: Node, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = await log.create_topic("flights", partitions=3)
+    topic = await log.create_topic("flights", partitions=2)
     inner = Replica.open
 
     async def opening(found: object, partition: Partition, **how: object) -> Replica:
@@ -101,7 +122,9 @@ async def test_one_partition_that_cannot_be_opened_does_not_keep_the_others(
         return await inner(found, partition, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Replica, "open", opening)
-    await node.host(topic)
+    await node.host(topic, ZERO)
+    with pytest.raises(LogDamaged):
+        await node.host(topic, ONE)
     assert node.replica(topic.id, ZERO).state == "ready"
     errors = []
     for _ in range(2):
@@ -109,33 +132,36 @@ async def test_one_partition_that_cannot_be_opened_does_not_keep_the_others(
             node.replica(topic.id, ONE)
         errors.append(caught.value)
     assert errors[0] is not errors[1]
-    await node.drop(topic.id)
-    with pytest.raises(TableNotFound):
-        node.replica(topic.id, ONE)
+    monkeypatch.undo()
+    await node.host(topic, ONE)
+    assert node.replica(topic.id, ONE).state == "ready"
 
 
-async def test_a_bug_while_hosting_leaves_nothing_open(
-    node: Node, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+async def test_the_first_replica_moves_the_log_time_and_the_second_only_without_it(
+    node: Node, log: EmbeddedLog, clock: SlowClock
 ) -> None:
-    topic = await log.create_topic("flights", partitions=2)
-    inner, opened = Replica.open, []
+    topic = await log.create_topic("flights", partitions=1)
+    replica = await node.host(topic, ZERO, rank=1)
+    await put_expiring(log, topic.id, ZERO, 500)
+    await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
+    clock.now_ms += 2499
+    looked = asyncio.Event()
+    inner = replica.index.next_expiry_ms
 
-    async def opening(found: object, partition: Partition, **how: object) -> Replica:
-        if partition == ONE:
-            raise ZeroDivisionError
-        opened.append(await inner(found, partition, **how))  # type: ignore[arg-type]
-        return opened[-1]
+    def looking() -> int | None:
+        looked.set()
+        return inner()
 
-    monkeypatch.setattr(Replica, "open", opening)
-    with pytest.raises(ZeroDivisionError):
-        await node.host(topic)
-    assert [replica.state for replica in opened] == ["closed"]
-    assert node.topics() == []
+    replica.index.next_expiry_ms = looking  # type: ignore[method-assign]
+    await looked.wait()
+    assert replica.index.get(b"key") is not None, "the first replica has two seconds"
+    node.set_rank((topic.id, ZERO), 0)
+    await until(lambda: replica.index.get(b"key") is None)
 
 
 async def test_an_idle_partition_expires_its_keys(node: Node, log: EmbeddedLog, clock: SlowClock) -> None:
     topic = await log.create_topic("flights", partitions=2)
-    await node.host(topic)
+    await host_all(node, topic)
     await put_expiring(log, topic.id, ZERO, 500)
     replica = node.replica(topic.id, ZERO)
     await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
@@ -161,7 +187,7 @@ async def test_a_log_whose_clock_is_behind_is_not_flooded(
         return clock.now_ms + 10_000
 
     ahead = await Node.open(log, tmp_path / "index", clock_ms=fast)
-    await ahead.host(topic)
+    await host_all(ahead, topic)
     await put_expiring(log, topic.id, ZERO, 500)
     await until(lambda: len(ticks) > 60)
     await ahead.close()
@@ -172,7 +198,7 @@ async def test_trouble_with_one_replica_does_not_stop_the_clock_of_the_others(
     node: Node, log: EmbeddedLog, clock: SlowClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = await log.create_topic("flights", partitions=2)
-    await node.host(topic)
+    await host_all(node, topic)
     for partition in (ZERO, ONE):
         await put_expiring(log, topic.id, partition, 500)
         await node.replica(topic.id, partition).wait_applied(Offset(0), timeout=DEADLINE_S)
@@ -192,7 +218,7 @@ async def test_an_append_that_fails_is_tried_again(
 ) -> None:
     monkeypatch.setattr(module, "_EXPIRY_BACKOFF_MAX_S", 0.01)
     topic = await log.create_topic("flights", partitions=1)
-    await node.host(topic)
+    await host_all(node, topic)
     await put_expiring(log, topic.id, ZERO, 500)
     replica = node.replica(topic.id, ZERO)
     await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
@@ -214,7 +240,7 @@ async def test_closing_closes_all_though_one_fails(
 ) -> None:
     node = await Node.open(log, tmp_path / "index")
     topic = await log.create_topic("flights", partitions=3)
-    await node.host(topic)
+    await host_all(node, topic)
     replicas = list(node)
     monkeypatch.setattr(replicas[0].index, "close", lambda *, clean: {}["no such key"])
     with pytest.raises(KeyError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from log_tier.errors import (
     DiskFull,
     DuramenError,
     FolderReadOnly,
+    IndexDamaged,
     LogDamaged,
     OffsetTrimmed,
     ReplicaBehind,
@@ -87,6 +88,12 @@ class Held:
 
     def release(self) -> None:
         self._may_go.set()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
+            await asyncio.sleep(0.001)
 
 
 async def test_it_follows_the_log(setting: Setting, replica: Replica) -> None:
@@ -169,6 +176,32 @@ async def test_an_index_that_cannot_be_trusted_is_built_again(setting: Setting, 
     await again.close()
 
 
+async def test_one_that_is_cancelled_while_opening_leaves_nothing_open(setting: Setting) -> None:
+    inside, may_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        inside.set()
+        may_go.wait(DEADLINE_S)
+
+    held = asyncio.ensure_future(setting.applier.run(hold))
+    try:
+        await asyncio.to_thread(inside.wait, DEADLINE_S)
+        opening = asyncio.ensure_future(setting.open())
+        await until(lambda: bool(setting.applier._jobs))
+        for _ in range(2):
+            opening.cancel()
+            await asyncio.wait([opening], timeout=0.01)
+        assert not opening.done(), "the applier will still open it"
+    finally:
+        may_go.set()
+    await held
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    again = await setting.open()
+    assert again.state == "ready"
+    await again.close()
+
+
 async def test_an_index_ahead_of_its_log_is_refused_and_kept(setting: Setting) -> None:
     """The log lost acknowledged records: going on would give their offsets to others."""
     last = await setting.write(b"a", b"b", b"c")
@@ -226,6 +259,63 @@ async def test_a_bug_while_applying_stops_it_too(
     with pytest.raises(DuramenError, match="stopped at -1 by a bug: TypeError"):
         await replica.wait_applied(last, timeout=DEADLINE_S)
     assert "by a bug" in caplog.text
+
+
+class Damage:
+    """Hears of damage, as whoever hosts the replica does."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.heard: list[Replica] = []
+        self.told = asyncio.Event()
+        replica.on_damaged = self
+
+    def __call__(self, replica: Replica) -> None:
+        self.heard.append(replica)
+        self.told.set()
+
+
+async def test_damage_met_while_applying_is_told_once(
+    setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(chunk: bytes) -> object:
+        raise IndexDamaged("page 7 is not what it was")
+
+    damage = Damage(replica)
+    monkeypatch.setattr(replica.index, "apply", fail)
+    last = await setting.write(b"a")
+    with pytest.raises(IndexDamaged, match="page 7"):
+        await replica.wait_applied(last, timeout=DEADLINE_S)
+    replica.damaged(IndexDamaged("again"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert (damage.heard, replica.state) == ([replica], "stopped")
+
+
+async def test_damage_met_by_a_read_in_a_thread_stops_the_replica(
+    setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await replica.wait_applied(await setting.write(b"a"), timeout=DEADLINE_S)
+    damage = Damage(replica)
+    with replica.index._env.begin(replica.index._data, write=True) as txn:
+        txn.put(b"a", bytes(7) + b"\x40" + b"v")  # flags that nothing writes
+
+    def read() -> None:
+        with replica.reading() as index:
+            index.scan(b"", None)
+
+    with pytest.raises(IndexDamaged, match="flags 01000000"):
+        await asyncio.to_thread(read)
+    async with asyncio.timeout(DEADLINE_S):
+        await damage.told.wait()
+    assert (damage.heard, replica.state) == ([replica], "stopped")
+    assert isinstance(replica.failure, IndexDamaged)
+    last = await setting.write(b"b")
+    with pytest.raises(IndexDamaged):
+        await replica.wait_applied(last, timeout=DEADLINE_S)
+    with pytest.raises(IndexDamaged):
+        await replica.at_offset(last, timeout=DEADLINE_S)
+    await replica.close()
+    assert replica.state == "closed"
 
 
 async def test_a_full_disk_pauses_it(

@@ -1,0 +1,93 @@
+"""What a node does for each kind of task. Every action may be begun again from its beginning (J1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from log_tier.errors import InvalidRequest, OffsetTrimmed
+from log_tier.identifiers import Offset
+from log_tier.log import Log
+from serving_tier.hosting import Hosting
+from serving_tier.jobs.point_in_time import copy_partition
+from serving_tier.jobs.snapshotting import NodeSnapshots
+from serving_tier.jobs.worker import Action, TaskRun
+
+__all__ = ["node_actions"]
+
+# Between a move's target being ready and its source letting go: routers learn of the new replica by their status
+# streams, within a tenth of a second, and reads that are under way at the source end.
+_HANDOVER_S: Final = 0.5
+
+
+def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) -> Mapping[str, Action]:
+    """The actions of a node; `snapshots` None: it has no snapshot store."""
+
+    async def move(run: TaskRun) -> str:
+        """The target's side. The replica itself is brought up by `Hosting`, which sees the assignment as well."""
+        name = (run.task.table, run.task.partition)
+        source = await hosting.wait_ready(name, run.progress)
+        await run.ready()
+        run.progress("handing over")
+        await asyncio.sleep(_HANDOVER_S)
+        return f"came from {source}"
+
+    async def add(run: TaskRun) -> str:
+        return f"came from {await hosting.wait_ready((run.task.table, run.task.partition), run.progress)}"
+
+    async def rebuild(run: TaskRun) -> str:
+        wanted = str(run.task.arguments.get("source", "auto"))
+        name = (run.task.table, run.task.partition)
+        return f"came from {await hosting.rebuild(name, source=wanted, progress=run.progress)}"
+
+    async def snapshot(run: TaskRun) -> str:
+        replica = hosting.node.replica(run.task.table, run.task.partition)
+        entry = await _store(snapshots).take(replica, progress=run.progress)
+        return f"{entry.path} at offset {entry.offset}"
+
+    async def trim(run: TaskRun) -> str:
+        before = _allowed(run, "before")
+        run.progress("trimming")
+        earliest = await log.trim(run.task.table, run.task.partition, before)
+        return f"the log begins at {earliest}"
+
+    async def compact(run: TaskRun) -> str:
+        below = _allowed(run, "below")
+        run.progress("compacting")
+        dropped = await log.compact(run.task.table, run.task.partition, below)
+        return f"{dropped} records were dropped"
+
+    async def copy(run: TaskRun) -> str:
+        return await copy_partition(run, log, hosting, snapshots)
+
+    return {
+        "move": move,
+        "add": add,
+        "rebuild": rebuild,
+        "snapshot": snapshot,
+        "trim": trim,
+        "compact": compact,
+        "copy": copy,
+    }
+
+
+def _store(snapshots: NodeSnapshots | None) -> NodeSnapshots:
+    if snapshots is None:
+        raise InvalidRequest("this node has no snapshot store: set `snapshots` in its configuration and restart it")
+    return snapshots
+
+
+def _allowed(run: TaskRun, argument: str) -> Offset:
+    """The offset up to which the log may lose records (J4): nothing beyond the newest snapshot."""
+    wanted = Offset(int(run.task.arguments[argument]))
+    known = run.cluster.snapshots_of(run.task.table, run.task.partition)
+    covered = known[-1].offset + 1 if known else 0
+    if wanted > covered:
+        raise OffsetTrimmed(
+            f"{argument} {wanted} of {run.task.table}/{run.task.partition} is beyond what a snapshot covers "
+            f"({covered}): take a snapshot first (`duramen admin snapshot`)",
+            asked=wanted,
+            earliest=covered,
+        )
+    return wanted

@@ -1,0 +1,53 @@
+"""What a node's `Bootstrap` is made of: the catalog's snapshots, the live peers, the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from log_tier.catalog.catalog import Maps
+from log_tier.catalog.cluster_map import NodeEntry
+from log_tier.identifiers import Partition
+from log_tier.log import Log, Topic
+from serving_tier.hosting import Bootstrap
+from serving_tier.snapshots.peer_copy import CopySource
+from serving_tier.snapshots.sources import bootstrap, plan_sources
+from serving_tier.snapshots.store import SnapshotStore
+
+__all__ = ["node_bootstrap"]
+
+# So many records are folded in a tenth of a second, which is less than asking anybody for a copy takes.
+_REPLAY_RECORDS: Final = 10_000
+
+
+def node_bootstrap(
+    log: Log,
+    maps: Maps,
+    *,
+    node_id: str,
+    store: SnapshotStore | None,
+    peer: Callable[[NodeEntry], CopySource],
+) -> Bootstrap:
+    """The bootstrap of a node: snapshot, peer, log, in this order (decision 11). `peer` makes a source of a node."""
+
+    async def fill(
+        topic: Topic, partition: Partition, folder: Path, wanted: str, progress: Callable[[str, int, int], None]
+    ) -> str:
+        bounds = await log.bounds(topic.id, partition)
+        if wanted == "auto" and bounds.earliest == 0 and bounds.latest < _REPLAY_RECORDS:
+            wanted = "log"
+        cluster = maps.map
+        table = cluster.tables.get(topic.id)
+        holders: Sequence[str] = () if table is None else table.readable(partition)
+        peers = [
+            peer(cluster.nodes[holder])
+            for holder in holders
+            if holder != node_id and holder in cluster.nodes and cluster.nodes[holder].address
+        ]
+        plan = plan_sources(cluster.snapshots_of(topic.id, partition), peers, bounds, wanted=wanted)
+        return await bootstrap(
+            plan, store=store, topic=topic, partition=partition, bounds=bounds, folder=folder, progress=progress
+        )
+
+    return fill

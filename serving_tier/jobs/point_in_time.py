@@ -1,0 +1,163 @@
+"""A partition's past, written into another table: point-in-time restore beside the live table.
+
+A snapshot at or before the wanted offset (or nothing, where the log still has its beginning), replayed to exactly that
+offset, in a folder of its own; then everything in it, in key order, is **put into the new table's log**. So the new
+table is one like any other: its replicas fold it from its own log, and what is restored is itself durable.
+
+The puts carry a producer id made from the job and the task, and sequences that count the records. Where the node dies
+in between, whoever begins again writes the same records with the same numbers, and what was there already is void (J1).
+
+What is not carried over: versions (the new table's offsets are its own) and who had written what. Expiries are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final
+
+from log_tier.batch import Columns, cut_batch, encode_batch
+from log_tier.batch_header import read_header, split_batches
+from log_tier.errors import DuramenError, OffsetTrimmed, TokenAhead
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.log import Log, Topic
+from log_tier.record import Expiry, Operation, attribute_of
+from serving_tier.entry import Entry
+from serving_tier.hosting import Hosting
+from serving_tier.jobs.snapshotting import NodeSnapshots
+from serving_tier.jobs.worker import TaskRun
+from serving_tier.lmdb_index import LmdbIndex
+
+__all__ = ["copy_partition"]
+
+_FOLDER: Final = "point-in-time"
+
+# A batch of the copy: large enough to share its sync, small enough to be applied in a few milliseconds.
+_BATCH_RECORDS: Final = 2_000
+_BATCH_BYTES: Final = 2 * 1024 * 1024
+
+
+async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) -> str:
+    """Do one `copy` task. Raises `OffsetTrimmed` where the past is gone, `TokenAhead` where it is yet to come."""
+    arguments = run.task.arguments
+    source = run.cluster.table(TableId(str(arguments["source_table"]))).topic
+    partition = Partition(int(arguments["source_partition"]))
+    until = Offset(int(arguments["offset"]))
+    folder = hosting.node.folder.with_name(_FOLDER) / f"{run.job.id}-{run.number}"
+    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        if until > NOTHING:
+            await _fill(run, log, snapshots, source, partition, until, folder)
+        index = await asyncio.to_thread(LmdbIndex.open, folder, table_id=source.id, partition=partition)
+        try:
+            await _replay(run, log, source, partition, index, until)
+            return await _write(run, log, index)
+        finally:
+            await asyncio.to_thread(index.close, clean=False)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _fill(
+    run: TaskRun,
+    log: Log,
+    snapshots: NodeSnapshots | None,
+    source: Topic,
+    partition: Partition,
+    until: Offset,
+    folder: Path,
+) -> None:
+    """Begin with the newest snapshot that is not too new; with an empty folder where there is none."""
+    bounds = await log.bounds(source.id, partition)
+    if until > bounds.latest:
+        raise TokenAhead(
+            f"{source.name}/{partition} is to be restored at offset {until}, its log ends at {bounds.latest}",
+            partition=partition,
+            asked=until,
+            latest=bounds.latest,
+        )
+    troubles: list[str] = []
+    for entry in reversed(run.cluster.snapshots_of(source.id, partition)):
+        if snapshots is None or entry.offset > until or entry.offset + 1 < bounds.earliest:
+            continue
+        try:
+            run.progress(f"fetching snapshot {entry.id}", 0, entry.bytes)
+            await snapshots.fetch(entry, folder, progress=run.progress)
+            return
+        except DuramenError as error:
+            troubles.append(f"{entry.path}: {error.message}")
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    if bounds.earliest > 0:
+        raise OffsetTrimmed(
+            f"{source.name}/{partition} cannot be restored at offset {until}: its log begins at {bounds.earliest}, and "
+            f"no good snapshot lies between{': ' + '; '.join(troubles) if troubles else ''}",
+            partition=partition,
+            asked=until,
+            earliest=bounds.earliest,
+        )
+
+
+async def _replay(run: TaskRun, log: Log, source: Topic, partition: Partition, index: LmdbIndex, until: Offset) -> None:
+    if index.applied >= until:
+        return
+    reader: Any = log.read(source.id, partition, Offset(index.applied + 1), follow=False)
+    async with aclosing(reader) as chunks:
+        async for chunk in chunks:
+            data = _cut(chunk.data, until)
+            if data:
+                await asyncio.to_thread(index.apply, data)
+            run.progress("replaying", index.applied, until)
+            if index.applied >= until:
+                return
+    # What was between is gone by compaction: the state at `until` is the one that was reached.
+
+
+def _cut(data: bytes, until: Offset) -> bytes:
+    """The batches of a chunk up to an offset, the last one cut where it reaches beyond."""
+    parts: list[bytes] = []
+    for batch in split_batches(data):
+        header = read_header(batch)
+        if header.base_offset > until:
+            break
+        parts.append(batch if header.last_offset <= until else cut_batch(batch, until))
+    return b"".join(parts)
+
+
+async def _write(run: TaskRun, log: Log, index: LmdbIndex) -> str:
+    """Put everything that is in the index into the new table."""
+    target, partition = run.task.table, run.task.partition
+    name = f"{target} {partition} {run.job.id} {run.number}".encode()
+    producer_id = (int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1) | 1
+    total = await asyncio.to_thread(index.count)
+    written = 0
+    pages = _pages(index)
+    while page := await asyncio.to_thread(next, pages, None):
+        batch = encode_batch(_columns(page), producer_id=producer_id, sequence=written)
+        await log.append(target, partition, batch)
+        written += len(page)
+        run.progress("writing", written, total)
+    return f"{written} keys of offset {index.applied}"
+
+
+def _pages(index: LmdbIndex) -> Iterator[list[tuple[bytes, Entry]]]:
+    start = b""
+    while True:
+        page = index.scan(start, None, limit=_BATCH_RECORDS, bytes_max=_BATCH_BYTES)
+        if page.entries:
+            yield page.entries
+        if not page.more or not page.entries:
+            return
+        start = page.entries[-1][0] + b"\x00"
+
+
+def _columns(entries: list[tuple[bytes, Entry]]) -> Columns:
+    keys, values = [key for key, _ in entries], [entry.value for _, entry in entries]
+    expiries = [entry.expires_at_ms for _, entry in entries]
+    if not any(expiries):
+        return Columns(keys, values)
+    plain, expiring = attribute_of(Operation.PUT), attribute_of(Operation.PUT, expiry=Expiry.AT)
+    return Columns(keys, values, [expiring if expiry else plain for expiry in expiries], expiries=expiries)

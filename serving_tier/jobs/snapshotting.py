@@ -1,0 +1,165 @@
+"""A node's snapshots: taken by a task or by the schedule, made known to the catalog, fetched, removed.
+
+    take     copy → store → read back → AddSnapshot: only then it exists for others
+    remove   ForgetSnapshots → delete from the store: nobody is sent to one that is about to go
+
+What the store cannot remove at that moment stays there, unknown to the catalog; the node's log names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import SnapshotEntry
+from log_tier.catalog.commands import AddSnapshot, ForgetSnapshots
+from log_tier.errors import CommandRejected, DuramenError
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from serving_tier.hosting import Hosting
+from serving_tier.jobs.schedule import SnapshotSchedule
+from serving_tier.replica import Replica
+from serving_tier.snapshots.install import install_snapshot
+from serving_tier.snapshots.manifest import SnapshotManifest
+from serving_tier.snapshots.retention import snapshots_to_remove
+from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.take import take_snapshot
+from serving_tier.snapshots.threads import Progress
+
+__all__ = ["KEEP_DEFAULT", "NodeSnapshots"]
+
+logger = logging.getLogger(__name__)
+
+# One may turn out bad on the night it is needed; a third costs space and rarely helps.
+KEEP_DEFAULT: Final = 2
+
+# How often the schedule is looked at. Intervals are minutes to hours.
+_LOOK_S: Final = 1.0
+
+_WORK_FOLDER: Final = "snapshot-work"
+
+
+class NodeSnapshots:
+    """Takes and fetches the snapshots of one node. `open()` makes one, `close()` ends the schedule."""
+
+    def __init__(self, catalog: Catalog, hosting: Hosting, store: SnapshotStore, *, keep: int) -> None:
+        self._catalog = catalog
+        self._hosting = hosting
+        self.store = store
+        self._keep = keep
+        self._work_folder = hosting.node.folder.with_name(_WORK_FOLDER)
+        self._ticker: asyncio.Task[None] | None = None
+        self._in_use: set[str] = set()
+
+    @classmethod
+    async def open(
+        cls,
+        catalog: Catalog,
+        hosting: Hosting,
+        store: SnapshotStore,
+        *,
+        keep: int = KEEP_DEFAULT,
+        every_s: float | None = None,
+    ) -> NodeSnapshots:
+        """Begin; with `every_s` also by schedule. `keep`: the newest ones of each partition that stay."""
+        snapshots = cls(catalog, hosting, store, keep=keep)
+        if every_s is not None:
+            schedule = SnapshotSchedule(every_s)
+            snapshots._ticker = asyncio.create_task(snapshots._tick(schedule), name="snapshot schedule")
+        return snapshots
+
+    async def take(self, replica: Replica, *, progress: Progress | None = None) -> SnapshotEntry:
+        """Take a snapshot of a replica and make it known. Raises what taking and storing raise."""
+        topic, partition = replica.topic, replica.partition
+        manifest = await take_snapshot(
+            replica.reading,
+            self.store,
+            table_name=topic.name,
+            work_folder=self._work_folder,
+            progress=progress,
+        )
+        entry = _entry_of(manifest, self._hosting.node_id)
+        try:
+            await self._catalog.submit(AddSnapshot(entry))
+        except CommandRejected:
+            with suppress(DuramenError):  # the table was dropped meanwhile
+                await self.store.delete(entry.path)
+            raise
+        await self.remove_old(topic.id, partition)
+        return entry
+
+    async def remove_old(self, table_id: TableId, partition: Partition) -> None:
+        """Keep the newest ones. A store that does not answer keeps more for now."""
+        known = self._catalog.map.snapshots_of(table_id, partition)
+        old = snapshots_to_remove(known, keep=self._keep, in_use=self._in_use)
+        if not old:
+            return
+        try:
+            await self._catalog.submit(ForgetSnapshots(table_id, partition, tuple(entry.id for entry in old)))
+        except CommandRejected as error:
+            logger.info("another node removes old snapshots: %s", error)
+            return
+        for entry in old:
+            try:
+                await self.store.delete(entry.path)
+            except DuramenError as error:
+                logger.warning("snapshot %s is forgotten and not removed: %s", entry.path, error)
+
+    async def fetch(self, entry: SnapshotEntry, folder: Path, *, progress: Progress | None = None) -> None:
+        """Bring a snapshot into `folder`, verified. Raises as `install_snapshot` does."""
+        self._in_use.add(entry.id)
+        try:
+            await install_snapshot(
+                self.store, entry.path, folder, table_id=entry.table, partition=entry.partition, progress=progress
+            )
+        finally:
+            self._in_use.discard(entry.id)
+
+    async def _tick(self, schedule: SnapshotSchedule) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for (table_id, partition), replica in list(self._hosting.node.hosted().items()):
+                if replica.state != "ready":
+                    continue
+                known = self._catalog.map.snapshots_of(table_id, partition)
+                newest = known[-1].offset if known else NOTHING
+                rank = self._hosting.node.rank((table_id, partition))
+                if not schedule.is_due(
+                    (table_id, partition),
+                    newest=Offset(newest),
+                    applied=replica.applied,
+                    rank=rank,
+                    now_s=time.monotonic(),
+                ):
+                    continue
+                try:
+                    entry = await self.take(replica)
+                    logger.info("snapshot %s was taken by schedule", entry.path)
+                except DuramenError as error:
+                    logger.warning("%s: no snapshot could be taken: %s", replica.name, error)
+                    schedule.forget((table_id, partition))
+
+    async def close(self) -> None:
+        """Stop the schedule. Idempotent."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._ticker
+
+
+def _entry_of(manifest: SnapshotManifest, node_id: str) -> SnapshotEntry:
+    return SnapshotEntry(
+        id=manifest.id,
+        table=manifest.table,
+        partition=manifest.partition,
+        offset=manifest.offset,
+        log_time_ms=manifest.log_time_ms,
+        keys=manifest.keys,
+        bytes=manifest.bytes,
+        path=manifest.path,
+        node=node_id,
+    )

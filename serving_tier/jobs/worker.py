@@ -1,0 +1,184 @@
+"""The worker: finds this node's tasks in the map, runs them, reports."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import ClusterMap, Job, Task
+from log_tier.catalog.commands import Command, TaskDone, TaskFailed, TaskReady
+from log_tier.errors import CommandRejected, DuramenError, ShuttingDown, Unavailable, WriteUnknown
+
+__all__ = ["Action", "JobWorker", "TaskProgress", "TaskRun"]
+
+logger = logging.getLogger(__name__)
+
+TaskKey = tuple[int, int]
+"""Job id and number of the task in it."""
+
+# Tasks that run at the same time: each may read and write a whole index, and reads shall go on being fast.
+_RUNNING_MAX: Final = 2
+
+# An action that fails for now is tried this often, in some 15 s, before an operator is told.
+_TRIES: Final = 6
+_PAUSE_FIRST_S: Final = 0.5
+_PAUSE_MAX_S: Final = 8.0
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    """How far a task is, for whoever looks."""
+
+    phase: str = "waiting"
+    done: int = 0
+    total: int = 0
+
+
+class TaskRun:
+    """One task under way: what an action gets."""
+
+    def __init__(self, worker: JobWorker, job: Job, number: int, task: Task) -> None:
+        self.job = job
+        self.number = number
+        self.task = task
+        self.progress_now = TaskProgress()
+        self._worker = worker
+
+    @property
+    def cluster(self) -> ClusterMap:
+        """The newest map."""
+        return self._worker.catalog.map
+
+    def progress(self, phase: str, done: int = 0, total: int = 0) -> None:
+        """Tell how far it is, in whatever unit `total` has."""
+        self.progress_now = TaskProgress(phase, done, total)
+
+    async def submit(self, command: Command) -> None:
+        """Submit a command of this task; again until the log takes it."""
+        await self._worker.submit(command)
+
+    async def ready(self) -> None:
+        """Say that a move's target may be read."""
+        if self.task.state == "waiting":
+            await self.submit(TaskReady(self.job.id, self.number, self.task.node))
+
+
+Action = Callable[[TaskRun], Awaitable[str]]
+"""Does a task and returns a note of what came of it."""
+
+
+class JobWorker:
+    """Does the tasks of one node. `open()` makes one, `close()` stops it: unfinished tasks stay in the catalog."""
+
+    def __init__(self, catalog: Catalog, node_id: str, actions: Mapping[str, Action]) -> None:
+        self.catalog = catalog
+        self._node_id = node_id
+        self._actions = actions
+        self._tasks: dict[TaskKey, asyncio.Task[None]] = {}
+        self._runs: dict[TaskKey, TaskRun] = {}
+        self._room = asyncio.Semaphore(_RUNNING_MAX)
+        self._follower: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, catalog: Catalog, *, node_id: str, actions: Mapping[str, Action]) -> JobWorker:
+        """Begin to work."""
+        worker = cls(catalog, node_id, actions)
+        worker._compare(catalog.map)
+        worker._follower = asyncio.create_task(worker._follow(catalog.map), name=f"jobs of {node_id}")
+        return worker
+
+    def running(self) -> Mapping[TaskKey, TaskProgress]:
+        """The tasks under way and how far they are."""
+        return {key: run.progress_now for key, run in self._runs.items()}
+
+    async def _follow(self, seen: ClusterMap) -> None:
+        while True:
+            version = seen.version
+            seen = await self.catalog.wait_for(lambda cluster: cluster.version > version)  # noqa: B023 - awaited here
+            self._compare(seen)
+
+    def _compare(self, cluster: ClusterMap) -> None:
+        wanted = {(job.id, number): (job, task) for job, number, task in cluster.unfinished_tasks(self._node_id)}
+        for key in [key for key in self._tasks if key not in wanted]:
+            self._tasks.pop(key).cancel()
+        for key, (job, task) in wanted.items():
+            if key not in self._tasks or self._tasks[key].done():
+                self._start(key, TaskRun(self, job, key[1], task))
+
+    def _start(self, key: TaskKey, run: TaskRun) -> None:
+        running = asyncio.create_task(self._run(run), name=f"task {key[1]} of job {key[0]}")
+        self._tasks[key], self._runs[key] = running, run
+        running.add_done_callback(lambda _: self._ended(key, run, running))
+
+    def _ended(self, key: TaskKey, run: TaskRun, task: asyncio.Task[None]) -> None:
+        if self._runs.get(key) is run:
+            del self._runs[key]
+        if not task.cancelled():
+            task.exception()  # told and written down by the run itself
+
+    async def _run(self, run: TaskRun) -> None:
+        job, number, task = run.job, run.number, run.task
+        action = self._actions.get(task.action)
+        if action is None:
+            await self.submit(TaskFailed(job.id, number, task.node, f"node {task.node} cannot do a {task.action}"))
+            return
+        try:
+            note = await self._tried(action, run)
+        except DuramenError as error:
+            logger.warning("job %s: %s of %s/%s failed: %s", job.id, task.action, task.table, task.partition, error)
+            await self.submit(TaskFailed(job.id, number, task.node, f"{error.code}: {error.message}"))
+        except Exception as error:
+            # A bug of ours: the operator learns of it where the job is, and the traceback is in this node's log. It is
+            # written first: the report makes the map, and so this task, end.
+            logger.error("task %s of job %s ended by a bug", number, job.id, exc_info=error)
+            await self.submit(TaskFailed(job.id, number, task.node, f"a bug: {error!r}"))
+            raise
+        else:
+            await self.submit(TaskDone(job.id, number, task.node, note))
+
+    async def _tried(self, action: Action, run: TaskRun) -> str:
+        pause = _PAUSE_FIRST_S
+        for left in reversed(range(_TRIES)):
+            try:
+                async with self._room:
+                    return await action(run)
+            except CommandRejected:
+                raise
+            except DuramenError as error:
+                if not (error.retryable or isinstance(error, WriteUnknown)) or not left:
+                    raise
+                run.progress(f"trying again: {error.message}")
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, _PAUSE_MAX_S)
+        raise AssertionError("the last try raises or returns")
+
+    async def submit(self, command: Command) -> None:
+        """Submit, for as long as it takes; a rejection means that the map does not ask for it any more."""
+        while True:
+            try:
+                await self.catalog.submit(command)
+                return
+            except CommandRejected as error:
+                logger.info("%s: %s", type(command).__name__, error)
+                return
+            except ShuttingDown:
+                raise
+            except (Unavailable, WriteUnknown) as error:
+                logger.info("the catalog does not take %s yet: %s", type(command).__name__, error)
+                await asyncio.sleep(_PAUSE_FIRST_S)
+
+    async def close(self) -> None:
+        """Stop working. Idempotent."""
+        tasks = [task for task in (self._follower, *self._tasks.values()) if task is not None]
+        self._tasks = {}
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError, DuramenError):
+                await task

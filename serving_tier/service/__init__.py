@@ -1,0 +1,41 @@
+"""What a serving node tells and gives to others: `duramen.v1.Node` over gRPC, and the client's side of it.
+
+Three things are asked of a node besides reads, and each has one file that knows how it is done and one method of the
+service that carries it:
+
+- **Status** (`status.py`): how its replicas stand, as a stream. Routers choose replicas by it, `admin` shows it. What
+  changed is computed once for all who listen; `standing.py` is its pure half.
+- **Digest** (`digests.py`, `serving_tier.digest`): what a replica holds at one offset, in 16 bytes a bucket. `verify`
+  asks all replicas of a partition for the same offset, a little ahead of where they are, and compares.
+- **Copy** (`copies.py`, `serving_tier.snapshots.peer_copy`): a replica's whole index, for a node that has none.
+  `peer.py` is the receiver's end of the wire.
+
+What holds:
+
+- N1 Nothing here is trusted by whoever receives it. A status may be old: the read itself carries the offset that it
+     needs. A copy is checked piece by piece and looked at before it is opened.
+- N2 Nothing here waits in the event loop or takes the applier's time: digests, copies and sizes have threads, and read
+     in LMDB transactions of their own while writes go on.
+- N3 Each has a limit (I12): followers of a status, digests and copies under way, keys of a listing. Beyond it the asker
+     is told so at once and asks another node, or later.
+- N4 A replica that is closed does not wait for the end of a digest: that looks every few ms whether it is still
+     wanted. It does wait for LMDB to write out a copy that was begun, some seconds for a GiB.
+
+How a digest passes: the asker names an offset. `Replica.at_offset` cuts the chunk that the applier is about to get at
+the end of the first batch that reaches it, opens a read transaction between the pieces, and lets the applier go on; a
+thread walks over the keys; the reply names the offset at which the transaction stands. A replica that was further
+already says where it is (`OffsetPassed`), and the asker names a later offset.
+
+What is not here: which replicas a node should have (`serving_tier.hosting`), who asks whom (`router`), and reads and
+writes of keys (`router.grpc_door`).
+
+Reading order: `standing.py`, `status.py`, `digests.py`, `copies.py`, `server.py`, `peer.py`.
+"""
+
+from __future__ import annotations
+
+from serving_tier.service.peer import NodePeer
+from serving_tier.service.server import NodeService
+from serving_tier.service.status import NodeStatusFeed
+
+__all__ = ["NodePeer", "NodeService", "NodeStatusFeed"]

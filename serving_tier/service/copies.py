@@ -1,0 +1,55 @@
+"""Copies of replicas that a node gives to others: how many at a time, and where they lie meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Final
+
+from log_tier.errors import Overloaded
+from serving_tier.replica import Replica
+from serving_tier.snapshots.peer_copy import CopyPart, send_copy
+
+__all__ = ["COPIES_MAX", "Copies"]
+
+# Each reads a whole index and takes its size of the disk for as long as the receiver needs. Two keep a node that lost a
+# peer busy enough; more would take the disk from the reads.
+COPIES_MAX: Final = 2
+
+
+class Copies:
+    """Gives copies. `folder` is for this alone: what an earlier process left there is removed before the first one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._under_way = 0
+        self._tidied: asyncio.Future[None] | None = None
+
+    async def send(self, replica: Replica) -> AsyncGenerator[CopyPart, None]:
+        """A copy of a live replica, made now. Close it with `aclose()`, which removes the copy from the disk.
+
+        Raises `Overloaded`, what `send_copy` raises, and why the replica was closed.
+        """
+        if self._under_way >= COPIES_MAX:
+            raise Overloaded(
+                f"this node gives {COPIES_MAX} copies already: ask another one, or later", limit=COPIES_MAX
+            )
+        self._under_way += 1
+        try:
+            if self._tidied is None:
+                self._tidied = asyncio.ensure_future(asyncio.to_thread(_emptied, self._folder))
+            await asyncio.shield(self._tidied)
+            parts = send_copy(replica.reading, table_name=replica.topic.name, work_folder=self._folder)
+            async with aclosing(parts):
+                async for part in parts:
+                    yield part
+        finally:
+            self._under_way -= 1
+
+
+def _emptied(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)

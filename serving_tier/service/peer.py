@@ -1,0 +1,39 @@
+"""A live peer as a source of copies: the client's side of `duramen.v1.Node/Copy`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from log_tier.identifiers import Partition, TableId, table_id_to_bytes
+from log_tier.service.wire import Wire
+from serving_tier.proto import node_pb2, node_pb2_grpc
+from serving_tier.snapshots.peer_copy import CopyPart
+
+__all__ = ["NodePeer"]
+
+
+class NodePeer:
+    """The node `name` at `target` (host:port). It is a `serving_tier.snapshots.peer_copy.CopySource`."""
+
+    def __init__(self, name: str, target: str) -> None:
+        self.name = name
+        self._target = target
+
+    async def copy(self, table_id: TableId, partition: Partition) -> AsyncGenerator[CopyPart, None]:
+        """A copy made now, over a connection of its own; close it with `aclose()`.
+
+        There is no deadline: the peer writes the whole copy before the first part comes. One that is dead or paused is
+        noticed by the connection's own pings, within 30 s. Raises `Disconnected`, and what the peer raises.
+        """
+        wire = Wire(self._target)
+        try:
+            stub = node_pb2_grpc.NodeStub(wire.channel)  # type: ignore[no-untyped-call]
+            request = node_pb2.CopyRequest(table_id=table_id_to_bytes(table_id), partition=partition)
+            replies: Any = wire.stream(stub.Copy, request)
+            async with aclosing(replies) as chunks:
+                async for chunk in chunks:
+                    yield CopyPart(chunk.manifest, chunk.file, chunk.data)
+        finally:
+            await wire.close()

@@ -1,0 +1,108 @@
+"""The service `duramen.v1.Node`: each method asks the part that knows, and translates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final, cast
+
+import grpc
+
+from log_tier.errors import DeadlineExceeded, DuramenError
+from log_tier.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.service.problems import abort
+from log_tier.service.streams import OpenStreams
+from serving_tier.node import Node
+from serving_tier.proto import node_pb2, node_pb2_grpc
+from serving_tier.service.copies import Copies
+from serving_tier.service.digests import Digests
+from serving_tier.service.status import NodeStatusFeed
+
+__all__ = ["NodeService"]
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+# For callers that set no deadline. A digest of ten million keys takes some 10 s.
+_TIMEOUT_DEFAULT_S: Final = 60.0
+
+# The reply must be on its way before the caller's deadline, else it learns nothing of what we know.
+_REPLY_MARGIN_S: Final = 0.05
+
+# A receiver syncs a file of some GiB in between.
+_STALLED_S: Final = 60.0
+
+_BUCKETS_DEFAULT: Final = 256
+
+
+class NodeService(node_pb2_grpc.NodeServicer):
+    """Serves one node. `streams` are the streams under way, for whoever shuts the server down; then `close()`."""
+
+    def __init__(self, node: Node, feed: NodeStatusFeed, streams: OpenStreams, *, copies_folder: Path) -> None:
+        """`copies_folder`: where copies lie while they are sent, and nothing else; its disk has room for an index."""
+        self._node = node
+        self._feed = feed
+        self._streams = streams
+        self._digests = Digests()
+        self._copies = Copies(copies_folder)
+
+    async def Status(  # noqa: N802
+        self, request: node_pb2.StatusRequest, context: _Context
+    ) -> AsyncIterator[node_pb2.NodeStatus]:
+        try:
+            if request.once:
+                yield await self._feed.once()
+                return
+            async with self._streams.served(), aclosing(cast("Any", self._feed.subscribe())) as messages:
+                async for message in messages:
+                    yield message
+        except DuramenError as error:
+            await abort(context, error)
+
+    async def Copy(self, request: node_pb2.CopyRequest, context: _Context) -> None:  # noqa: N802
+        try:
+            replica = self._node.replica(table_id_from_bytes(request.table_id), Partition(request.partition))
+            async with self._streams.served(), aclosing(self._copies.send(replica)) as parts:
+                async for part in parts:
+                    await _within_patience(context.write(node_pb2.CopyChunk(**part._asdict())))
+        except DuramenError as error:
+            await abort(context, error)
+
+    async def Digest(  # noqa: N802
+        self, request: node_pb2.DigestRequest, context: _Context
+    ) -> node_pb2.DigestReply:
+        try:
+            replica = self._node.replica(table_id_from_bytes(request.table_id), Partition(request.partition))
+            remaining = context.time_remaining()
+            found = await self._digests.digest(
+                replica,
+                Offset(request.offset),
+                buckets=request.buckets or _BUCKETS_DEFAULT,
+                listed=frozenset(request.list_buckets),
+                timeout=_TIMEOUT_DEFAULT_S if remaining is None else max(0.0, remaining - _REPLY_MARGIN_S),
+            )
+        except DuramenError as error:
+            await abort(context, error)
+        return node_pb2.DigestReply(
+            offset=found.offset,
+            keys=found.keys,
+            digests=found.digests,
+            listed_keys=[each.key for each in found.listed],
+            listed_versions=[each.version for each in found.listed],
+            listed_hashes=[each.hash for each in found.listed],
+        )
+
+    async def close(self) -> None:
+        """End what is under way. Idempotent."""
+        await self._feed.close()
+        self._digests.close()
+
+
+async def _within_patience(writing: Coroutine[Any, Any, None]) -> None:
+    """Send a part; a receiver that takes none for long would keep the copy, and its place, from everybody else."""
+    try:
+        async with asyncio.timeout(_STALLED_S):
+            await writing
+    except TimeoutError:
+        raise DeadlineExceeded(f"the receiver took nothing of the copy for {_STALLED_S:g} s: ask again") from None

@@ -1,0 +1,141 @@
+"""Putting a snapshot in the place of an index folder: receive, check, rename.
+
+    folder.incoming   receives the files; every piece passes a `FileCheck`: its checksum, the structure of its pages
+                      → synced → opened: table, partition, format, applied offset, keys
+    folder            → folder.replaced, if it is there
+    folder.incoming   → folder; the folder above is synced; folder.replaced is removed
+
+Nothing is opened before it was checked (S4), and only the two renames touch what was there (S5): what fails before
+leaves it as it was, what fails between them is taken back, and after a crash between them `recover_folder` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from log_tier.errors import SnapshotDamaged, UnknownFormat
+from log_tier.identifiers import Partition, TableId
+from serving_tier.index_folder import claim_folder, release_folder
+from serving_tier.index_format import INDEX_FORMAT_VERSION
+from serving_tier.snapshots.contents import check_contents, read_contents
+from serving_tier.snapshots.local_disk import Folders, local_troubles
+from serving_tier.snapshots.manifest import SnapshotManifest
+from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.threads import Progress, Stop, in_thread
+
+__all__ = ["check_identity", "install_snapshot", "receiving", "recover_folder"]
+
+_INCOMING: Final = ".incoming"
+_REPLACED: Final = ".replaced"
+
+
+async def install_snapshot(
+    store: SnapshotStore,
+    path: str,
+    folder: Path,
+    *,
+    table_id: TableId,
+    partition: Partition,
+    progress: Progress | None = None,
+    folders: Folders = Folders(),  # noqa: B008  (immutable)
+) -> SnapshotManifest:
+    """Fetch the snapshot at `path` of the store and make it the index folder `folder`; return its manifest.
+
+    `folder` must not be open in any process. Raises `SnapshotDamaged` for one that is not sound or not of this
+    partition, `UnknownFormat`, `SnapshotStoreUnavailable`, `DiskFull`; what was in `folder` is then what it was.
+    """
+    manifest = await store.read_manifest(path)
+    check_identity(manifest, table_id=table_id, partition=partition)
+    async with receiving(folder, manifest, folders=folders) as incoming:
+        await store.fetch(manifest, incoming, progress=progress)
+    return manifest
+
+
+def check_identity(manifest: SnapshotManifest, *, table_id: TableId, partition: Partition) -> None:
+    """Raise `SnapshotDamaged` for another partition's snapshot, `UnknownFormat` for an index of a newer format."""
+    if (manifest.table, manifest.partition) != (table_id, partition):
+        raise SnapshotDamaged(
+            f"snapshot {manifest.id} is of table {manifest.table} partition {manifest.partition}, not of table "
+            f"{table_id} partition {partition}: use another snapshot",
+            file=manifest.path,
+        )
+    if manifest.index_version != INDEX_FORMAT_VERSION:
+        raise UnknownFormat(
+            f"snapshot {manifest.id} holds an index of format version {manifest.index_version}, this process reads "
+            f"version {INDEX_FORMAT_VERSION}: use another snapshot, or the Duramen that took it",
+            file=manifest.path,
+        )
+
+
+@asynccontextmanager
+async def receiving(
+    folder: Path,
+    manifest: SnapshotManifest,
+    *,
+    folders: Folders = Folders(),  # noqa: B008  (immutable)
+) -> AsyncIterator[Path]:
+    """An empty folder to put a snapshot's files into; at the end it is opened, compared, and becomes `folder`.
+
+    Whoever fills it passes every file through a `FileCheck` and syncs it: nothing reads the files again.
+    Left with an error it is removed, and `folder` is what it was.
+    """
+    incoming = _beside(folder, _INCOMING)
+
+    def begin(_: Stop) -> None:
+        with local_troubles(folder):
+            recover_folder(folder, folders=folders)
+            incoming.mkdir(parents=True)
+
+    def finish(_: Stop) -> None:
+        with local_troubles(folder):
+            _check(incoming, manifest)
+            _put_in_place(incoming, folder, folders)
+
+    await in_thread(begin)
+    try:
+        with local_troubles(folder):
+            yield incoming
+        await in_thread(finish)
+    finally:
+        await in_thread(lambda _: folders.remove(incoming))
+
+
+def _check(incoming: Path, manifest: SnapshotManifest) -> None:
+    """What the index itself says; its files were checked, so it can be opened."""
+    check_contents(read_contents(incoming), manifest, str(incoming))
+    # The marker says the same as the manifest, or it is refused here; then it is written anew and synced.
+    claim_folder(incoming, table_id=manifest.table, partition=manifest.partition)
+    release_folder(incoming)
+
+
+def _put_in_place(incoming: Path, folder: Path, folders: Folders) -> None:
+    replaced = _beside(folder, _REPLACED)
+    folders.remove(replaced)
+    there = folder.exists()
+    if there:
+        folders.rename(folder, replaced)
+    try:
+        folders.rename(incoming, folder)
+    except BaseException:
+        if there:
+            folders.rename(replaced, folder)
+        raise
+    folders.sync(folder.parent)
+    folders.remove(replaced)
+
+
+def recover_folder(folder: Path, *, folders: Folders = Folders()) -> None:  # noqa: B008  (immutable)
+    """Undo or finish what a crash left of an install beside the index folder `folder`. Nothing may use it meanwhile."""
+    replaced = _beside(folder, _REPLACED)
+    if replaced.exists() and not folder.exists():
+        folders.rename(replaced, folder)
+        folders.sync(folder.parent)
+    folders.remove(replaced)
+    folders.remove(_beside(folder, _INCOMING))
+
+
+def _beside(folder: Path, suffix: str) -> Path:
+    return folder.with_name(folder.name + suffix)

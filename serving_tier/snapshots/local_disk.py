@@ -1,0 +1,101 @@
+"""What a folder of this machine can do and an object store cannot: sync, link, rename; and what it refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from log_tier.errors import DiskFull, FolderReadOnly
+
+__all__ = ["Folders", "begin_writing", "linked", "local_troubles", "replace_file", "sync_folder"]
+
+_PART: Final = ".part"
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_READ_ONLY: Final = (errno.EACCES, errno.EROFS, errno.EPERM)
+
+
+def sync_folder(path: str | Path) -> None:
+    """Put a folder's names on stable storage. One fsync."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def replace_file(path: str, data: bytes, *, below: str) -> None:
+    """Write a file so that a crash leaves the old one or the new one; sync its folders up to and with `below`.
+
+    Whatever was written into its folder before is there if this file is.
+    """
+    with open(path + _PART, "wb", buffering=0) as file:
+        file.write(data)
+        os.fsync(file.fileno())
+    folder = os.path.dirname(path)
+    sync_folder(folder)
+    os.rename(path + _PART, path)
+    sync_folder(folder)
+    while len(folder) > len(below):
+        folder = os.path.dirname(folder)
+        sync_folder(folder)
+
+
+def begin_writing(file: int) -> None:
+    """Have the kernel begin to write what is dirty of a file, so that the sync at the end finds less to do.
+
+    That is what Linux does when it is told that the pages will not be needed; those that are dirty it keeps.
+    """
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def linked(source: Path, target: str) -> bool:
+    """Give a file a second name, where both lie in one file system, and sync it; else do nothing and say so."""
+    try:
+        os.link(source, target)
+    except OSError:
+        return False
+    file = os.open(target, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+    return True
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder or whatever stands in its place; nothing is all right too."""
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
+
+
+class Folders(NamedTuple):
+    """The seam to the file system through which an index folder is put in place; tests let each step fail."""
+
+    rename: Callable[[Path, Path], None] = os.rename
+    sync: Callable[[Path], None] = sync_folder
+    remove: Callable[[Path], None] = _remove
+
+
+@contextmanager
+def local_troubles(folder: Path) -> Iterator[None]:
+    """Name what the local disk refuses. Raises `DiskFull`, `FolderReadOnly`; other errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise DiskFull(
+                f"{folder} cannot be written: {error.strerror}: make room; what was there is untouched"
+            ) from error
+        if error.errno in _READ_ONLY:
+            raise FolderReadOnly(
+                f"{folder} cannot be written: {error.strerror}: make {error.filename or folder} writable for this user"
+            ) from error
+        raise

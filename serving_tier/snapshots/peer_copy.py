@@ -1,0 +1,117 @@
+"""A copy of a live peer's index, as a stream: the manifest first, then the files' bytes in order.
+
+It is a snapshot that is never stored: taken when it is asked for, checked like one, installed like one. What carries
+the stream (`duramen.v1.Node/Copy`) is the business of whoever implements `CopySource`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from log_tier.errors import SnapshotDamaged
+from log_tier.identifiers import Partition, TableId
+from serving_tier.snapshots.contents import FileCheck
+from serving_tier.snapshots.install import check_identity, receiving
+from serving_tier.snapshots.local_disk import Folders, begin_writing
+from serving_tier.snapshots.manifest import (
+    PIECE_BYTES,
+    SnapshotManifest,
+    format_manifest,
+    parse_manifest,
+)
+from serving_tier.snapshots.take import Reading, copied_index
+from serving_tier.snapshots.threads import Progress, Stop, in_thread
+
+__all__ = ["CopyPart", "CopySource", "install_copy", "send_copy"]
+
+
+class CopyPart(NamedTuple):
+    """One message of a copy."""
+
+    manifest: bytes = b""
+    """In the first one, and only there: `format_manifest`."""
+    file: str = ""
+    data: bytes = b""
+    """The next `PIECE_BYTES` of `file`; the last part of a file may be shorter."""
+
+
+class CopySource(Protocol):
+    """A peer that holds a replica."""
+
+    @property
+    def name(self) -> str:
+        """The node, for people."""
+        ...
+
+    def copy(self, table_id: TableId, partition: Partition) -> AsyncGenerator[CopyPart, None]:
+        """A copy made now. Raises what the peer raises (`NotHosted`, …), or `Unavailable` where it is away."""
+        ...
+
+
+async def send_copy(reading: Reading, *, table_name: str, work_folder: Path) -> AsyncGenerator[CopyPart, None]:
+    """The sending side: a fresh copy of a live index. Close it with `aclose()`, which removes the copy.
+
+    Raises what `take_snapshot` raises before the first part.
+    """
+    async with copied_index(reading, table_name=table_name, work_folder=work_folder) as (folder, manifest):
+        yield CopyPart(manifest=format_manifest(manifest))
+        for file in manifest.files:
+            # Opened here, and read by threads that are waited for: a caller that goes away loses no open file.
+            with open(folder / file.name, "rb", 0) as data:  # noqa: ASYNC230 - some µs
+                while part := await in_thread(lambda _, data=data: data.read(PIECE_BYTES)):  # type: ignore[misc]
+                    yield CopyPart(file=file.name, data=part)
+
+
+async def install_copy(
+    parts: AsyncIterator[CopyPart],
+    folder: Path,
+    *,
+    peer: str,
+    table_id: TableId,
+    partition: Partition,
+    accept: Callable[[SnapshotManifest], None] = lambda _: None,
+    progress: Progress | None = None,
+    folders: Folders = Folders(),  # noqa: B008  (immutable)
+) -> SnapshotManifest:
+    """The receiving side: check what comes piece by piece and make it the index folder `folder`; return its manifest.
+
+    `accept` is asked when the manifest is here, before any bytes are taken, and raises for one that is of no use.
+    Raises `SnapshotDamaged` for a stream that is not what its manifest says, and whatever `parts` raises; `folder` is
+    then what it was.
+    """
+    where = f"the copy from {peer}"
+    first = await anext(parts, None)
+    manifest = parse_manifest(b"" if first is None else first.manifest, where)
+    check_identity(manifest, table_id=table_id, partition=partition)
+    accept(manifest)
+    done = 0
+    async with receiving(folder, manifest, folders=folders) as incoming:
+        part = await anext(parts, None)
+        for file in manifest.files:
+            check = FileCheck(file, f"{file.name} in {where}")
+            with open(incoming / file.name, "wb", 0) as out:  # noqa: ASYNC230 - some µs
+                while part is not None and part.file == file.name:
+                    await in_thread(partial(_take, check, out, part.data))
+                    done += len(part.data)
+                    if progress is not None:
+                        progress(f"copying from {peer}", done, manifest.bytes)
+                    part = await anext(parts, None)
+                await in_thread(partial(_finish, check, out))
+        if part is not None:
+            raise SnapshotDamaged(f"{where} goes on after its last file: use another source", file=where)
+    return manifest
+
+
+def _take(check: FileCheck, out: Any, piece: bytes, _: Stop) -> None:
+    check.feed(piece)
+    out.write(piece)
+    begin_writing(out.fileno())
+
+
+def _finish(check: FileCheck, out: Any, _: Stop) -> None:
+    check.finish()
+    os.fsync(out.fileno())

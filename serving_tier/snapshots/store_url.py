@@ -1,0 +1,73 @@
+"""How a snapshot store is named: from a URL to fsspec's file system, and which errors that one raises."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl
+
+import fsspec
+
+from log_tier.errors import InvalidRequest
+
+__all__ = ["StorePlace", "open_place"]
+
+# A store that does not answer is asked again by whoever needs it; here a caller learns within a minute.
+_S3_CONFIG: Final = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 2}}
+
+
+class StorePlace(NamedTuple):
+    """Where a store is, and by what it is reached."""
+
+    fs: Any
+    root: str
+    url: str
+    local: bool
+    """A folder of this machine, or one that behaves so: it can be synced."""
+    troubles: tuple[type[Exception], ...]
+    """What its library raises where the store does not answer or refuses."""
+
+
+def open_place(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> StorePlace:
+    """The place of a store by its URL. Asks nobody anything yet. Raises `InvalidRequest`, see `SnapshotStore.open`."""
+    url = os.fspath(url)
+    place, _, query = url.partition("?")
+    options: dict[str, Any] = {}
+    troubles: tuple[type[Exception], ...] = (OSError,)
+    if place.startswith("s3://"):
+        options, troubles = _s3_options(query, url), (OSError, *_s3_troubles(url))
+    elif query:
+        raise InvalidRequest(f"{url}: only s3:// takes settings after a '?'")
+    elif "://" not in place:
+        place = f"file://{Path(place).absolute()}"
+    try:
+        fs, root = fsspec.core.url_to_fs(place, **{**options, **(storage_options or {})})
+    except (ValueError, ImportError) as error:
+        raise InvalidRequest(
+            f"{url} is no snapshot store: {error}; use a folder, file:///folder or s3://bucket/prefix"
+        ) from error
+    return StorePlace(fs, root.rstrip("/"), url, place.startswith("file://"), troubles)
+
+
+def _s3_options(query: str, url: str) -> dict[str, Any]:
+    settings = dict(parse_qsl(query))
+    unknown = settings.keys() - {"endpoint_url", "region"}
+    if unknown:
+        raise InvalidRequest(f"{url}: {', '.join(sorted(unknown))} is no setting; endpoint_url and region are")
+    options: dict[str, Any] = {"use_listings_cache": False, "config_kwargs": _S3_CONFIG}
+    if "endpoint_url" in settings:
+        options["endpoint_url"] = settings["endpoint_url"]
+    if "region" in settings:
+        options["client_kwargs"] = {"region_name": settings["region"]}
+    return options
+
+
+def _s3_troubles(url: str) -> tuple[type[Exception], ...]:
+    """What S3's client raises beside `OSError`."""
+    try:
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError as error:
+        raise InvalidRequest(f"{url}: the library for S3 is not installed: pip install 'duramen[s3]'") from error
+    return BotoCoreError, ClientError

@@ -1,0 +1,174 @@
+"""Taking a snapshot of a live index: copy, check, store, read back.
+
+    copy       LMDB writes a compact copy into a pipe, without the interpreter's lock; the index is held open for that
+    describe   what comes out of the pipe is checksummed before it meets a disk, its structure is looked at, and it is
+               written into a folder of our own; then it is opened and says where it stands (S1)
+    store      files, then the manifest; a store on the same file system gets the files by a link
+    verify     everything is read back from the store and compared (S3)
+
+A copy at one transaction: LMDB's applies and reads go on beside it. Cancelled or failed at any point, it leaves nothing
+here and nothing in the store.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from io import FileIO
+from pathlib import Path
+from shutil import rmtree
+from typing import Final
+
+from log_tier.errors import DuramenError, SnapshotDamaged
+from serving_tier.index_folder import claim_folder, release_folder
+from serving_tier.lmdb_index import LmdbIndex
+from serving_tier.snapshots.contents import describe_file, pieces_of, read_contents
+from serving_tier.snapshots.local_disk import begin_writing, local_troubles
+from serving_tier.snapshots.manifest import DATA_FILE, MARKER_FILE, PIECE_BYTES, SnapshotFile, SnapshotManifest
+from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.threads import Progress, Stop, in_thread
+
+__all__ = ["Reading", "copied_index", "take_snapshot"]
+
+logger = logging.getLogger(__name__)
+
+Reading = Callable[[], AbstractContextManager[LmdbIndex]]
+"""Holds an index open: `Replica.reading`."""
+
+# Random bits in a snapshot's id: it tells apart the attempts at one offset.
+_ID_BYTES: Final = 8
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def take_snapshot(
+    reading: Reading,
+    store: SnapshotStore,
+    *,
+    table_name: str,
+    work_folder: Path,
+    digest: bool = False,
+    progress: Progress | None = None,
+    clock_ms: Callable[[], int] = _now_ms,
+) -> SnapshotManifest:
+    """Take a snapshot and store it; return its manifest when it was read back and found good.
+
+    `work_folder` gets a copy of the index for a while; on the store's file system that copy becomes the snapshot.
+    Leftovers of puts that died are removed from the store on the way.
+
+    Raises `SnapshotStoreUnavailable`, `SnapshotDamaged` (the index, or what the store gave back, is not sound),
+    `DiskFull`, and why the replica was closed.
+    """
+    async with copied_index(
+        reading, table_name=table_name, work_folder=work_folder, digest=digest, progress=progress, clock_ms=clock_ms
+    ) as (folder, manifest):
+        await store.put(folder, manifest, progress=progress)
+    try:
+        await store.verify(manifest, progress=progress)
+    except BaseException:
+        with suppress(DuramenError):
+            await store.delete(manifest.path)
+        raise
+    try:
+        removed = await store.remove_unfinished(manifest.table, manifest.partition)
+    except DuramenError as error:
+        logger.warning("leftovers beside %s stay for now: %s", manifest, error)
+    else:
+        if removed:
+            logger.info("removed what unfinished snapshots had left: %s", ", ".join(removed))
+    return manifest
+
+
+@asynccontextmanager
+async def copied_index(
+    reading: Reading,
+    *,
+    table_name: str,
+    work_folder: Path,
+    digest: bool = False,
+    progress: Progress | None = None,
+    clock_ms: Callable[[], int] = _now_ms,
+) -> AsyncIterator[tuple[Path, SnapshotManifest]]:
+    """A checked copy of a live index in a folder of its own, and its manifest; the folder is removed at the end."""
+    snapshot_id = secrets.token_hex(_ID_BYTES)
+    folder = work_folder / f"copy-{snapshot_id}"
+    try:
+        with reading() as index:
+            files = await in_thread(lambda stop: _copy(index, folder, progress, stop))
+        contents = await in_thread(lambda _: read_contents(folder, digest=digest))
+        manifest = SnapshotManifest(
+            id=snapshot_id,
+            table=contents.table,
+            table_name=table_name,
+            partition=contents.partition,
+            offset=contents.state.applied,
+            log_time_ms=contents.state.log_time_ms,
+            keys=contents.keys,
+            index_version=contents.index_version,
+            created_ms=clock_ms(),
+            files=files,
+            digest=contents.digest,
+        )
+        yield folder, manifest
+    finally:
+        await in_thread(lambda _: rmtree(folder, ignore_errors=True))
+
+
+def _copy(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Stop) -> tuple[SnapshotFile, ...]:
+    """Make `folder` a closed index folder with a copy of `index`; return its files.
+
+    LMDB writes into a pipe, in another thread, without the interpreter's lock.
+    """
+    with local_troubles(folder):
+        return _copied(index, folder, progress, stop)
+
+
+def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Stop) -> tuple[SnapshotFile, ...]:
+    folder.mkdir(parents=True)
+    table_id, partition = index.identity()
+    claim_folder(folder, table_id=table_id, partition=partition)
+    source, sink = os.pipe()
+    fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, PIECE_BYTES)
+
+    def write() -> None:
+        try:
+            index.copy_to(sink)
+        finally:
+            os.close(sink)
+
+    with ThreadPoolExecutor(1, "duramen-copy") as lmdb_side:
+        writing = lmdb_side.submit(write)
+        try:
+            # Left with an error this closes the pipe, and that ends LMDB's side.
+            with open(source, "rb", buffering=0) as pipe, open(folder / DATA_FILE, "wb", buffering=0) as out:
+                passing = _written(pieces_of(pipe, stop), out, progress)
+                data = describe_file(DATA_FILE, passing, f"the copy of {table_id}/{partition}")
+                os.fsync(out.fileno())
+        except SnapshotDamaged:
+            # What LMDB itself said about the index comes first: the file is short because of it.
+            writing.result()
+            raise
+        writing.result()
+    release_folder(folder)
+    with open(folder / MARKER_FILE, "rb", buffering=0) as marker:
+        return data, describe_file(MARKER_FILE, pieces_of(marker, stop), MARKER_FILE)
+
+
+def _written(pieces: Iterator[bytes], out: FileIO, progress: Progress | None) -> Iterator[bytes]:
+    """Write what passes."""
+    done = 0
+    for piece in pieces:
+        out.write(piece)
+        begin_writing(out.fileno())
+        yield piece
+        done += len(piece)
+        if progress is not None:
+            progress("copying", done, 0)

@@ -1,0 +1,57 @@
+"""Blocking work that can be cancelled: it runs in a thread, and is told to stop between two of its steps.
+
+A thread cannot be interrupted, and what it works on (an open LMDB environment, a folder that is about to be removed)
+must stay until it ends. So whoever is cancelled here tells the work to stop, waits for it, and only then goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["Progress", "Stop", "Stopped", "in_thread"]
+
+T = TypeVar("T")
+
+Progress = Callable[[str, int, int], None]
+"""Hears how far it is: phase, bytes done, bytes in all. Called in the event loop's thread or in another."""
+
+
+class Stopped(Exception):
+    """The work was told to stop."""
+
+
+class Stop:
+    """What the work looks at between two steps."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        """Ask the work to stop."""
+        self._event.set()
+
+    def check(self) -> None:
+        """Raise `Stopped` where that was asked."""
+        if self._event.is_set():
+            raise Stopped
+
+
+async def in_thread(work: Callable[[Stop], T]) -> T:
+    """Run `work` in a thread; return what it returns or raises. Cancelled, it returns when the thread has ended."""
+    stop = Stop()
+    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        while not running.done():
+            try:
+                await asyncio.wait([running])
+            except asyncio.CancelledError:
+                continue  # asked again: the thread is still at work
+        if not running.cancelled():
+            running.exception()
+        raise

@@ -1,0 +1,327 @@
+"""What a node does for each kind of task, against a real log, a real catalog and a real store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from log_tier.batch import Columns, encode_batch
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import Job, NodeEntry
+from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan
+from log_tier.catalog.job_fold import ACTIONS
+from log_tier.embedded import EmbeddedLog, EngineSettings
+from log_tier.errors import NotHosted, WriteUnknown
+from log_tier.identifiers import Offset, Partition
+from log_tier.log import Topic
+from log_tier.record import Expiry, Operation, attribute_of
+from serving_tier.hosting import Hosting
+from serving_tier.jobs import actions as module
+from serving_tier.jobs import bootstrapping, point_in_time, snapshotting
+from serving_tier.jobs.actions import node_actions
+from serving_tier.jobs.bootstrapping import node_bootstrap
+from serving_tier.jobs.snapshotting import NodeSnapshots
+from serving_tier.jobs.worker import JobWorker
+from serving_tier.node import Node
+from serving_tier.replica import Replica
+from serving_tier.snapshots.peer_copy import CopySource
+from serving_tier.snapshots.store import SnapshotStore
+
+DEADLINE_S = 30
+ZERO = Partition(0)
+
+
+class Machine:
+    """A log, a catalog, and nodes with workers and a common store, all in this process."""
+
+    def __init__(self, folder: Path, log: EmbeddedLog, catalog: Catalog) -> None:
+        self.folder, self.log, self.catalog = folder, log, catalog
+        self.store = SnapshotStore.open(folder / "store")
+        self.hostings: dict[str, Hosting] = {}
+        self.snapshots: dict[str, NodeSnapshots] = {}
+        self._closing: list[Callable[[], object]] = []
+
+    def _no_peer(self, entry: NodeEntry) -> CopySource:
+        raise NotHosted(f"{entry.id} is not asked in these tests")
+
+    async def add_node(self, name: str, *, every_s: float | None = None, keep: int = 2) -> Hosting:
+        await self.catalog.submit(RegisterNode(name, "", name))
+        node = await Node.open(self.log, self.folder / name / "index")
+        fill = node_bootstrap(self.log, self.catalog, node_id=name, store=self.store, peer=self._no_peer)
+        hosting = await Hosting.open(self.catalog, node, node_id=name, identity=name, bootstrap=fill)
+        snapshots = await NodeSnapshots.open(self.catalog, hosting, self.store, keep=keep, every_s=every_s)
+        worker = await JobWorker.open(self.catalog, node_id=name, actions=node_actions(self.log, hosting, snapshots))
+        self.hostings[name], self.snapshots[name] = hosting, snapshots
+        self._closing += [node.close, hosting.close, snapshots.close, worker.close]
+        return hosting
+
+    async def make_table(self, name: str = "flights", *, replicas: int = 1) -> Topic:
+        topic = await self.log.create_topic(name, partitions=1)
+        await self.catalog.submit(CreateTable(topic.id, name, 1, replicas))
+        return topic
+
+    async def replica(self, node: str, topic: Topic) -> Replica:
+        hosting = self.hostings[node]
+        async with asyncio.timeout(DEADLINE_S):
+            await hosting.wait_version(self.catalog.map.version)
+            await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
+        return hosting.node.replica(topic.id, ZERO)
+
+    async def put(self, topic: Topic, *pairs: tuple[bytes, bytes]) -> Offset:
+        batch = encode_batch(Columns([key for key, _ in pairs], [value for _, value in pairs]))
+        return Offset((await self.log.append(topic.id, ZERO, batch)).base_offset + len(pairs) - 1)
+
+    async def level(self, node: str, topic: Topic) -> Replica:
+        replica = await self.replica(node, topic)
+        latest = (await self.log.bounds(topic.id, ZERO)).latest
+        await replica.wait_applied(latest, timeout=DEADLINE_S)
+        return replica
+
+    async def job(self, *plans: TaskPlan, kind: str = "test", **arguments: int | str) -> Job:
+        number, _ = await self.catalog.submit(StartJob(kind, "test", plans, arguments))
+        cluster = await self.catalog.wait_for(lambda map_: map_.jobs[number].state != "running", timeout=DEADLINE_S)
+        return cluster.jobs[number]
+
+    async def close(self) -> None:
+        for close in reversed(self._closing):
+            await close()  # type: ignore[misc]
+
+
+@pytest.fixture
+async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
+    monkeypatch.setattr(module, "_HANDOVER_S", 0.01)
+    async with await EmbeddedLog.open(tmp_path / "log", settings=EngineSettings(segment_bytes=4096)) as log:
+        catalog = await Catalog.open(log)
+        made = Machine(tmp_path, log, catalog)
+        yield made
+        await made.close()
+        await catalog.close()
+
+
+def plan(action: str, topic: Topic, node: str, **arguments: int | str) -> TaskPlan:
+    return TaskPlan(action, topic.id, ZERO, node, arguments)
+
+
+async def fill(machine: Machine, topic: Topic, count: int = 300) -> Offset:
+    for number in range(count):
+        last = await machine.put(topic, (b"key%d" % (number % 50), b"%d " % number + b"v" * 40))
+    return last
+
+
+async def test_a_snapshot_is_known_when_it_is_stored_and_old_ones_go(machine: Machine) -> None:
+    await machine.add_node("n1", keep=2)
+    topic = await machine.make_table()
+    offsets = []
+    for _ in range(3):
+        offsets.append(await fill(machine, topic, 20))
+        await machine.level("n1", topic)
+        job = await machine.job(plan("snapshot", topic, "n1"))
+        assert job.state == "done", job
+    known = machine.catalog.map.snapshots_of(topic.id, ZERO)
+    assert [entry.offset for entry in known] == offsets[1:], "the newest two stay"
+    assert [stored.path for stored in await machine.store.snapshots()] == [entry.path for entry in known]
+    assert (known[-1].node, known[-1].keys) == ("n1", 20)
+
+
+async def test_the_log_is_trimmed_below_a_snapshot_and_no_further(machine: Machine) -> None:
+    await machine.add_node("n1")
+    topic = await machine.make_table()
+    last = await fill(machine, topic)
+    replica = await machine.level("n1", topic)
+    refused = await machine.job(plan("trim", topic, "n1", before=last))
+    assert refused.state == "failed"
+    assert f"before {last} of {topic.id}/0 is beyond what a snapshot covers (0)" in refused.tasks[0].note
+    await machine.job(plan("snapshot", topic, "n1"))
+    more = await fill(machine, topic, 10)
+    assert (await machine.job(plan("trim", topic, "n1", before=more))).state == "failed"
+    assert (await machine.job(plan("compact", topic, "n1", below=more))).state == "failed"
+    done = await machine.job(plan("trim", topic, "n1", before=last + 1))
+    earliest = (await machine.log.bounds(topic.id, ZERO)).earliest
+    assert done.tasks[0].note == f"the log begins at {earliest}"
+    assert 0 < earliest <= last + 1
+    # What was trimmed is in the snapshot: the index can be lost now.
+    await machine.level("n1", topic)
+    digest = replica.index.digest()
+    rebuilt = await machine.job(plan("rebuild", topic, "n1"))
+    assert rebuilt.state == "done", rebuilt
+    assert rebuilt.tasks[0].note.startswith("came from snapshot ")
+    assert (await machine.level("n1", topic)).index.digest() == digest
+
+
+async def test_compaction_drops_what_is_void(machine: Machine) -> None:
+    await machine.add_node("n1")
+    topic = await machine.make_table()
+    last = await fill(machine, topic)
+    digest = (await machine.level("n1", topic)).index.digest()
+    await machine.job(plan("snapshot", topic, "n1"))
+    done = await machine.job(plan("compact", topic, "n1", below=last))
+    assert done.state == "done"
+    assert int(done.tasks[0].note.split()[0]) > 0
+    await machine.job(plan("rebuild", topic, "n1", source="log"))
+    assert (await machine.level("n1", topic)).index.digest() == digest
+
+
+async def test_a_move_and_its_way_back(machine: Machine) -> None:
+    await machine.add_node("n1")
+    topic = await machine.make_table()
+    await machine.add_node("n2")
+    await fill(machine, topic, 30)
+    digest = (await machine.level("n1", topic)).index.digest()
+    for source, target in (("n1", "n2"), ("n2", "n1")):
+        job = await machine.job(plan("move", topic, target, **{"from": source}))
+        assert job.state == "done", job
+        assert machine.catalog.map.table(topic.id).readable(ZERO) == (target,)
+        assert (await machine.level(target, topic)).index.digest() == digest
+        await machine.hostings[source].wait_version(machine.catalog.map.version)
+        with pytest.raises(NotHosted, match=f"{target} does"):
+            machine.hostings[source].node.replica(topic.id, ZERO)
+
+
+async def test_a_replica_more_and_one_less(machine: Machine) -> None:
+    await machine.add_node("n1")
+    topic = await machine.make_table()
+    await machine.add_node("n2")
+    await fill(machine, topic, 30)
+    added = await machine.job(plan("add", topic, "n2"))
+    assert (added.state, added.tasks[0].note) == ("done", "came from log")
+    assert machine.catalog.map.table(topic.id).readable(ZERO) == ("n1", "n2")
+    assert (await machine.level("n2", topic)).index.digest() == (await machine.level("n1", topic)).index.digest()
+    assert (await machine.job(plan("remove", topic, "n1"))).state == "done"
+    assert machine.catalog.map.table(topic.id).readable(ZERO) == ("n2",)
+
+
+async def copied(machine: Machine, topic: Topic, name: str, offset: int) -> tuple[Job, dict[bytes, bytes]]:
+    target = await machine.make_table(name)
+    how = {"source_table": topic.id, "source_partition": 0, "offset": offset}
+    job = await machine.job(TaskPlan("copy", target.id, ZERO, "n1", how))
+    replica = await machine.level("n1", target)
+    page = replica.index.scan(b"", None, limit=10_000)
+    return job, {key: entry.value for key, entry in page.entries}
+
+
+async def test_a_partition_as_it_was_at_any_offset(machine: Machine) -> None:
+    await machine.add_node("n1")
+    topic = await machine.make_table()
+    states: list[dict[bytes, bytes]] = []
+    state: dict[bytes, bytes] = {}
+    for number in range(40):
+        pairs = [(b"key%d" % ((number * 3 + k) % 17), b"%d.%d" % (number, k)) for k in range(3)]
+        await machine.put(topic, *pairs)
+        for key, value in pairs:
+            state = {**state, key: value}
+            states.append(state)
+        if number == 25:
+            await machine.level("n1", topic)
+            assert (await machine.job(plan("snapshot", topic, "n1"))).state == "done"
+    for offset in (0, 1, 50, 77, 78, 100, 119):
+        job, found = await copied(machine, topic, f"at{offset}", offset)
+        assert job.state == "done", job
+        assert found == states[offset]
+    job, found = await copied(machine, topic, "before-all", -1)
+    assert (job.state, found) == ("done", {})
+    job, _ = await copied(machine, topic, "beyond", 120)
+    assert (job.state, job.tasks[0].note.split(":")[0]) == ("failed", "token_ahead")
+
+
+async def test_a_past_that_is_gone_is_said(machine: Machine) -> None:
+    await machine.add_node("n1")
+    topic = await machine.make_table()
+    last = await fill(machine, topic)
+    await machine.level("n1", topic)
+    await machine.job(plan("snapshot", topic, "n1"))
+    await machine.job(plan("trim", topic, "n1", before=last + 1))
+    assert (await machine.log.bounds(topic.id, ZERO)).earliest > 10
+    job, _ = await copied(machine, topic, "gone", 5)
+    assert job.tasks[0].note.startswith("offset_trimmed: flights/0 cannot be restored at offset 5")
+    job, found = await copied(machine, topic, "there", last)
+    assert job.state == "done"
+    assert len(found) == 50
+
+
+async def test_expiries_are_carried_over(machine: Machine) -> None:
+    await machine.add_node("n1")
+    topic = await machine.make_table()
+    attributes = [attribute_of(Operation.PUT, expiry=Expiry.TTL), attribute_of(Operation.PUT)]
+    columns = Columns([b"a", b"b"], [b"1", b"2"], attributes, expiries=[3_600_000, 0])
+    await machine.log.append(topic.id, ZERO, encode_batch(columns))
+    source = await machine.level("n1", topic)
+    target = await machine.make_table("copy")
+    how = {"source_table": topic.id, "source_partition": 0, "offset": 1}
+    assert (await machine.job(TaskPlan("copy", target.id, ZERO, "n1", how))).state == "done"
+    replica = await machine.level("n1", target)
+    for key in (b"a", b"b"):
+        before, after = source.index.get(key), replica.index.get(key)
+        assert before is not None
+        assert after is not None
+        assert (after.value, after.expires_at_ms) == (before.value, before.expires_at_ms)
+
+
+async def test_a_copy_that_was_interrupted_writes_nothing_twice(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(point_in_time, "_BATCH_RECORDS", 10)
+    await machine.add_node("n1")
+    topic = await machine.make_table()
+    last = await fill(machine, topic, 50)
+    target = await machine.make_table("copy")
+    inner, calls = machine.log.append, 0
+
+    async def append(table: object, *rest: object) -> object:
+        nonlocal calls
+        found = await inner(table, *rest)  # type: ignore[arg-type]
+        if table == target.id:
+            calls += 1
+            if calls in (2, 4):
+                raise WriteUnknown("no reply")
+        return found
+
+    monkeypatch.setattr(machine.log, "append", append)
+    how = {"source_table": topic.id, "source_partition": 0, "offset": int(last)}
+    job = await machine.job(TaskPlan("copy", target.id, ZERO, "n1", how))
+    assert (job.state, job.tasks[0].note) == ("done", f"50 keys of offset {last}")
+    assert calls > 5, "it was begun again"
+    replica = await machine.level("n1", target)
+    versions = sorted(entry.version for _, entry in replica.index.scan(b"", None).entries)
+    assert versions == sorted(set(versions))
+    assert len(versions) == 50
+    digest = {key: entry.value for key, entry in replica.index.scan(b"", None).entries}
+    source = await machine.level("n1", topic)
+    assert digest == {key: entry.value for key, entry in source.index.scan(b"", None).entries}
+
+
+async def test_snapshots_by_schedule_are_taken_once_by_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshotting, "_LOOK_S", 0.01)
+    await machine.add_node("n1", every_s=0.2)
+    await machine.add_node("n2", every_s=0.2)
+    topic = await machine.make_table(replicas=2)
+    last = await fill(machine, topic, 20)
+    await machine.level("n2", topic)
+    cluster = await machine.catalog.wait_for(lambda map_: bool(map_.snapshots_of(topic.id, ZERO)), timeout=DEADLINE_S)
+    (entry,) = cluster.snapshots_of(topic.id, ZERO)
+    assert (entry.offset, entry.node) == (last, cluster.table(topic.id).assignments[0][0].node)
+
+
+async def test_a_new_replica_of_a_large_table_begins_with_a_snapshot(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrapping, "_REPLAY_RECORDS", 10)
+    await machine.add_node("n1")
+    topic = await machine.make_table()
+    await fill(machine, topic, 30)
+    await machine.level("n1", topic)
+    await machine.job(plan("snapshot", topic, "n1"))
+    await fill(machine, topic, 10)
+    await machine.add_node("n2")
+    added = await machine.job(plan("add", topic, "n2"))
+    assert added.state == "done"
+    (entry,) = machine.catalog.map.snapshots_of(topic.id, ZERO)
+    assert added.tasks[0].note == f"came from snapshot {entry.id} at {entry.offset}"
+    assert (await machine.level("n2", topic)).index.digest() == (await machine.level("n1", topic)).index.digest()
+
+
+def test_the_actions_are_those_that_the_catalog_knows() -> None:
+    # A removal is done by the fold itself.
+    assert set(node_actions(None, None, None)) == ACTIONS - {"remove"}  # type: ignore[arg-type]

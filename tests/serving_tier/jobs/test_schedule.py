@@ -1,0 +1,47 @@
+"""The snapshot schedule: one holder's turn comes first, the next one's where that one is away."""
+
+from __future__ import annotations
+
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from serving_tier.jobs.schedule import SnapshotSchedule
+
+NAME = (TableId("AAAAAAAAAAAAAAAAAAAAAA"), Partition(0))
+
+
+def asked(schedule: SnapshotSchedule, now_s: float, *, newest: int = -1, applied: int = 10, rank: int = 0) -> bool:
+    return schedule.is_due(NAME, newest=Offset(newest), applied=Offset(applied), rank=rank, now_s=now_s)
+
+
+def test_the_first_is_due_after_an_interval_and_the_next_ones_later() -> None:
+    for rank, due_s in ((0, 100.0), (1, 125.0), (2, 150.0)):
+        schedule = SnapshotSchedule(100)
+        assert not asked(schedule, 1000.0, rank=rank)
+        assert not asked(schedule, 1000.0 + due_s - 0.1, rank=rank)
+        assert asked(schedule, 1000.0 + due_s, rank=rank)
+
+
+def test_a_snapshot_of_somebody_begins_a_new_interval() -> None:
+    schedule = SnapshotSchedule(100)
+    assert not asked(schedule, 0)
+    assert asked(schedule, 100)
+    assert not asked(schedule, 101, newest=5)
+    assert not asked(schedule, 200, newest=5)
+    assert asked(schedule, 201, newest=5)
+
+
+def test_where_nothing_is_new_nothing_is_due() -> None:
+    schedule = SnapshotSchedule(100)
+    assert not asked(schedule, 0, newest=10)
+    assert not asked(schedule, 500, newest=10)
+    assert asked(schedule, 501, newest=10, applied=11)
+    empty = SnapshotSchedule(100)
+    assert not asked(empty, 0, applied=NOTHING)
+    assert not asked(empty, 500, applied=NOTHING)
+
+
+def test_a_replica_that_left_and_came_back_begins_anew() -> None:
+    schedule = SnapshotSchedule(100)
+    assert not asked(schedule, 0)
+    schedule.forget(NAME)
+    assert not asked(schedule, 100)
+    assert asked(schedule, 200)

@@ -1,0 +1,220 @@
+"""The worker: tasks are found, done, reported, tried again, cancelled and taken up again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import Job
+from log_tier.catalog.commands import AbortJob, CreateTable, RegisterNode, ResumeJob, StartJob, TaskPlan
+from log_tier.embedded import EmbeddedLog
+from log_tier.errors import OffsetTrimmed, Overloaded
+from log_tier.identifiers import Partition
+from log_tier.log import Topic
+from serving_tier.jobs import worker as module
+from serving_tier.jobs.worker import JobWorker, TaskRun
+
+DEADLINE_S = 20
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[EmbeddedLog]:
+    async with await EmbeddedLog.open(tmp_path / "log") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def catalog(log: EmbeddedLog) -> AsyncIterator[Catalog]:
+    opened = await Catalog.open(log)
+    for name in ("n1", "n2"):
+        await opened.submit(RegisterNode(name, f"{name}:1", name))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def topic(log: EmbeddedLog, catalog: Catalog) -> Topic:
+    topic = await log.create_topic("flights", partitions=2)
+    await catalog.submit(CreateTable(topic.id, "flights", 2, 2))
+    return topic
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAUSE_FIRST_S", 0.002)
+
+
+async def start(catalog: Catalog, topic: Topic, *nodes: str) -> int:
+    plans = tuple(TaskPlan("snapshot", topic.id, Partition(number), node) for number, node in enumerate(nodes))
+    job, _ = await catalog.submit(StartJob("snapshot", "flights", plans))
+    return job
+
+
+async def ended(catalog: Catalog, job: int) -> Job:
+    cluster = await catalog.wait_for(lambda cluster: cluster.jobs[job].state != "running", timeout=DEADLINE_S)
+    return cluster.jobs[job]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
+            await asyncio.sleep(0.001)
+
+
+async def test_each_node_does_its_own_tasks(catalog: Catalog, topic: Topic) -> None:
+    done: list[tuple[str, int]] = []
+
+    def action_of(node: str) -> Callable[[TaskRun], object]:
+        async def action(run: TaskRun) -> str:
+            done.append((node, run.number))
+            return f"{node} did {run.task.table}/{run.task.partition}"
+
+        return action
+
+    workers = [
+        await JobWorker.open(catalog, node_id=node, actions={"snapshot": action_of(node)})  # type: ignore[dict-item]
+        for node in ("n1", "n2")
+    ]
+    job = await ended(catalog, await start(catalog, topic, "n2", "n1"))
+    assert job.state == "done"
+    assert sorted(done) == [("n1", 1), ("n2", 0)]
+    assert [task.note for task in job.tasks] == [f"n2 did {topic.id}/0", f"n1 did {topic.id}/1"]
+    for worker in workers:
+        await worker.close()
+
+
+async def test_what_can_be_tried_again_is_and_what_cannot_fails_the_job(catalog: Catalog, topic: Topic) -> None:
+    troubles = [Overloaded("no answer")] * 3
+    tries = 0
+
+    async def action(run: TaskRun) -> str:
+        nonlocal tries
+        tries += 1
+        if run.number == 0 and troubles:
+            raise troubles.pop()
+        if run.number == 1:
+            raise OffsetTrimmed("gone")
+        return "at last"
+
+    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": action})
+    job = await ended(catalog, await start(catalog, topic, "n1", "n1"))
+    assert [(task.state, task.note) for task in job.tasks] == [
+        ("done", "at last"),
+        ("failed", "offset_trimmed: gone"),
+    ]
+    assert (job.state, tries) == ("failed", 5)
+    await worker.close()
+
+
+async def test_a_trouble_that_stays_is_told_after_some_tries(
+    catalog: Catalog, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TRIES", 3)
+    tries = 0
+
+    async def action(run: TaskRun) -> str:
+        nonlocal tries
+        tries += 1
+        raise Overloaded("no answer")
+
+    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": action})
+    number = await start(catalog, topic, "n1")
+    job = await ended(catalog, number)
+    assert (job.state, job.tasks[0].note, tries) == ("failed", "overloaded: no answer", 3)
+    await worker.close()
+
+    async def better(run: TaskRun) -> str:
+        return "the store is back"
+
+    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": better})
+    await catalog.submit(ResumeJob(number))
+    job = await ended(catalog, number)
+    assert (job.state, job.tasks[0].note) == ("done", "the store is back")
+    await worker.close()
+
+
+async def test_an_aborted_job_is_cancelled(catalog: Catalog, topic: Topic) -> None:
+    cancelled = asyncio.Event()
+
+    async def action(run: TaskRun) -> str:
+        run.progress("waiting for ever", 1, 2)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return ""
+
+    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": action})
+    job = await start(catalog, topic, "n1")
+    await until(lambda: [p.phase for p in worker.running().values()] == ["waiting for ever"])
+    await catalog.submit(AbortJob(job))
+    async with asyncio.timeout(DEADLINE_S):
+        await cancelled.wait()
+    await until(lambda: not worker.running())
+    assert catalog.map.jobs[job].state == "aborted"
+    await worker.close()
+
+
+async def test_a_worker_that_comes_back_goes_on(catalog: Catalog, topic: Topic) -> None:
+    begun = asyncio.Event()
+
+    async def never(run: TaskRun) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    first = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": never})
+    job = await start(catalog, topic, "n1")
+    await begun.wait()
+    await first.close()
+    assert catalog.map.jobs[job].state == "running"
+
+    async def action(run: TaskRun) -> str:
+        return "second try"
+
+    second = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": action})
+    assert (await ended(catalog, job)).tasks[0].note == "second try"
+    await second.close()
+
+
+async def test_a_task_that_this_node_cannot_do_and_a_bug_are_told(
+    catalog: Catalog, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = await JobWorker.open(catalog, node_id="n1", actions={})
+    job = await ended(catalog, await start(catalog, topic, "n1"))
+    assert job.tasks[0].note == "node n1 cannot do a snapshot"
+    await worker.close()
+
+    async def buggy(run: TaskRun) -> str:
+        raise ZeroDivisionError
+
+    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": buggy})
+    job = await ended(catalog, await start(catalog, topic, "n1"))
+    assert job.tasks[0].note == "a bug: ZeroDivisionError()"
+    await until(lambda: "ended by a bug" in caplog.text)
+    await worker.close()
+
+
+async def test_no_more_run_at_once_than_allowed(catalog: Catalog, log: EmbeddedLog) -> None:
+    topic = await log.create_topic("wide", partitions=6)
+    await catalog.submit(CreateTable(topic.id, "wide", 6, 2))
+    running = peak = 0
+
+    async def action(run: TaskRun) -> str:
+        nonlocal running, peak
+        running += 1
+        peak = max(peak, running)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        running -= 1
+        return ""
+
+    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": action})
+    assert (await ended(catalog, await start(catalog, topic, *["n1"] * 6))).state == "done"
+    assert peak == 2
+    await worker.close()

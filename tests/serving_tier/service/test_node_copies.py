@@ -1,0 +1,128 @@
+"""A live replica's copy over gRPC: installed elsewhere it holds the same, and a sender is not worn out by it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from two_nodes import DEADLINE_S, ZERO, TwoNodes, until
+
+from log_tier.errors import Disconnected, DuramenError, NotHosted, Overloaded, ShuttingDown
+from log_tier.identifiers import Offset, Partition
+from serving_tier.digest import digest_moment
+from serving_tier.lmdb_index import LmdbIndex
+from serving_tier.service import server as module
+from serving_tier.service.copies import COPIES_MAX
+from serving_tier.service.peer import NodePeer
+from serving_tier.snapshots.peer_copy import CopySource, install_copy
+
+
+def peer_of(nodes: TwoNodes, number: int = 0) -> NodePeer:
+    return NodePeer(f"n{number + 1}", nodes.nodes[number].target)
+
+
+async def fill(nodes: TwoNodes, keys: int, *, size: int = 100) -> Offset:
+    last = Offset(-1)
+    for first in range(0, keys, 1000):
+        last = await nodes.write(*[b"%d" % n for n in range(first, min(keys, first + 1000))], value=bytes(size))
+    await nodes.level(last)
+    return last
+
+
+def leftovers(nodes: TwoNodes) -> list[Path]:
+    return list((nodes.nodes[0].folder / "copies").iterdir())
+
+
+async def test_a_copy_of_a_live_replica_holds_the_same_elsewhere(nodes: TwoNodes, tmp_path: Path) -> None:
+    """Writes go on while it is made; the copy is of one offset, and follows the log from there."""
+    await fill(nodes, 3000)
+    stop = asyncio.Event()
+
+    async def write() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            await nodes.write(b"%d" % (number % 500), value=b"%d" % number)
+
+    writing = asyncio.ensure_future(write())
+    folder = tmp_path / "elsewhere" / "0"
+    source: CopySource = peer_of(nodes)
+    try:
+        async with aclosing(source.copy(nodes.topic.id, ZERO)) as parts:
+            manifest = await install_copy(parts, folder, peer=source.name, table_id=nodes.topic.id, partition=ZERO)
+    finally:
+        stop.set()
+        await writing
+    copied = LmdbIndex.open(folder, table_id=nodes.topic.id, partition=ZERO)
+    assert copied.applied == manifest.offset >= 2999
+    async for chunk in nodes.log.read(nodes.topic.id, ZERO, Offset(copied.applied + 1), follow=False):
+        copied.apply(chunk.data)
+    with copied.moment() as moment:
+        elsewhere = digest_moment(moment, buckets=16)
+    copied.close()
+    await nodes.level(elsewhere.offset)
+    here = await nodes.nodes[0].digest(nodes.topic, elsewhere.offset, buckets=16)
+    assert (here.offset, here.keys, list(here.digests)) == (elsewhere.offset, elsewhere.keys, elsewhere.digests)
+    await until(lambda: not leftovers(nodes))
+
+
+async def test_a_replica_that_is_not_there(nodes: TwoNodes) -> None:
+    with pytest.raises(NotHosted):
+        await anext(peer_of(nodes).copy(nodes.topic.id, Partition(7)))
+
+
+async def test_a_peer_that_is_away(nodes: TwoNodes) -> None:
+    await nodes.nodes[0].server.stop(None)
+    with pytest.raises(Disconnected):
+        await anext(peer_of(nodes).copy(nodes.topic.id, ZERO))
+
+
+async def test_only_some_copies_at_a_time(nodes: TwoNodes) -> None:
+    await fill(nodes, 3000, size=10_000)
+    held = [peer_of(nodes).copy(nodes.topic.id, ZERO) for _ in range(COPIES_MAX)]
+    for parts in held:
+        assert (await anext(parts)).manifest
+    refused = peer_of(nodes).copy(nodes.topic.id, ZERO)
+    with pytest.raises(Overloaded, match=f"gives {COPIES_MAX} copies already"):
+        await anext(refused)
+    for parts in held:
+        await parts.aclose()
+    await until(lambda: not leftovers(nodes))
+    async with aclosing(peer_of(nodes).copy(nodes.topic.id, ZERO)) as parts:
+        assert (await anext(parts)).manifest
+
+
+async def test_a_receiver_that_takes_nothing_is_given_up(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_STALLED_S", 0.2)
+    await fill(nodes, 5000, size=10_000)
+    parts: Any = peer_of(nodes).copy(nodes.topic.id, ZERO)
+    await anext(parts)
+    await until(lambda: not leftovers(nodes))
+    with pytest.raises(DuramenError, match="took nothing of the copy for"):
+        async for _ in parts:
+            pass
+    await parts.aclose()
+
+
+async def test_a_server_that_stops_ends_its_copies(nodes: TwoNodes) -> None:
+    await fill(nodes, 3000, size=10_000)
+    parts: Any = peer_of(nodes).copy(nodes.topic.id, ZERO)
+    await anext(parts)
+    nodes.nodes[0].streams.end()
+    with pytest.raises(ShuttingDown):
+        async for _ in parts:
+            pass
+    await parts.aclose()
+    await until(lambda: not leftovers(nodes))
+
+
+async def test_what_a_killed_process_left_is_removed(nodes: TwoNodes) -> None:
+    left = nodes.nodes[0].folder / "copies" / "copy-of-yesterday"
+    left.mkdir(parents=True)
+    (left / "data.mdb").write_bytes(b"x")
+    async with asyncio.timeout(DEADLINE_S), aclosing(peer_of(nodes).copy(nodes.topic.id, ZERO)) as parts:
+        await anext(parts)
+        assert not left.exists()

@@ -1,0 +1,49 @@
+"""What changed since it was last told: against a follower that keeps what it hears."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from log_tier.errors import DiskFull
+from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.log import Topic
+from serving_tier.hosting import Pending
+from serving_tier.node import ReplicaName
+from serving_tier.service.standing import Standing, changes_between, standing_of_pending
+
+_NAMES = st.tuples(st.sampled_from([TableId("A" * 22), TableId("B" * 21 + "A")]), st.integers(0, 2).map(Partition))
+_STANDINGS = st.builds(
+    Standing,
+    applied=st.integers(0, 2).map(Offset),
+    latest=st.integers(0, 2).map(Offset),
+    lag_ms=st.integers(0, 1),
+    state=st.sampled_from(["ready", "behind"]),
+    reason=st.just(""),
+    bytes=st.integers(0, 1),
+    keys=st.just(0),
+    source=st.just("log"),
+)
+
+
+@given(st.lists(st.dictionaries(_NAMES, _STANDINGS, max_size=5), max_size=8))
+def test_a_follower_of_the_changes_knows_everything(moments: list[dict[ReplicaName, Standing]]) -> None:
+    known: dict[ReplicaName, Standing] = {}
+    before: dict[ReplicaName, Standing] = {}
+    for after in moments:
+        changed, gone = changes_between(before, after)
+        assert not set(changed) & set(gone)
+        assert all(name not in known or known[name] != after[name] for name in changed), "nothing is told twice"
+        known.update({name: after[name] for name in changed})
+        for name in gone:
+            del known[name]
+        assert known == after
+        before = after
+
+
+def test_what_is_not_open_says_why() -> None:
+    pending = Pending(Topic(TableId("A" * 22), "flights", 1), Partition(0), "copying from n1", 5, 20)
+    assert standing_of_pending(pending, None)[3:5] == ("bootstrapping", "copying from n1 5 of 20")
+    pending.trouble = "no store answers"
+    assert standing_of_pending(pending, None).reason == "copying from n1 5 of 20; before: no store answers"
+    assert standing_of_pending(None, DiskFull("no room"))[3:5] == ("stopped", "no room")

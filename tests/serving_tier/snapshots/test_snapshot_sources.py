@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from live_index import LiveIndex, digest_of_folder, flip, stored_file
+from stored_log import PARTITION, TABLE
+
+from log_tier.catalog.cluster_map import SnapshotEntry
+from log_tier.errors import (
+    Disconnected,
+    DiskFull,
+    DuramenError,
+    InvalidRequest,
+    NotHosted,
+    OffsetTrimmed,
+    SnapshotDamaged,
+    Unavailable,
+)
+from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.log import Bounds, Topic
+from serving_tier.snapshots import CopyPart, SnapshotManifest, SnapshotStore, bootstrap, send_copy, take_snapshot
+from serving_tier.snapshots.manifest import PIECE_BYTES
+from serving_tier.snapshots.peer_copy import install_copy
+from serving_tier.snapshots.sources import plan_sources
+
+TOPIC = Topic(TABLE, "flights", 8)
+
+
+def bounds(earliest: int, latest: int) -> Bounds:
+    return Bounds(Offset(earliest), Offset(latest))
+
+
+def entry_of(manifest: SnapshotManifest) -> SnapshotEntry:
+    return SnapshotEntry(
+        id=manifest.id,
+        table=manifest.table,
+        partition=manifest.partition,
+        offset=manifest.offset,
+        log_time_ms=manifest.log_time_ms,
+        keys=manifest.keys,
+        bytes=manifest.bytes,
+        path=manifest.path,
+        node="n1",
+    )
+
+
+def entry(offset: int) -> SnapshotEntry:
+    return SnapshotEntry(f"s{offset}", TABLE, PARTITION, Offset(offset), 0, 0, 0, "", "n1")
+
+
+@dataclass
+class Peer:
+    """A peer in this process; `trouble` changes what it sends."""
+
+    name: str
+    live: LiveIndex
+    folder: Path
+    trouble: Callable[[list[CopyPart]], list[CopyPart]] | DuramenError | None = None
+    asked: int = 0
+
+    async def copy(self, table_id: TableId, partition: Partition) -> AsyncGenerator[CopyPart, None]:
+        self.asked += 1
+        if isinstance(self.trouble, DuramenError):
+            raise self.trouble
+        parts = [part async for part in send_copy(self.live.reading, table_name="flights", work_folder=self.folder)]
+        for part in parts if self.trouble is None else self.trouble(parts):
+            yield part
+
+
+# --- the plan
+
+
+def test_the_newest_snapshot_is_first_and_the_log_is_last(tmp_path: Path, live: LiveIndex) -> None:
+    peer = Peer("n2", live, tmp_path)
+    plan = plan_sources([entry(5), entry(9), entry(7)], [peer], bounds(0, 20))
+    assert [one.offset for one in plan.snapshots] == [9, 7, 5]
+    assert (plan.peers, plan.log, plan.passed_over) == ((peer,), True, ())
+
+
+def test_a_snapshot_is_used_where_the_log_goes_on_after_it() -> None:
+    plan = plan_sources([entry(3), entry(4), entry(9), entry(10)], [], bounds(5, 9))
+    assert [one.offset for one in plan.snapshots] == [9, 4]
+    assert not plan.log
+    assert plan.passed_over == (
+        "snapshot s10: it is at 10, and the log ends at 9: it is another log's",
+        "snapshot s3: it ends at 3, and the log begins at 5",
+        "the log: it begins at 5, what was before is trimmed",
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kinds"),
+    [
+        ("auto", (True, True, True)),
+        ("snapshot", (True, False, False)),
+        ("peer", (False, True, False)),
+        ("log", (False, False, True)),
+    ],
+)
+def test_one_kind_can_be_wanted(wanted: str, kinds: tuple[bool, bool, bool], tmp_path: Path, live: LiveIndex) -> None:
+    plan = plan_sources([entry(5)], [Peer("n2", live, tmp_path)], bounds(0, 20), wanted=wanted)
+    assert (bool(plan.snapshots), bool(plan.peers), plan.log) == kinds
+
+
+def test_a_source_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="'tape' is no source: use auto, snapshot, peer, log"):
+        plan_sources([], [], bounds(0, 1), wanted="tape")
+
+
+# --- a peer's copy
+
+
+async def test_a_peers_copy_arrives_whole(live: LiveIndex, tmp_path: Path) -> None:
+    live.fill(40_000)
+    parts = [part async for part in send_copy(live.reading, table_name="flights", work_folder=tmp_path / "work")]
+    assert parts[0].manifest
+    assert not any(part.manifest for part in parts[1:])
+    assert max(len(part.data) for part in parts) == PIECE_BYTES
+    assert sum(len(part.data) for part in parts) > 2 * PIECE_BYTES
+    assert list((tmp_path / "work").iterdir()) == []
+
+    async def stream() -> AsyncGenerator[CopyPart, None]:
+        for part in parts:
+            yield part
+
+    seen: list[tuple[str, int, int]] = []
+    manifest = await install_copy(
+        stream(),
+        tmp_path / "new",
+        peer="n2",
+        table_id=TABLE,
+        partition=PARTITION,
+        progress=lambda *what: seen.append(what),
+    )
+    assert seen[-1] == ("copying from n2", manifest.bytes, manifest.bytes)
+    assert digest_of_folder(tmp_path / "new") == (live.index.applied, live.index.digest())
+
+
+async def test_a_sender_that_is_stopped_removes_its_copy(live: LiveIndex, tmp_path: Path) -> None:
+    sending = send_copy(live.reading, table_name="flights", work_folder=tmp_path / "work")
+    await anext(sending)
+    await anext(sending)
+    assert list((tmp_path / "work").iterdir()) != []
+    await sending.aclose()
+    assert list((tmp_path / "work").iterdir()) == []
+    assert live.readers == 0
+
+
+def _flip_data(parts: list[CopyPart]) -> list[CopyPart]:
+    broken = bytearray(parts[1].data)
+    broken[9000] ^= 4
+    return [parts[0], parts[1]._replace(data=bytes(broken)), *parts[2:]]
+
+
+def _flip_manifest(parts: list[CopyPart]) -> list[CopyPart]:
+    return [CopyPart(parts[0].manifest.replace(b"flights", b"flightz")), *parts[1:]]
+
+
+def _rename(parts: list[CopyPart]) -> list[CopyPart]:
+    return [*parts[:-1], parts[-1]._replace(file="../../x")]
+
+
+TROUBLES: dict[str, tuple[Callable[[list[CopyPart]], list[CopyPart]], str]] = {
+    "flipped data": (_flip_data, r"data\.mdb in the copy from n2: bytes 0 to"),
+    "flipped manifest": (_flip_manifest, "the copy from n2 says its checksum is"),
+    "nothing": (lambda parts: [], "the copy from n2 cannot be read"),
+    "only a manifest": (lambda parts: parts[:1], r"data\.mdb in the copy from n2 has 0 bytes"),
+    "the last part is missing": (lambda parts: parts[:-1], r"index\.json in the copy from n2 has 0 bytes"),
+    "a part twice": (lambda parts: [*parts[:2], *parts[1:]], r"data\.mdb in the copy from n2 has \d+ bytes or more"),
+    "a part too many": (lambda parts: [*parts, CopyPart(file="x", data=b"y")], "goes on after its last file"),
+    "another file": (_rename, r"index\.json in the copy from n2 has 0 bytes"),
+}
+
+
+@pytest.mark.parametrize(("trouble", "why"), TROUBLES.values(), ids=TROUBLES.keys())
+async def test_a_copy_that_is_not_what_its_manifest_says_is_refused(
+    live: LiveIndex, tmp_path: Path, trouble: Callable[[list[CopyPart]], list[CopyPart]], why: str
+) -> None:
+    peer = Peer("n2", live, tmp_path / "work", trouble)
+    with pytest.raises(SnapshotDamaged, match=why):
+        await install_copy(
+            peer.copy(TABLE, PARTITION), tmp_path / "new" / "3", peer="n2", table_id=TABLE, partition=PARTITION
+        )
+    assert list((tmp_path / "new").iterdir()) == [] if (tmp_path / "new").exists() else True
+
+
+# --- one after the other
+
+
+@pytest.fixture
+async def snapshots(live: LiveIndex, store: SnapshotStore, tmp_path: Path) -> list[SnapshotEntry]:
+    """Three of them, the oldest first."""
+    entries = []
+    for _ in range(3):
+        manifest = await take_snapshot(live.reading, store, table_name="flights", work_folder=tmp_path / "work")
+        entries.append(entry_of(manifest))
+        live.fill(100)
+    return entries
+
+
+async def run(
+    store: SnapshotStore | None,
+    tmp_path: Path,
+    snapshots: list[SnapshotEntry],
+    peers: list[Peer],
+    earliest: int,
+    latest: int,
+    wanted: str = "auto",
+) -> str:
+    where = bounds(earliest, latest)
+    return await bootstrap(
+        plan_sources(snapshots, peers, where, wanted=wanted),
+        store=store,
+        topic=TOPIC,
+        partition=PARTITION,
+        bounds=where,
+        folder=tmp_path / "new" / "3",
+    )
+
+
+async def test_the_newest_good_snapshot_is_used_and_the_bad_ones_are_logged_by_name(
+    live: LiveIndex,
+    store: SnapshotStore,
+    snapshots: list[SnapshotEntry],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first, second, third = snapshots
+    flip(tmp_path / "store" / third.path / "data.mdb", 12345)
+    (tmp_path / "store" / second.path / "index.json").unlink()
+    with caplog.at_level(logging.WARNING):
+        found = await run(store, tmp_path, snapshots, [Peer("n2", live, tmp_path)], 0, live.index.applied)
+    assert found == f"snapshot {first.id} at {first.offset}"
+    assert digest_of_folder(tmp_path / "new" / "3") == (first.offset, live.digest_at(first.offset))
+    said = [record.message for record in caplog.records]
+    assert f"flights/3: snapshot {third.id} is not used" in said[0]
+    assert f"{third.id}/data.mdb: bytes 0 to" in said[0]
+    assert f"{second.id}/index.json is missing" in said[1]
+
+
+async def test_a_peer_is_next_and_one_that_is_away_is_passed_over(
+    live: LiveIndex, snapshots: list[SnapshotEntry], tmp_path: Path
+) -> None:
+    gone = SnapshotStore.open(tmp_path / "nowhere")
+    peers = [
+        Peer("n2", live, tmp_path / "work", Disconnected("n2 does not answer")),
+        Peer("n3", live, tmp_path / "work", _flip_data),
+        Peer("n4", live, tmp_path / "work"),
+    ]
+    found = await run(gone, tmp_path, snapshots, peers, 5, live.index.applied)
+    assert found == f"peer n4 at {live.index.applied}"
+    assert [peer.asked for peer in peers] == [1, 1, 1]
+    assert digest_of_folder(tmp_path / "new" / "3") == (live.index.applied, live.index.digest())
+
+
+async def test_the_log_is_last_and_leaves_the_folder_missing(
+    live: LiveIndex, store: SnapshotStore, tmp_path: Path
+) -> None:
+    assert await run(store, tmp_path, [], [], 0, -1) == "log"
+    peer = Peer("n2", live, tmp_path / "work", NotHosted("n2 holds it no more"))
+    assert await run(store, tmp_path, [], [peer], 0, live.index.applied) == "log"
+    assert not (tmp_path / "new" / "3").exists()
+
+
+async def test_with_nothing_left_it_is_said_what_was_tried(
+    live: LiveIndex, store: SnapshotStore, snapshots: list[SnapshotEntry], tmp_path: Path
+) -> None:
+    first, _, third = snapshots
+    flip(tmp_path / "store" / third.path / "manifest.json", 100)
+    peer = Peer("n2", live, tmp_path / "work", _flip_data)
+    with pytest.raises(OffsetTrimmed) as caught:
+        await run(store, tmp_path, snapshots, [peer], third.offset, live.index.applied)
+    text = caught.value.message
+    for part in (
+        "no source is left for a replica of flights/3",
+        f"snapshot {first.id}: it ends at {first.offset}, and the log begins at {third.offset}",
+        f"snapshot {third.id}: ",
+        "peer n2: data.mdb in the copy from n2",
+        f"the log: it begins at {third.offset}, what was before is trimmed",
+        "bring back a node that has it",
+    ):
+        assert part in text, text
+    assert caught.value.fields["earliest"] == third.offset
+
+
+async def test_where_a_source_was_only_away_another_try_may_help(
+    live: LiveIndex, snapshots: list[SnapshotEntry], tmp_path: Path
+) -> None:
+    gone = SnapshotStore.open(tmp_path / "nowhere")
+    with pytest.raises(Unavailable, match=r"no source is left for a replica of flights/3: .* is trimmed; snapshot"):
+        await run(gone, tmp_path, snapshots, [], 5, live.index.applied)
+    with pytest.raises(Unavailable, match="this node has no snapshot store"):
+        await run(None, tmp_path, snapshots, [], 5, live.index.applied)
+
+
+async def test_a_peer_that_is_behind_the_logs_beginning_is_of_no_use(live: LiveIndex, tmp_path: Path) -> None:
+    applied = live.index.applied
+    peer = Peer("n2", live, tmp_path / "work")
+    with pytest.raises(
+        OffsetTrimmed, match=f"peer n2: the copy ends at {applied}, and the log begins at {applied + 2}"
+    ):
+        await run(None, tmp_path, [], [peer], applied + 2, applied + 9)
+    assert await run(None, tmp_path, [], [peer], applied + 1, applied + 9) == f"peer n2 at {applied}"
+
+
+async def test_our_own_full_disk_ends_it_at_once(
+    live: LiveIndex,
+    store: SnapshotStore,
+    snapshots: list[SnapshotEntry],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peer = Peer("n2", live, tmp_path / "work")
+
+    async def full(*_: object, **__: object) -> None:
+        raise DiskFull("no room")
+
+    monkeypatch.setattr(SnapshotStore, "fetch", full)
+    with pytest.raises(DiskFull, match="no room"):
+        await run(store, tmp_path, snapshots, [peer], 0, live.index.applied)
+    assert peer.asked == 0
+
+
+async def test_only_snapshots_were_wanted_and_none_is_good(
+    live: LiveIndex, store: SnapshotStore, snapshots: list[SnapshotEntry], tmp_path: Path
+) -> None:
+    for one in snapshots:
+        (stored_file(tmp_path / "store", one, "data.mdb")).unlink()  # type: ignore[arg-type]
+    with pytest.raises(OffsetTrimmed, match=r"data\.mdb is missing"):
+        await run(store, tmp_path, snapshots, [Peer("n2", live, tmp_path)], 0, live.index.applied, "snapshot")
