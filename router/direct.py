@@ -74,14 +74,13 @@ class DirectReads:
         return NOT_FRESH
 
     def _look_up(self) -> _Found:
-        for topic in self._front.node.topics():
-            if topic.name == self._name:
-                partitions = map(Partition, range(topic.partitions))
-                try:
-                    replicas = [self._front.node.replica(topic.id, partition) for partition in partitions]
-                except DuramenError:
-                    break  # a partition is not served: the long way says why
-                self._replicas = replicas
-                indexes = [replica.index for replica in replicas]
-                return _Found(indexes, self._session_offsets(topic), topic.partitions)
-        return _NOWHERE
+        table = self._front.catalog.map.named(self._name)
+        if table is None:
+            return _NOWHERE
+        try:
+            replicas = [self._front.node.replica(table.id, Partition(number)) for number in range(table.partitions)]
+        except DuramenError:
+            return _NOWHERE  # a partition is not served: the long way says why
+        self._replicas = replicas
+        indexes = [replica.index for replica in replicas]
+        return _Found(indexes, self._session_offsets(table.topic), table.partitions)

@@ -13,15 +13,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from copy import copy
-from typing import Final
+from typing import Any, Final, cast
 
-from log_tier.batch_header import read_header
-from log_tier.errors import DuramenError, InvalidRequest, LimitExceeded, TableNotFound, WriteUnknown
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.errors import (
+    DuramenError,
+    IndexDamaged,
+    InvalidRequest,
+    LimitExceeded,
+    NotHosted,
+    ReplicaBehind,
+    TableNotFound,
+)
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
-from log_tier.log import Appended, Log, Topic
+from log_tier.log import Appended, Bounds, Log, Topic
+from router.outcomes import outcome_unknown, outcomes_part
 from router.reading import ReplyRoom, read_keys
 from router.requests import (
+    OutcomesPart,
+    PartitionDescription,
     ReadPart,
     ReadResult,
     ScanRequest,
@@ -35,6 +48,7 @@ from router.requests import (
 from router.scanning import check_scan, scan_replicas
 from router.tables import Tables
 from router.watching import watch_replicas
+from serving_tier.hosting import Hosting
 from serving_tier.node import Node
 from serving_tier.replica import Replica
 from serving_tier.verdicts import Outcome, rejection_of
@@ -51,17 +65,16 @@ PARTS_MAX: Final = 10_000
 class Front:
     """The core behind every door. It is a `router.requests.Connection`."""
 
-    def __init__(self, log: Log, node: Node) -> None:
+    def __init__(
+        self, log: Log, catalog: Catalog, hosting: Hosting, *, resources: AsyncExitStack | None = None
+    ) -> None:
+        """`resources`: what `close` closes; None: hosting, node, catalog and log."""
+        self._resources = resources
         self.log = log
-        self.node = node
-        self.tables = Tables(log, node)
-
-    @classmethod
-    async def open(cls, log: Log, node: Node) -> Front:
-        """Host every table that the log has."""
-        front = cls(log, node)
-        await front.tables.follow_log()
-        return front
+        self.catalog = catalog
+        self.hosting = hosting
+        self.node = hosting.node
+        self.tables = Tables(log, catalog)
 
     # --- reads
 
@@ -83,11 +96,14 @@ class Front:
         for place, part in enumerate(parts):
             try:
                 replica = self.node.replica(part.table_id, part.partition)
-                if part.strong or replica.index.applied < part.after or replica.failure is not None:
+                if part.strong or part.lag_max_ms or replica.index.applied < part.after or replica.failure is not None:
                     waiting.append((place, part))
                     results.append(InvalidRequest("unanswered"))  # replaced below, before anybody sees it
                 else:
                     results.append(read_keys(replica, part.keys, room))
+            except TableNotFound as error:
+                waiting.append((place, part))  # it may have been made a moment ago
+                results.append(error)
             except DuramenError as error:
                 results.append(error)
         if waiting:
@@ -99,19 +115,32 @@ class Front:
 
     async def _read_when_fresh(self, part: ReadPart, timeout: float, room: ReplyRoom) -> ReadResult | DuramenError:
         try:
-            replica = await self._fresh(part.table_id, part.partition, part.after, part.strong, timeout)
+            replica = await self._fresh(
+                part.table_id, part.partition, part.after, part.strong, timeout, part.lag_max_ms
+            )
             return read_keys(replica, part.keys, room)
         except DuramenError as error:
             return error
 
+    async def _replica(self, table_id: TableId, partition: Partition) -> Replica:
+        """A replica that is here. Of a table that is not known, the catalog's end is asked before that is said."""
+        try:
+            return self.node.replica(table_id, partition)
+        except TableNotFound:
+            await self.tables.known(table_id)
+            return self.node.replica(table_id, partition)
+
     async def _fresh(
-        self, table_id: TableId, partition: Partition, after: Offset, strong: bool, timeout: float
+        self, table_id: TableId, partition: Partition, after: Offset, strong: bool, timeout: float, lag_max_ms: int = 0
     ) -> Replica:
-        replica = self.node.replica(table_id, partition)
+        replica = await self._replica(table_id, partition)
         failure = replica.failure
-        if failure is not None and (replica.index.applied < after or isinstance(failure, TableNotFound)):
+        if failure is not None and (
+            replica.index.applied < after or isinstance(failure, (TableNotFound, IndexDamaged))
+        ):
             raise copy(failure)
-        if strong:
+        if strong or (lag_max_ms and replica.stale_s * 1000 > lag_max_ms):
+            # One that has not been level for too long is level again with what the log holds now.
             bounds = await self.log.bounds(table_id, partition)
             after = max(after, bounds.latest)
         await replica.wait_applied(after, timeout=timeout)
@@ -119,8 +148,13 @@ class Front:
 
     # --- writes
 
-    async def write(self, parts: Sequence[WritePart], *, timeout: float) -> list[WriteResult | DuramenError]:
-        """Append every part; a result means stable storage. One sync per partition, shared by whoever writes then."""
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> list[WriteResult | DuramenError]:
+        """Append every part; a result means stable storage. One sync per partition, shared by whoever writes then.
+
+        Outcomes that the replica does not know within `patience` come as `pending`.
+        """
         _check_parts(parts)
         appended = await self.log.append_many([(part.table_id, part.partition, part.batch) for part in parts])
         results: list[WriteResult | DuramenError] = [
@@ -133,27 +167,38 @@ class Front:
             if part.outcomes and isinstance(place, Appended)
         ]
         if judged:
-            verdicts = await asyncio.gather(*(self._judge(part, place, timeout) for _, part, place in judged))
-            for (number, _, _), verdict in zip(judged, verdicts, strict=True):
-                results[number] = verdict
+            asked = [outcomes_part(part, place) for _, part, place in judged]
+            verdicts = await asyncio.gather(
+                *(self._judge(part, min(timeout, patience) if patience else timeout) for part in asked)
+            )
+            for (number, _, _), part, verdict in zip(judged, asked, verdicts, strict=True):
+                if isinstance(verdict, WriteResult):
+                    results[number] = verdict
+                elif patience and isinstance(verdict, ReplicaBehind):
+                    results[number] = WriteResult(part.base_offset, part.timestamp_ms, pending=True)
+                else:
+                    results[number] = outcome_unknown(part, verdict)
         return results
 
-    async def _judge(self, part: WritePart, appended: Appended, timeout: float) -> WriteResult | DuramenError:
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
+        """What became of batches that are in the log; each part waits until the replica here has applied it.
+
+        A part whose outcomes are not known here fails with the reason: it is in the log all the same.
+        """
+        _check_parts(parts)
+        return list(await asyncio.gather(*(self._judge(part, timeout) for part in parts)))
+
+    async def _judge(self, part: OutcomesPart, timeout: float) -> WriteResult | DuramenError:
         """Wait until a batch is applied, and tell what became of its records."""
-        last = Offset(appended.base_offset + read_header(part.batch).span - 1)
+        last = part.after
         try:
-            replica = self.node.replica(part.table_id, part.partition)
+            replica = await self._replica(part.table_id, part.partition)
             await replica.wait_applied(last, timeout=timeout)
-            found = replica.index.outcomes(appended.base_offset, last)
+            found = replica.index.outcomes(part.base_offset, last)
         except DuramenError as error:
-            return WriteUnknown(
-                f"the write is in the log at offset {appended.base_offset}, what became of it is not known yet "
-                f"({error.message}): read the key with a token of that offset",
-                offset=appended.base_offset,
-                partition=part.partition,
-            )
-        outcomes = [_write_outcome(offset, appended.base_offset, outcome) for offset, outcome in found.items()]
-        return WriteResult(appended.base_offset, appended.timestamp_ms, outcomes)
+            return error
+        outcomes = [_write_outcome(offset, part.base_offset, outcome) for offset, outcome in found.items()]
+        return WriteResult(part.base_offset, part.timestamp_ms, outcomes)
 
     # --- scans and watches
 
@@ -163,25 +208,39 @@ class Front:
         Every partition's state is at least as new as `after` says; the page tells which offset each was read at.
         """
         check_scan(request)
-        count = self.tables.by_id(request.table_id).partitions
+        table = await self.tables.known(request.table_id)
         replicas = await asyncio.gather(
             *(
-                self._fresh(request.table_id, partition, request.after.get(partition, NOTHING), request.strong, timeout)
-                for partition in map(Partition, range(count))
+                self._fresh(
+                    table.id,
+                    partition,
+                    request.after.get(partition, NOTHING),
+                    request.strong,
+                    timeout,
+                    request.lag_max_ms,
+                )
+                for partition in request.partitions or _every(table)
             )
         )
         return await scan_replicas(replicas, request)
 
-    def watch(self, table_id: TableId, start: Mapping[Partition, Offset]) -> AsyncIterator[WatchEvent]:
+    async def watch(
+        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
+    ) -> AsyncIterator[WatchEvent]:
         """Follow a table's changes; see `router.watching`."""
-        count = self.tables.by_id(table_id).partitions
-        replicas = [self.node.replica(table_id, partition) for partition in map(Partition, range(count))]
-        return watch_replicas(self.log, replicas, start)
+        table = await self.tables.known(table_id)
+        replicas = [self.node.replica(table_id, partition) for partition in partitions or _every(table)]
+        async with aclosing(cast("Any", watch_replicas(self.log, replicas, start))) as events:
+            async for event in events:
+                yield event
 
-    async def producer(self, table_id: TableId, producer_id: int, *, timeout: float) -> dict[Partition, int]:
+    async def producer(
+        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
+    ) -> dict[Partition, int]:
         """The last sequence of a producer in each partition that has one, at the log's end."""
         found: dict[Partition, int] = {}
-        for partition in map(Partition, range(self.tables.by_id(table_id).partitions)):
+        table = await self.tables.known(table_id)
+        for partition in partitions or _every(table):
             replica = await self._fresh(table_id, partition, NOTHING, True, timeout)
             state = replica.index.producer(producer_id)
             if state is not None:
@@ -190,36 +249,80 @@ class Front:
 
     # --- tables
 
-    async def create_table(self, name: str, *, partitions: int, timeout: float) -> Topic:
-        """See `router.tables`; a caller whose time is over does not stop it."""
-        return await self.tables.create(name, partitions)
+    async def create_table(self, name: str, *, partitions: int, replicas: int = 0, timeout: float) -> Topic:
+        """See `router.tables`; returns when this node has opened its share of the replicas."""
+        table = await self.tables.create(name, partitions, replicas)
+        await self.hosting.wait_version(self.catalog.map.version)
+        await self.hosting.wait_hosted(table.id)
+        return table.topic
 
     async def find_table(self, name: str, *, timeout: float) -> Topic:
         """See `router.tables`."""
-        return await self.tables.find(name)
+        return (await self.tables.find(name)).topic
 
     async def list_tables(self, *, timeout: float) -> list[Topic]:
         """All tables, by name."""
         return await self.tables.all()
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """See `router.tables`."""
-        return await self.tables.describe(name)
+        """How a table stands: what each partition's log holds, and how far the replica on this node is."""
+        table = await self.tables.find(name)
+        bounds = await self.log.all_bounds(table.id)
+        return TableDescription(
+            table.topic,
+            [
+                _described(self.node, table, partition, bounds[partition])
+                for partition in map(Partition, range(table.partitions))
+            ],
+        )
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
         """See `router.tables`. Writers and readers of the table get `TableNotFound` from then on."""
         await self.tables.drop(name)
+        await self.hosting.wait_version(self.catalog.map.version)
 
     async def close(self) -> None:
         """Carry changes through, close the replicas cleanly, then the log."""
         try:
             await self.tables.close()
-            await self.node.close()
         finally:
-            await self.log.close()
+            async with self._resources or AsyncExitStack() as closing:
+                if self._resources is None:
+                    for close in (self.log.close, self.catalog.close, self.node.close, self.hosting.close):
+                        closing.push_async_callback(close)
 
 
-def _check_parts(parts: Sequence[ReadPart] | Sequence[WritePart]) -> None:
+def _described(node: Node, table: TableEntry, partition: Partition, bounds: Bounds) -> PartitionDescription:
+    holders = tuple(replica.node for replica in table.assignments[partition])
+    try:
+        replica = node.replica(table.id, partition)
+        statistics = replica.index.statistics()
+        return PartitionDescription(
+            partition,
+            bounds.earliest,
+            bounds.latest,
+            replica.index.applied,
+            replica.index.count(),
+            statistics.bytes_used,
+            replica.state,
+            replica.failure.message if replica.failure else "",
+            holders,
+        )
+    except NotHosted as error:
+        return PartitionDescription(
+            partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "elsewhere", error.message, holders
+        )
+    except DuramenError as error:
+        return PartitionDescription(
+            partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "stopped", error.message, holders
+        )
+
+
+def _every(table: TableEntry) -> list[Partition]:
+    return [Partition(number) for number in range(table.partitions)]
+
+
+def _check_parts(parts: Sequence[ReadPart] | Sequence[WritePart] | Sequence[OutcomesPart]) -> None:
     if len(parts) > PARTS_MAX:
         raise LimitExceeded(
             f"a request has at most {PARTS_MAX} parts, this one {len(parts)}: split it",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from log_tier.errors import InvalidKey, LimitExceeded
+from log_tier.errors import IndexDamaged, InvalidKey, LimitExceeded
 from log_tier.record import KEY_BYTES_MAX
 from router.requests import ReadResult
 from serving_tier.replica import Replica
@@ -37,10 +37,14 @@ class ReplyRoom:
 
 
 def read_keys(replica: Replica, keys: Sequence[bytes], room: ReplyRoom) -> ReadResult:
-    """Read keys in one transaction. About 2 µs a key. Raises `InvalidKey`, `LimitExceeded`."""
+    """Read keys in one transaction. About 2 µs a key. Raises `InvalidKey`, `LimitExceeded`, `IndexDamaged`."""
     if keys and not 0 < len(longest := max(keys, key=len)) <= KEY_BYTES_MAX:
         raise InvalidKey(f"a key of this read has {len(longest)} bytes; keys have 1 to {KEY_BYTES_MAX}")
-    found = replica.index.get_many(keys)
+    try:
+        found = replica.index.get_many(keys)
+    except IndexDamaged as error:
+        replica.damaged(error)  # it stops, and another index is brought up in its place
+        raise
     entries = found.entries
     values = [None if entry is None else entry.value for entry in entries]
     room.take(sum(map(len, filter(None, values))), len(keys))

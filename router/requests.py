@@ -17,6 +17,7 @@ from log_tier.log import Topic
 
 __all__ = [
     "Connection",
+    "OutcomesPart",
     "PartitionDescription",
     "ReadPart",
     "ReadResult",
@@ -40,6 +41,8 @@ class ReadPart(NamedTuple):
     """Answer from a state that holds this offset."""
     strong: bool = False
     """Ask the log for its end first, and wait for that."""
+    lag_max_ms: int = 0
+    """Answer only from a replica that was level with the log within this time; 0: no bound."""
 
 
 class ReadResult(NamedTuple):
@@ -82,6 +85,30 @@ class WriteResult(NamedTuple):
     base_offset: Offset
     timestamp_ms: int
     outcomes: Sequence[WriteOutcome] = ()
+    pending: bool = False
+    """What became of its records was asked, and is not known yet: ask `outcomes`."""
+
+
+class OutcomesPart(NamedTuple):
+    """Records that are in the log, and whose fate is asked."""
+
+    table_id: TableId
+    partition: Partition
+    base_offset: Offset
+    """The place that the log gave their batch."""
+    timestamp_ms: int
+    span: int
+    """How many offsets the batch occupies."""
+
+    @property
+    def after(self) -> Offset:
+        """The batch's last offset: whoever has applied it knows them all."""
+        return Offset(self.base_offset + self.span - 1)
+
+    @property
+    def lag_max_ms(self) -> int:
+        """Whoever has applied it may lag behind what came later."""
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +124,10 @@ class ScanRequest:
     limit: int = 1000
     after: Mapping[Partition, Offset] = field(default_factory=dict)
     strong: bool = False
+    partitions: Sequence[Partition] = ()
+    """Only these; none: all of the table."""
+    lag_max_ms: int = 0
+    """As for `ReadPart`."""
 
 
 class ScanResult(NamedTuple):
@@ -131,6 +162,8 @@ class PartitionDescription(NamedTuple):
     index_bytes: int
     state: str
     reason: str
+    nodes: Sequence[str] = ()
+    """Those that hold it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,24 +186,40 @@ class Connection(Protocol):
         """Read keys. A part that must wait longer than `patience` seconds (0: than `timeout`) fails by itself."""
         ...
 
-    async def write(self, parts: Sequence[WritePart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
-        """Append batches; each result means that the batch is on stable storage."""
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> Sequence[WriteResult | DuramenError]:
+        """Append batches; each result means that the batch is on stable storage.
+
+        Outcomes that are not known within `patience` seconds (0: within `timeout`) come as `pending`.
+        """
+        ...
+
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
+        """What became of batches that are in the log; `WriteUnknown` where that is not known in time."""
         ...
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
         """One page in key order."""
         ...
 
-    def watch(self, table_id: TableId, start: Mapping[Partition, Offset]) -> AsyncIterator[WatchEvent]:
-        """Follow a table's changes; partitions without a start begin at the end. Ends only by `aclose` or an error."""
+    def watch(
+        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
+    ) -> AsyncIterator[WatchEvent]:
+        """Follow a table's changes (of `partitions`, or of all); those without a start begin at the end.
+
+        Ends only by `aclose` or an error.
+        """
         ...
 
-    async def producer(self, table_id: TableId, producer_id: int, *, timeout: float) -> Mapping[Partition, int]:
-        """The last sequence of a producer that was applied, by partition."""
+    async def producer(
+        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
+    ) -> Mapping[Partition, int]:
+        """The last sequence of a producer that was applied, by partition (of `partitions`, or of all)."""
         ...
 
-    async def create_table(self, name: str, *, partitions: int, timeout: float) -> Topic:
-        """Create a table."""
+    async def create_table(self, name: str, *, partitions: int, replicas: int = 0, timeout: float) -> Topic:
+        """Create a table; `replicas` of each partition, 0: one on each node, up to three."""
         ...
 
     async def find_table(self, name: str, *, timeout: float) -> Topic:

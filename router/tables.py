@@ -1,34 +1,47 @@
-"""Tables: made, found, described, dropped; and the node kept in step with the log.
+"""Tables: made, found, dropped. They are the log's topics, made known by the catalog.
 
-The log says which tables there are; the node hosts them. Every change goes through one lock and is carried through to
-its end, whatever becomes of the caller who asked for it: a table that the log has and the node does not host could
-neither be found nor be made again.
+A table begins as a topic of the log and exists when the catalog has folded its command; it ends in the same order, so
+that whatever dies in between leaves something that the same call, made again, brings to its end:
+
+    create   topic, then command     a topic without a command is taken over by the next `create` of that name
+    drop     topic, then command     a command without a topic is a table whose log says that it is gone
+
+A caller whose time is over does not stop a change: it is carried through.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
-from log_tier.errors import DuramenError, LimitExceeded, TableExists, TableNotFound
-from log_tier.identifiers import NOTHING, PARTITIONS_MAX, Partition, TableId, check_name
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.commands import CreateTable, DropTable
+from log_tier.catalog.fold import RESERVED_PREFIX
+from log_tier.catalog.placement import candidates
+from log_tier.errors import CommandRejected, InvalidName, LimitExceeded, TableExists, TableNotFound
+from log_tier.identifiers import PARTITIONS_MAX, TableId, check_name
 from log_tier.log import Log, Topic
-from router.requests import PartitionDescription, TableDescription
-from serving_tier.node import Node
-from serving_tier.replica import Replica
 
-__all__ = ["Tables"]
+__all__ = ["REPLICAS_DEFAULT_MAX", "Tables"]
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# Two may fail, or one while another is being replaced; more cost every write's share of every node.
+REPLICAS_DEFAULT_MAX: Final = 3
+
 
 class Tables:
-    """The tables of one log, hosted by one node."""
+    """The tables of one log, as its catalog knows them."""
 
-    def __init__(self, log: Log, node: Node) -> None:
+    def __init__(self, log: Log, catalog: Catalog) -> None:
         self._log = log
-        self._node = node
+        self._catalog = catalog
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
 
@@ -43,116 +56,114 @@ class Tables:
         if not task.cancelled():
             task.exception()  # its caller may have gone; then nobody else looks at it
 
-    async def follow_log(self) -> None:
-        """Host what the log has and the node does not, and stop hosting what the log no longer has."""
-        await self._carried_through(self._follow_log())
+    def by_id(self, table_id: TableId) -> TableEntry:
+        """A table that the catalog knows here. Raises `TableNotFound`."""
+        return self._catalog.map.table(table_id)
 
-    async def _follow_log(self) -> None:
-        async with self._changing:
-            there = {topic.id: topic for topic in await self._log.topics()}
-            hosted = {topic.id for topic in self._node.topics()}
-            for table_id in hosted - set(there):
-                await self._node.drop(table_id)
-            for table_id, topic in there.items():
-                if table_id not in hosted:
-                    await self._node.host(topic)
+    async def known(self, table_id: TableId) -> TableEntry:
+        """The same, after a look at the catalog's end where it is not known here."""
+        if table_id not in self._catalog.map.tables:
+            await self._catalog.refresh()
+        return self.by_id(table_id)
 
-    def by_id(self, table_id: TableId) -> Topic:
-        """A hosted table. Raises `TableNotFound`."""
-        for topic in self._node.topics():
-            if topic.id == table_id:
-                return topic
-        raise TableNotFound(f"no table has the id {table_id} here: it was dropped, or never was", table=table_id)
-
-    def _named(self, name: str) -> Topic | None:
-        return next((topic for topic in self._node.topics() if topic.name == name), None)
-
-    def _was_deleted(self, topic: Topic) -> bool:
-        """Have its replicas learnt from the log that it is gone?"""
-        try:
-            return isinstance(self._node.replica(topic.id, Partition(0)).failure, TableNotFound)
-        except DuramenError:
-            return False  # its first partition is not served, which says nothing about the table
-
-    async def create(self, name: str, partitions: int) -> Topic:
-        """Create a table. Raises `TableExists`, `InvalidName`, `LimitExceeded`."""
+    async def find(self, name: str) -> TableEntry:
+        """The table of that name. Raises `TableNotFound` naming those that are there."""
         check_name(name)
+        if self._catalog.map.named(name) is None:
+            await self._catalog.refresh()
+        return self._catalog.map.find(name)
+
+    async def all(self) -> list[Topic]:
+        """All tables, by name."""
+        cluster = await self._catalog.refresh()
+        return sorted((table.topic for table in cluster.tables.values()), key=lambda topic: topic.name)
+
+    async def create(self, name: str, partitions: int, replicas: int = 0) -> TableEntry:
+        """Create a table; `replicas` 0: one on each node, up to three.
+
+        Raises `TableExists`, `InvalidName`, `LimitExceeded`, `CommandRejected` where there are too few nodes.
+        """
+        check_name(name)
+        if name.startswith(RESERVED_PREFIX):
+            raise InvalidName(f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {name}")
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise LimitExceeded(
                 f"a table has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
             )
-        return await self._carried_through(self._create(name, partitions))
+        return await self._carried_through(self._create(name, partitions, replicas))
 
-    async def _create(self, name: str, partitions: int) -> Topic:
+    async def _create(self, name: str, partitions: int, replicas: int) -> TableEntry:
         async with self._changing:
+            cluster = await self._catalog.refresh()
+            known = cluster.named(name)
+            if known is not None:
+                if known.id in {topic.id for topic in await self._log.topics()}:
+                    raise _exists(name)
+                await self._forget(known)
+            nodes = candidates(cluster)
+            replicas = replicas or min(REPLICAS_DEFAULT_MAX, max(1, len(nodes)))
+            if len(nodes) < replicas:  # the fold says it too, but then the topic would have been made
+                raise CommandRejected(
+                    f"table {name} wants {replicas} replicas of each partition, and the nodes that can take one are "
+                    f"{', '.join(nodes) or 'none'}: start more nodes, or ask for fewer replicas",
+                    version=cluster.version,
+                )
+            topic = await self._topic(name, partitions)
             try:
-                topic = await self._log.create_topic(name, partitions=partitions)
-            except TableExists as error:
-                raise TableExists(
-                    f"there is a table {name!r} already: choose another name, or drop it first", table=name
-                ) from error
-            await self._node.host(topic)
-            return topic
+                _, cluster = await self._catalog.submit(CreateTable(topic.id, name, topic.partitions, replicas))
+            except CommandRejected as error:
+                if topic.id in self._catalog.map.tables:
+                    raise _exists(name) from error  # somebody else was faster with the same topic
+                raise
+            return cluster.table(topic.id)
 
-    async def find(self, name: str) -> Topic:
-        """The table of that name. Raises `TableNotFound` naming those that are there."""
-        topic = self._named(check_name(name))
-        if topic is None or self._was_deleted(topic):
-            await self.follow_log()  # somebody may have made it, or deleted it, at the log itself
-            topic = self._named(name)
-        if topic is None:
-            known = ", ".join(sorted(topic.name for topic in self._node.topics())[:10]) or "none"
-            raise TableNotFound(f"there is no table {name!r}; the tables are: {known}", table=name)
+    async def _topic(self, name: str, partitions: int) -> Topic:
+        """The topic for a new table: a new one, or one that an interrupted `create` left."""
+        with suppress(TableExists):
+            return await self._log.create_topic(name, partitions=partitions)
+        topic = next((topic for topic in await self._log.topics() if topic.name == name), None)
+        if topic is None or topic.partitions != partitions or topic.id in (await self._catalog.refresh()).tables:
+            raise _exists(name)
         return topic
 
-    async def all(self) -> list[Topic]:
-        """All tables, by name."""
-        await self.follow_log()
-        return sorted(self._node.topics(), key=lambda topic: topic.name)
+    async def drop(self, name: str) -> TableEntry:
+        """Delete a table and its log; the nodes delete its indexes when they see it."""
+        table = await self.find(name)
+        await self._carried_through(self._drop(table))
+        return table
 
-    async def describe(self, name: str) -> TableDescription:
-        """How a table stands: what each partition's log holds, and how far its replica is."""
-        topic = await self.find(name)
-        return TableDescription(
-            topic, [await self._describe(topic, partition) for partition in map(Partition, range(topic.partitions))]
-        )
-
-    async def _describe(self, topic: Topic, partition: Partition) -> PartitionDescription:
-        bounds = await self._log.bounds(topic.id, partition)
-        try:
-            replica: Replica = self._node.replica(topic.id, partition)
-            index = replica.index
-            failure = replica.failure.message if replica.failure else ""
-            return PartitionDescription(
-                partition,
-                bounds.earliest,
-                bounds.latest,
-                index.applied,
-                index.count(),
-                index.statistics().bytes_used,
-                replica.state,
-                failure,
-            )
-        except DuramenError as error:
-            return PartitionDescription(
-                partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "stopped", error.message
-            )
-
-    async def drop(self, name: str) -> None:
-        """Delete a table, its log and its indexes."""
-        topic = await self.find(name)
-        await self._carried_through(self._drop(topic))
-
-    async def _drop(self, topic: Topic) -> None:
+    async def _drop(self, table: TableEntry) -> None:
         async with self._changing:
-            try:
-                await self._log.delete_topic(topic.id)
-            finally:
-                # Also where the log says that it is gone: then somebody else has dropped it, and we still host it.
-                if topic.id not in {found.id for found in await self._log.topics()}:
-                    await self._node.drop(topic.id)
+            with suppress(TableNotFound):
+                await self._log.delete_topic(table.id)
+            await self._forget(table)
+
+    async def _forget(self, table: TableEntry) -> None:
+        try:
+            await self._catalog.submit(DropTable(table.id))
+        except CommandRejected:
+            if table.id in self._catalog.map.tables:
+                raise
+
+    async def reconcile(self) -> None:
+        """Bring the catalog in step with the log, for whoever owns both: a folder of the time before there was a
+        catalog, and what a crash left between a topic and its command.
+        """
+        topics = {topic.id: topic for topic in await self._log.topics() if not topic.name.startswith(RESERVED_PREFIX)}
+        for table in list(self._catalog.map.tables.values()):
+            if table.id not in topics:
+                logger.warning("table %s has no log any more: it is dropped", table.name)
+                await self._forget(table)
+        for topic in topics.values():
+            if topic.id not in self._catalog.map.tables:
+                logger.info("topic %s becomes a table", topic.name)
+                await self._catalog.submit(CreateTable(topic.id, topic.name, topic.partitions, 1))
 
     async def close(self) -> None:
         """Wait until the changes under way are through."""
         if self._changes:
             await asyncio.wait(self._changes)
+
+
+def _exists(name: str) -> TableExists:
+    return TableExists(f"there is a table {name!r} already: choose another name, or drop it first", table=name)

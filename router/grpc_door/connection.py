@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
-from log_tier.errors import Disconnected, DuramenError, LimitExceeded
+from log_tier.errors import Disconnected, DuramenError, InvalidRequest, LimitExceeded
 from log_tier.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
 from log_tier.log import Topic
 from log_tier.service.wire import Wire
@@ -15,6 +15,7 @@ from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.requests import (
+    OutcomesPart,
     ReadPart,
     ReadResult,
     ScanRequest,
@@ -31,9 +32,10 @@ __all__ = ["GrpcConnection"]
 class GrpcConnection:
     """One channel to one server. It connects with the first call, and again by itself after a loss."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, shared: bool = True) -> None:
+        """`shared`: see `Wire`."""
         self.target = target
-        self._wire = Wire(target)
+        self._wire = Wire(target, shared=shared)
         self._kv = keyvalue_pb2_grpc.KeyValueStub(self._wire.channel)  # type: ignore[no-untyped-call]
         self._tables = tables_pb2_grpc.TablesStub(self._wire.channel)  # type: ignore[no-untyped-call]
 
@@ -44,40 +46,56 @@ class GrpcConnection:
         request = messages.read_request(parts, patience=patience)
         return messages.read_results_from(await self._wire.ask(self._kv.Read, request, timeout=timeout))
 
-    async def write(self, parts: Sequence[WritePart], *, timeout: float) -> list[WriteResult | DuramenError]:
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> list[WriteResult | DuramenError]:
         """See `Connection`."""
-        request = messages.write_request(parts)
+        request = messages.write_request(parts, patience=patience)
         return messages.write_results_from(await self._wire.ask(self._kv.Write, request, timeout=timeout))
+
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
+        """See `Connection`."""
+        request = messages.outcomes_request(parts)
+        return messages.write_results_from(await self._wire.ask(self._kv.Outcomes, request, timeout=timeout))
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
         """See `Connection`."""
         message = messages.scan_request(request)
         return messages.scan_result_from(await self._wire.ask(self._kv.Scan, message, timeout=timeout))
 
-    async def watch(self, table_id: TableId, start: Mapping[Partition, Offset]) -> AsyncIterator[WatchEvent]:
+    async def watch(
+        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
+    ) -> AsyncIterator[WatchEvent]:
         """See `Connection`. Raises `Disconnected` when the server goes away; the caller knows where to go on."""
         request = kv.WatchRequest(
             table_id=table_id_to_bytes(table_id),
             start=[kv.PartitionOffset(partition=p, offset=o) for p, o in start.items()],
+            partitions=partitions,
         )
         async with aclosing(cast("Any", self._wire.stream(self._kv.Watch, request))) as replies:
             async for reply in replies:
                 yield messages.watch_event_from(reply)
         raise Disconnected(f"the server at {self.target} ended the watch; watch again from the last token")
 
-    async def producer(self, table_id: TableId, producer_id: int, *, timeout: float) -> dict[Partition, int]:
+    async def producer(
+        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
+    ) -> dict[Partition, int]:
         """See `Connection`."""
-        request = kv.ProducerRequest(table_id=table_id_to_bytes(table_id), producer_id=producer_id)
+        request = kv.ProducerRequest(
+            table_id=table_id_to_bytes(table_id), producer_id=producer_id, partitions=partitions
+        )
         reply = await self._wire.ask(self._kv.Producer, request, timeout=timeout)
         return {Partition(position.partition): position.last_sequence for position in reply.positions}
 
-    async def create_table(self, name: str, *, partitions: int, timeout: float) -> Topic:
+    async def create_table(self, name: str, *, partitions: int, replicas: int = 0, timeout: float) -> Topic:
         """See `Connection`."""
         if not 0 <= partitions < 1 << 32:  # which no message can carry
             raise LimitExceeded(
                 f"a table has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
             )
-        request = tables.CreateTableRequest(name=name, partitions=partitions)
+        if not 0 <= replicas < 1 << 32:
+            raise InvalidRequest(f"a partition has at least one replica, not {replicas}; 0 leaves it to the cluster")
+        request = tables.CreateTableRequest(name=name, partitions=partitions, replicas=replicas)
         return messages.topic_from(await self._wire.ask(self._tables.Create, request, timeout=timeout))
 
     async def find_table(self, name: str, *, timeout: float) -> Topic:

@@ -11,6 +11,7 @@ from log_tier.service.problems import error_of, problem_of
 from router.proto import keyvalue_pb2 as kv
 from router.proto import tables_pb2 as tables
 from router.requests import (
+    OutcomesPart,
     PartitionDescription,
     ReadPart,
     ReadResult,
@@ -26,6 +27,8 @@ from router.requests import (
 __all__ = [
     "description_from",
     "description_message",
+    "outcomes_parts_from",
+    "outcomes_request",
     "read_parts_from",
     "read_reply",
     "read_request",
@@ -58,6 +61,7 @@ def read_request(parts: Sequence[ReadPart], *, patience: float) -> kv.ReadReques
                 after=part.after,
                 strong=part.strong,
                 keys=part.keys,
+                lag_max_ms=part.lag_max_ms,
             )
             for part in parts
         ],
@@ -73,6 +77,7 @@ def read_parts_from(request: kv.ReadRequest) -> list[ReadPart]:
             list(part.keys),
             Offset(part.after),
             part.strong,
+            part.lag_max_ms,
         )
         for part in request.parts
     ]
@@ -113,9 +118,10 @@ def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
 # --- write
 
 
-def write_request(parts: Sequence[WritePart]) -> kv.WriteRequest:
-    """Client's side."""
+def write_request(parts: Sequence[WritePart], *, patience: float = 0.0) -> kv.WriteRequest:
+    """Client's side. `patience` in seconds."""
     return kv.WriteRequest(
+        patience_ms=int(patience * 1000),
         parts=[
             kv.WritePart(
                 table_id=table_id_to_bytes(part.table_id),
@@ -124,7 +130,7 @@ def write_request(parts: Sequence[WritePart]) -> kv.WriteRequest:
                 outcomes=part.outcomes,
             )
             for part in parts
-        ]
+        ],
     )
 
 
@@ -146,6 +152,7 @@ def write_reply(results: Sequence[WriteResult | DuramenError]) -> kv.WriteReply:
                 base_offset=result.base_offset,
                 timestamp_ms=result.timestamp_ms,
                 outcomes=[_outcome_message(outcome) for outcome in result.outcomes],
+                pending=result.pending,
             )
             for result in results
         ]
@@ -170,6 +177,7 @@ def write_results_from(reply: kv.WriteReply) -> list[WriteResult | DuramenError]
             Offset(result.base_offset),
             result.timestamp_ms,
             [_outcome_from(outcome) for outcome in result.outcomes],
+            result.pending,
         )
         for result in reply.results
     ]
@@ -181,6 +189,36 @@ def _outcome_from(message: kv.WriteOutcome) -> WriteOutcome:
         error = error_of(message.rejected)
         rejected = error if isinstance(error, Rejected) else Rejected(error.message, **error.fields)
     return WriteOutcome(message.record, rejected, message.result or None, Offset(message.original))
+
+
+def outcomes_request(parts: Sequence[OutcomesPart]) -> kv.OutcomesRequest:
+    """Client's side."""
+    return kv.OutcomesRequest(
+        parts=[
+            kv.OutcomesPart(
+                table_id=table_id_to_bytes(part.table_id),
+                partition=part.partition,
+                base_offset=part.base_offset,
+                timestamp_ms=part.timestamp_ms,
+                span=part.span,
+            )
+            for part in parts
+        ]
+    )
+
+
+def outcomes_parts_from(request: kv.OutcomesRequest) -> list[OutcomesPart]:
+    """Server's side."""
+    return [
+        OutcomesPart(
+            table_id_from_bytes(part.table_id),
+            Partition(part.partition),
+            Offset(part.base_offset),
+            part.timestamp_ms,
+            part.span,
+        )
+        for part in request.parts
+    ]
 
 
 # --- scan
@@ -196,6 +234,8 @@ def scan_request(request: ScanRequest) -> kv.ScanRequest:
         limit=request.limit,
         after=[kv.PartitionOffset(partition=p, offset=o) for p, o in request.after.items()],
         strong=request.strong,
+        partitions=request.partitions,
+        lag_max_ms=request.lag_max_ms,
     )
 
 
@@ -209,6 +249,8 @@ def scan_from(message: kv.ScanRequest) -> ScanRequest:
         message.limit,
         {Partition(after.partition): Offset(after.offset) for after in message.after},
         message.strong,
+        tuple(Partition(partition) for partition in message.partitions),
+        message.lag_max_ms,
     )
 
 
@@ -295,6 +337,7 @@ def description_from(message: tables.TableDescription) -> TableDescription:
                 partition.index_bytes,
                 partition.state,
                 partition.reason,
+                tuple(partition.nodes),
             )
             for partition in message.partitions
         ],

@@ -1,4 +1,6 @@
-"""The server's side of the door: `duramen.v1.KeyValue` and `duramen.v1.Tables` over a front."""
+"""The server's side of the door: `duramen.v1.KeyValue` and `duramen.v1.Tables` over a front, or whatever else is a
+`Connection`: a router's way to the nodes.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,12 @@ from log_tier.errors import DuramenError
 from log_tier.identifiers import Offset, Partition, table_id_from_bytes
 from log_tier.service.problems import abort
 from log_tier.service.streams import OpenStreams
-from router.front import Front
 from router.grpc_door import messages
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
+from router.requests import Connection
+from serving_tier.load import Load
 
 __all__ = ["KeyValueService", "TablesService"]
 
@@ -39,14 +42,17 @@ def _timeout(context: _Context) -> float:
 class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
     """Reads, writes, scans, watches. `streams` are the watches under way, for whoever shuts the server down."""
 
-    def __init__(self, front: Front, streams: OpenStreams | None = None) -> None:
-        self._front = front
+    def __init__(self, inner: Connection, streams: OpenStreams | None = None, load: Load | None = None) -> None:
+        """`load` counts what is under way, for a node that tells it."""
+        self._inner = inner
         self._streams = OpenStreams() if streams is None else streams
+        self._load = Load() if load is None else load
 
     async def Read(self, request: kv.ReadRequest, context: _Context) -> kv.ReadReply:  # noqa: N802
         try:
             parts = messages.read_parts_from(request)
-            results = await self._front.read(parts, timeout=_timeout(context), patience=request.patience_ms / 1000)
+            with self._load:
+                results = await self._inner.read(parts, timeout=_timeout(context), patience=request.patience_ms / 1000)
             return messages.read_reply(results)
         except DuramenError as error:
             await abort(context, error)
@@ -54,13 +60,23 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
     async def Write(self, request: kv.WriteRequest, context: _Context) -> kv.WriteReply:  # noqa: N802
         try:
             parts = messages.write_parts_from(request)
-            return messages.write_reply(await self._front.write(parts, timeout=_timeout(context)))
+            results = await self._inner.write(parts, timeout=_timeout(context), patience=request.patience_ms / 1000)
+            return messages.write_reply(results)
+        except DuramenError as error:
+            await abort(context, error)
+
+    async def Outcomes(self, request: kv.OutcomesRequest, context: _Context) -> kv.WriteReply:  # noqa: N802
+        try:
+            parts = messages.outcomes_parts_from(request)
+            with self._load:
+                return messages.write_reply(await self._inner.outcomes(parts, timeout=_timeout(context)))
         except DuramenError as error:
             await abort(context, error)
 
     async def Scan(self, request: kv.ScanRequest, context: _Context) -> kv.ScanReply:  # noqa: N802
         try:
-            result = await self._front.scan(messages.scan_from(request), timeout=_timeout(context))
+            with self._load:
+                result = await self._inner.scan(messages.scan_from(request), timeout=_timeout(context))
             return messages.scan_reply(result)
         except DuramenError as error:
             await abort(context, error)
@@ -68,7 +84,8 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
     async def Watch(self, request: kv.WatchRequest, context: _Context) -> AsyncIterator[kv.WatchReply]:  # noqa: N802
         try:
             start = {Partition(entry.partition): Offset(entry.offset) for entry in request.start}
-            watch = self._front.watch(table_id_from_bytes(request.table_id), start)
+            partitions = [Partition(partition) for partition in request.partitions]
+            watch = self._inner.watch(table_id_from_bytes(request.table_id), start, partitions)
             async with self._streams.served(), aclosing(cast("Any", watch)) as events:
                 async for event in events:
                     yield messages.watch_reply(event)
@@ -77,8 +94,11 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 
     async def Producer(self, request: kv.ProducerRequest, context: _Context) -> kv.ProducerReply:  # noqa: N802
         try:
-            found = await self._front.producer(
-                table_id_from_bytes(request.table_id), request.producer_id, timeout=_timeout(context)
+            found = await self._inner.producer(
+                table_id_from_bytes(request.table_id),
+                request.producer_id,
+                timeout=_timeout(context),
+                partitions=[Partition(partition) for partition in request.partitions],
             )
         except DuramenError as error:
             await abort(context, error)
@@ -93,26 +113,27 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 class TablesService(tables_pb2_grpc.TablesServicer):
     """Create, find, list, describe, drop."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, inner: Connection) -> None:
+        self._inner = inner
 
     async def Create(self, request: tables.CreateTableRequest, context: _Context) -> tables.Table:  # noqa: N802
         try:
-            return messages.table_message(
-                await self._front.create_table(request.name, partitions=request.partitions, timeout=_timeout(context))
+            table = await self._inner.create_table(
+                request.name, partitions=request.partitions, replicas=request.replicas, timeout=_timeout(context)
             )
+            return messages.table_message(table)
         except DuramenError as error:
             await abort(context, error)
 
     async def Find(self, request: tables.FindTableRequest, context: _Context) -> tables.Table:  # noqa: N802
         try:
-            return messages.table_message(await self._front.find_table(request.name, timeout=_timeout(context)))
+            return messages.table_message(await self._inner.find_table(request.name, timeout=_timeout(context)))
         except DuramenError as error:
             await abort(context, error)
 
     async def List(self, request: tables.ListTablesRequest, context: _Context) -> tables.ListTablesReply:  # noqa: N802
         try:
-            found = await self._front.list_tables(timeout=_timeout(context))
+            found = await self._inner.list_tables(timeout=_timeout(context))
         except DuramenError as error:
             await abort(context, error)
         return tables.ListTablesReply(tables=[messages.table_message(topic) for topic in found])
@@ -122,14 +143,14 @@ class TablesService(tables_pb2_grpc.TablesServicer):
     ) -> tables.TableDescription:
         try:
             return messages.description_message(
-                await self._front.describe_table(request.name, timeout=_timeout(context))
+                await self._inner.describe_table(request.name, timeout=_timeout(context))
             )
         except DuramenError as error:
             await abort(context, error)
 
     async def Drop(self, request: tables.FindTableRequest, context: _Context) -> tables.DropTableReply:  # noqa: N802
         try:
-            await self._front.drop_table(request.name, timeout=_timeout(context))
+            await self._inner.drop_table(request.name, timeout=_timeout(context))
         except DuramenError as error:
             await abort(context, error)
         return tables.DropTableReply()

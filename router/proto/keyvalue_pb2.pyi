@@ -58,12 +58,15 @@ class ReadPart(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     STRONG_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
+    LAG_MAX_MS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     partition: _builtins.int
     after: _builtins.int
     """Answer from a state that has applied this offset, or wait for it. -1: from whatever is there."""
     strong: _builtins.bool
     """Ask the log for its end first, and wait for that."""
+    lag_max_ms: _builtins.int
+    """Answer only from a replica that was level with the log within this time; 0: no bound."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
@@ -74,10 +77,11 @@ class ReadPart(_message.Message):
         after: _builtins.int = ...,
         strong: _builtins.bool = ...,
         keys: _abc.Iterable[_builtins.bytes] | None = ...,
+        lag_max_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "keys", b"keys", "partition", b"partition", "strong", b"strong", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "keys", b"keys", "lag_max_ms", b"lag_max_ms", "partition", b"partition", "strong", b"strong", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -152,16 +156,22 @@ class WriteRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTS_FIELD_NUMBER: _builtins.int
+    PATIENCE_MS_FIELD_NUMBER: _builtins.int
+    patience_ms: _builtins.int
+    """Outcomes that are not known within this time come as `pending`, so that they do not hold up the other parts.
+    0: until the call's deadline.
+    """
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___WritePart]: ...
     def __init__(
         self,
         *,
         parts: _abc.Iterable[Global___WritePart] | None = ...,
+        patience_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "patience_ms", b"patience_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -225,8 +235,11 @@ class WriteResult(_message.Message):
     BASE_OFFSET_FIELD_NUMBER: _builtins.int
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     OUTCOMES_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
     base_offset: _builtins.int
     timestamp_ms: _builtins.int
+    pending: _builtins.bool
+    """The batch is on stable storage and its outcomes were asked, but are not known yet: ask Outcomes."""
     @_builtins.property
     def problem(self) -> _problem_pb2.Problem: ...
     @_builtins.property
@@ -240,10 +253,11 @@ class WriteResult(_message.Message):
         base_offset: _builtins.int = ...,
         timestamp_ms: _builtins.int = ...,
         outcomes: _abc.Iterable[Global___WriteOutcome] | None = ...,
+        pending: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["problem", b"problem"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "outcomes", b"outcomes", "problem", b"problem", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "outcomes", b"outcomes", "pending", b"pending", "problem", b"problem", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -316,6 +330,8 @@ class ScanRequest(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     STRONG_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    LAG_MAX_MS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     start: _builtins.bytes
     """Inclusive."""
@@ -325,8 +341,13 @@ class ScanRequest(_message.Message):
     limit: _builtins.int
     """At most this many entries in the page."""
     strong: _builtins.bool
+    lag_max_ms: _builtins.int
     @_builtins.property
     def after(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]: ...
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Only these partitions; none: all of the table."""
+
     def __init__(
         self,
         *,
@@ -337,10 +358,12 @@ class ScanRequest(_message.Message):
         limit: _builtins.int = ...,
         after: _abc.Iterable[Global___PartitionOffset] | None = ...,
         strong: _builtins.bool = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+        lag_max_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "end", b"end", "limit", b"limit", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "end", b"end", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -387,20 +410,26 @@ class WatchRequest(_message.Message):
 
     TABLE_ID_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     @_builtins.property
     def start(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]:
         """Where to begin, by partition (the first offset wanted). A partition that is not named begins at the end."""
+
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Only these partitions; none: all of the table."""
 
     def __init__(
         self,
         *,
         table_id: _builtins.bytes = ...,
         start: _abc.Iterable[Global___PartitionOffset] | None = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["start", b"start", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "start", b"start", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -450,21 +479,80 @@ class ProducerRequest(_message.Message):
 
     TABLE_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     producer_id: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Only these partitions; none: all of the table."""
+
     def __init__(
         self,
         *,
         table_id: _builtins.bytes = ...,
         producer_id: _builtins.int = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_id", b"producer_id", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "producer_id", b"producer_id", "table_id", b"table_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ProducerRequest: _TypeAlias = ProducerRequest  # noqa: Y015
+
+@_typing.final
+class OutcomesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutcomesPart]: ...
+    def __init__(
+        self,
+        *,
+        parts: _abc.Iterable[Global___OutcomesPart] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OutcomesRequest: _TypeAlias = OutcomesRequest  # noqa: Y015
+
+@_typing.final
+class OutcomesPart(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    BASE_OFFSET_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    SPAN_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.bytes
+    partition: _builtins.int
+    base_offset: _builtins.int
+    """The place that the log gave the batch."""
+    timestamp_ms: _builtins.int
+    span: _builtins.int
+    """How many offsets it occupies."""
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        base_offset: _builtins.int = ...,
+        timestamp_ms: _builtins.int = ...,
+        span: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "partition", b"partition", "span", b"span", "table_id", b"table_id", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OutcomesPart: _TypeAlias = OutcomesPart  # noqa: Y015
 
 @_typing.final
 class ProducerReply(_message.Message):

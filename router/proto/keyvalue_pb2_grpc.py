@@ -59,6 +59,11 @@ class KeyValueStub:
                 request_serializer=router_dot_proto_dot_keyvalue__pb2.ProducerRequest.SerializeToString,
                 response_deserializer=router_dot_proto_dot_keyvalue__pb2.ProducerReply.FromString,
                 _registered_method=True)
+        self.Outcomes = channel.unary_unary(
+                '/duramen.v1.KeyValue/Outcomes',
+                request_serializer=router_dot_proto_dot_keyvalue__pb2.OutcomesRequest.SerializeToString,
+                response_deserializer=router_dot_proto_dot_keyvalue__pb2.WriteReply.FromString,
+                _registered_method=True)
 
 
 class KeyValueServicer:
@@ -98,6 +103,13 @@ class KeyValueServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Outcomes(self, request, context):
+        """What became of records that are in the log; waits until they are applied.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_KeyValueServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -125,6 +137,11 @@ def add_KeyValueServicer_to_server(servicer, server):
                     servicer.Producer,
                     request_deserializer=router_dot_proto_dot_keyvalue__pb2.ProducerRequest.FromString,
                     response_serializer=router_dot_proto_dot_keyvalue__pb2.ProducerReply.SerializeToString,
+            ),
+            'Outcomes': grpc.unary_unary_rpc_method_handler(
+                    servicer.Outcomes,
+                    request_deserializer=router_dot_proto_dot_keyvalue__pb2.OutcomesRequest.FromString,
+                    response_serializer=router_dot_proto_dot_keyvalue__pb2.WriteReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -262,6 +279,33 @@ class KeyValue:
             '/duramen.v1.KeyValue/Producer',
             router_dot_proto_dot_keyvalue__pb2.ProducerRequest.SerializeToString,
             router_dot_proto_dot_keyvalue__pb2.ProducerReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Outcomes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.KeyValue/Outcomes',
+            router_dot_proto_dot_keyvalue__pb2.OutcomesRequest.SerializeToString,
+            router_dot_proto_dot_keyvalue__pb2.WriteReply.FromString,
             options,
             channel_credentials,
             insecure,

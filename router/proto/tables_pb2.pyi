@@ -50,17 +50,21 @@ class CreateTableRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     partitions: _builtins.int
+    replicas: _builtins.int
+    """How many replicas each partition gets; 0: as many as there are nodes, up to three."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         partitions: _builtins.int = ...,
+        replicas: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -171,6 +175,7 @@ class PartitionDescription(_message.Message):
     INDEX_BYTES_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     earliest: _builtins.int
     latest: _builtins.int
@@ -181,6 +186,10 @@ class PartitionDescription(_message.Message):
     """"replaying", "ready" or "stopped"."""
     reason: _builtins.str
     """Why it stopped."""
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The nodes that hold it."""
+
     def __init__(
         self,
         *,
@@ -192,10 +201,11 @@ class PartitionDescription(_message.Message):
         index_bytes: _builtins.int = ...,
         state: _builtins.str = ...,
         reason: _builtins.str = ...,
+        nodes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "earliest", b"earliest", "index_bytes", b"index_bytes", "keys", b"keys", "latest", b"latest", "partition", b"partition", "reason", b"reason", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "earliest", b"earliest", "index_bytes", b"index_bytes", "keys", b"keys", "latest", b"latest", "nodes", b"nodes", "partition", b"partition", "reason", b"reason", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,13 +9,17 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from log_tier.batch import Columns, encode_batch
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.commands import RegisterNode
 from log_tier.embedded import EmbeddedLog
+from log_tier.embedded.settings import EngineSettings
 from log_tier.identifiers import Offset, Partition, TableId
 from log_tier.log import Topic
 from log_tier.partitioner import partition_of
 from log_tier.record import Operation, attribute_of
 from router.front import Front
 from router.requests import WritePart, WriteResult
+from serving_tier.hosting import Hosting
 from serving_tier.node import Node
 from serving_tier.replica import Replica
 
@@ -25,10 +29,14 @@ NO_TABLE = TableId("AAAAAAAAAAAAAAAAAAAAAA")
 
 
 @asynccontextmanager
-async def one_machine(folder: Path) -> AsyncIterator[Front]:
-    """A front over an embedded log and a node, both below `folder`."""
-    log = await EmbeddedLog.open(folder / "log")
-    front = await Front.open(log, await Node.open(log, folder / "index"))
+async def one_machine(folder: Path, *, settings: EngineSettings | None = None) -> AsyncIterator[Front]:
+    """A front over an embedded log, its catalog and a node, all below `folder`."""
+    log = await EmbeddedLog.open(folder / "log", settings=settings or EngineSettings())
+    catalog = await Catalog.open(log)
+    await catalog.submit(RegisterNode("n1", "", "one"))
+    node = await Node.open(log, folder / "index")
+    front = Front(log, catalog, await Hosting.open(catalog, node, node_id="n1", identity="one"))
+    await front.hosting.settled()
     try:
         yield front
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from one_machine import (
@@ -21,6 +22,7 @@ from one_machine import (
     write,
 )
 
+from log_tier.catalog.catalog import CATALOG_TOPIC
 from log_tier.errors import (
     BatchRefused,
     ConditionFailed,
@@ -303,10 +305,10 @@ async def test_a_caller_who_gives_up_leaves_no_half_made_table(front: Front, mon
     entered, may_go = asyncio.Event(), asyncio.Event()
     inner = front.node.host
 
-    async def host(topic: Topic) -> None:
+    async def host(topic: Topic, partition: Partition, **how: Any) -> Any:
         entered.set()
         await may_go.wait()
-        await inner(topic)
+        return await inner(topic, partition, **how)
 
     monkeypatch.setattr(front.node, "host", host)
     creating = asyncio.ensure_future(front.create_table("ships", partitions=2, timeout=1))
@@ -314,20 +316,30 @@ async def test_a_caller_who_gives_up_leaves_no_half_made_table(front: Front, mon
     creating.cancel()
     await asyncio.gather(creating, return_exceptions=True)
     may_go.set()
-    await until(lambda: [topic.name for topic in front.node.topics()] == ["ships"])
+    await until(lambda: len(front.node.hosted()) == 2)
     found = await front.find_table("ships", timeout=DEADLINE_S)
     await write(front, found, 0, puts((b"a", b"1")), outcomes=True)
     assert front.node.replica(found.id, Partition(0)).index.get_value(b"a") == b"1"
 
 
-async def test_tables_made_and_dropped_at_the_log_itself(front: Front, table: Topic) -> None:
+async def test_a_topic_without_its_command_is_taken_over(front: Front) -> None:
+    """What a crash between the two steps of `create` leaves."""
     made = await front.log.create_topic("ships", partitions=2)
-    assert await front.find_table("ships", timeout=1) == made
+    with pytest.raises(TableNotFound, match="no table 'ships'"):
+        await front.find_table("ships", timeout=1)
+    with pytest.raises(TableExists):
+        await front.create_table("ships", partitions=3, timeout=1)
+    assert await front.create_table("ships", partitions=2, timeout=1) == made
     await write(front, made, 1, puts((b"a", b"1")), outcomes=True)
+
+
+async def test_a_table_without_its_topic_is_gone_and_can_be_made_again(front: Front, table: Topic) -> None:
+    """What a crash between the two steps of `drop` leaves."""
     await front.log.delete_topic(table.id)
-    assert await front.list_tables(timeout=1) == [made]
-    with pytest.raises(TableNotFound):
-        await front.find_table("flights", timeout=1)
+    replica = front.node.replica(table.id, ZERO)
+    await until(lambda: replica.state == "stopped")
+    (answer,) = await front.read([ReadPart(table.id, ZERO, [b"a"])], timeout=1)
+    assert isinstance(answer, TableNotFound)
     again = await front.create_table("flights", partitions=1, timeout=1)
     assert again.id != table.id
 
@@ -343,8 +355,9 @@ async def test_many_changes_at_once(front: Front) -> None:
 
     results = await asyncio.gather(*map(change, range(40)))
     assert all(result is None or isinstance(result, Topic | TableExists | TableNotFound) for result in results)
-    assert await front.list_tables(timeout=1) == await front.log.topics()
-    for topic in await front.log.topics():
+    tables = await front.list_tables(timeout=1)
+    assert tables == [topic for topic in await front.log.topics() if topic.name != CATALOG_TOPIC]
+    for topic in tables:
         await write(front, topic, 0, puts((b"a", b"1")), outcomes=True)
 
 

@@ -13,6 +13,7 @@ from router.grpc_door import messages
 from router.proto import keyvalue_pb2 as kv
 from router.proto import tables_pb2 as tables
 from router.requests import (
+    OutcomesPart,
     PartitionDescription,
     ReadPart,
     ReadResult,
@@ -27,6 +28,7 @@ from router.requests import (
 
 table_ids = st.binary(min_size=16, max_size=16).map(table_id_from_bytes)
 partitions = st.integers(0, 1023).map(Partition)
+lags = st.integers(0, (1 << 32) - 1)
 offsets = st.integers(-1, (1 << 63) - 1).map(Offset)
 keys = st.binary(min_size=1, max_size=20)
 by_partition = st.dictionaries(partitions, offsets, max_size=4)
@@ -35,7 +37,7 @@ FLIGHTS = Topic(TableId("AAAAAAAAAAAAAAAAAAAAAA"), "flights", 8)
 
 
 @settings(deadline=None)
-@given(st.lists(st.builds(ReadPart, table_ids, partitions, st.lists(keys), offsets, st.booleans()), max_size=4))
+@given(st.lists(st.builds(ReadPart, table_ids, partitions, st.lists(keys), offsets, st.booleans(), lags), max_size=4))
 def test_read_requests(parts: list[ReadPart]) -> None:
     wire = messages.read_request(parts, patience=0.02).SerializeToString()
     request = kv.ReadRequest.FromString(wire)
@@ -79,8 +81,10 @@ def test_errors_stand_in_the_place_of_their_part() -> None:
 @settings(deadline=None)
 @given(st.lists(st.builds(WritePart, table_ids, partitions, st.binary(max_size=30), st.booleans()), max_size=4))
 def test_write_requests(parts: list[WritePart]) -> None:
-    wire = messages.write_request(parts).SerializeToString()
-    assert messages.write_parts_from(kv.WriteRequest.FromString(wire)) == parts
+    wire = messages.write_request(parts, patience=0.5).SerializeToString()
+    request = kv.WriteRequest.FromString(wire)
+    assert messages.write_parts_from(request) == parts
+    assert request.patience_ms == 500
 
 
 @settings(deadline=None)
@@ -88,11 +92,25 @@ def test_write_requests(parts: list[WritePart]) -> None:
     offsets,
     st.integers(0, 1 << 62),
     st.lists(st.builds(WriteOutcome, st.integers(0, 65_535), st.none(), st.none() | keys, offsets), max_size=4),
+    st.booleans(),
 )
-def test_write_results(base: Offset, timestamp_ms: int, outcomes: list[WriteOutcome]) -> None:
-    result = WriteResult(base, timestamp_ms, outcomes)
+def test_write_results(base: Offset, timestamp_ms: int, outcomes: list[WriteOutcome], pending: bool) -> None:
+    result = WriteResult(base, timestamp_ms, outcomes, pending)
     wire = messages.write_reply([result]).SerializeToString()
     assert messages.write_results_from(kv.WriteReply.FromString(wire)) == [result]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.builds(OutcomesPart, table_ids, partitions, offsets, st.integers(0, 1 << 62), st.integers(1, 1 << 31)),
+        max_size=4,
+    )
+)
+def test_questions_about_outcomes(parts: list[OutcomesPart]) -> None:
+    wire = messages.outcomes_request(parts).SerializeToString()
+    assert messages.outcomes_parts_from(kv.OutcomesRequest.FromString(wire)) == parts
+    assert all(part.after == part.base_offset + part.span - 1 for part in parts)
 
 
 def test_a_rejection_keeps_its_kind_and_fields() -> None:
@@ -116,6 +134,8 @@ def test_a_rejection_keeps_its_kind_and_fields() -> None:
         limit=st.integers(0, 10_000),
         after=by_partition,
         strong=st.booleans(),
+        partitions=st.lists(partitions, max_size=3).map(tuple),
+        lag_max_ms=lags,
     )
 )
 def test_scan_requests(request: ScanRequest) -> None:

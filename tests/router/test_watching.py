@@ -11,7 +11,7 @@ from one_machine import DEADLINE_S, NO_TABLE, ONE, ZERO, held, one_machine, oper
 
 from log_tier.batch import decode_batch
 from log_tier.batch_header import split_batches
-from log_tier.embedded import EmbeddedLog, EngineSettings
+from log_tier.embedded import EngineSettings
 from log_tier.errors import DuramenError, InvalidRequest, LogDamaged, OffsetTrimmed, TableNotFound, TokenAhead
 from log_tier.identifiers import Offset, Partition
 from log_tier.log import Topic
@@ -19,7 +19,6 @@ from log_tier.record import Condition, Operation
 from router import watching as module
 from router.front import Front
 from router.requests import WatchEvent
-from serving_tier.node import Node
 
 
 def shown(event: WatchEvent) -> dict[int, bytes]:
@@ -100,7 +99,7 @@ async def test_starts_that_cannot_be(front: Front, table: Topic) -> None:
         with pytest.raises(kind):
             await shown_to_the_end(front, table, start)
     with pytest.raises(TableNotFound):
-        front.watch(NO_TABLE, {})
+        await anext(front.watch(NO_TABLE, {}))
 
 
 async def test_dropping_the_table_ends_it(front: Front, table: Topic) -> None:
@@ -115,17 +114,15 @@ async def test_dropping_the_table_ends_it(front: Front, table: Topic) -> None:
 
 
 async def test_what_retention_removed(tmp_path: Path) -> None:
-    log = await EmbeddedLog.open(tmp_path / "log", settings=EngineSettings(segment_bytes=1024))
-    front = await Front.open(log, await Node.open(log, tmp_path / "index"))
-    table = await front.create_table("flights", partitions=1, timeout=1)
-    for number in range(100):
-        await write(front, table, 0, puts((b"k%d" % number, bytes(50))), outcomes=True)
-    earliest = await log.trim(table.id, ZERO, Offset(90))
-    with pytest.raises(OffsetTrimmed) as caught:
-        await shown_to_the_end(front, table, {ZERO: Offset(0)})
-    assert caught.value.fields["earliest"] == earliest
-    assert earliest > 0
-    await front.close()
+    async with one_machine(tmp_path, settings=EngineSettings(segment_bytes=1024)) as front:
+        table = await front.create_table("flights", partitions=1, timeout=1)
+        for number in range(100):
+            await write(front, table, 0, puts((b"k%d" % number, bytes(50))), outcomes=True)
+        earliest = await front.log.trim(table.id, ZERO, Offset(90))
+        with pytest.raises(OffsetTrimmed) as caught:
+            await shown_to_the_end(front, table, {ZERO: Offset(0)})
+        assert caught.value.fields["earliest"] == earliest
+        assert earliest > 0
 
 
 async def test_verdicts_that_were_forgotten_are_not_taken_for_changes(

@@ -1,0 +1,153 @@
+"""The routed connection itself: the parts of this package, put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Self
+
+from log_tier.catalog.catalog import Catalog, Maps
+from log_tier.errors import DuramenError
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.log import Log, Topic
+from router.fleet.fleet import LiveFleet
+from router.requests import (
+    Connection,
+    OutcomesPart,
+    ReadPart,
+    ReadResult,
+    ScanRequest,
+    ScanResult,
+    TableDescription,
+    WatchEvent,
+    WritePart,
+    WriteResult,
+)
+from router.routed.reads import RoutedReads
+from router.routed.routes import Routes
+from router.routed.scans import RoutedScans
+from router.routed.scatter import Scatter
+from router.routed.tables import CatalogChanges, RemoteChanges, RoutedTables, TableChanges
+from router.routed.through import Askable, Through
+from router.routed.watches import watch_nodes
+from router.routed.writes import RoutedWrites
+from router.tables import Tables
+
+__all__ = ["RoutedConnection"]
+
+
+class RoutedConnection:
+    """The whole cluster as one `Connection`. `for_router` and `for_client` make one."""
+
+    def __init__(
+        self,
+        maps: Maps,
+        fleet: LiveFleet,
+        *,
+        changes: TableChanges,
+        log: Log | None,
+        fallback: Connection | None = None,
+        refresh: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
+        """`log` None: writes go through `fallback`. `refresh`: brings the maps to the catalog's end, if that can be."""
+        self.maps = maps
+        self.fleet = fleet
+        self._loop = asyncio.get_running_loop()
+        routes = Routes(maps, fleet, through=Through(fallback) if fallback is not None else None, refresh=refresh)
+        self._routes = routes
+        self._scatter = Scatter(routes)
+        self.reads = RoutedReads(routes, self._scatter)
+        self._writes = RoutedWrites(log, fallback, self._scatter)
+        self._scans = RoutedScans(routes, self._scatter)
+        self._tables = RoutedTables(routes, changes, log, fallback)
+        self._owned = AsyncExitStack()
+
+    @classmethod
+    def for_router(cls, log: Log, catalog: Catalog, fleet: LiveFleet) -> Self:
+        """A router's: with the log and the catalog, which stay their owner's, as does the fleet."""
+        changes = CatalogChanges(Tables(log, catalog))
+        made = cls(catalog, fleet, changes=changes, log=log, refresh=catalog.refresh)
+        made._owned.push_async_callback(changes.close)
+        return made
+
+    @classmethod
+    def for_client(cls, maps: Maps, fleet: LiveFleet, log: Log | None, server: Connection) -> Self:
+        """A client's: with the map as a server tells it, and the log where it is reached. Closes all of them."""
+        made = cls(maps, fleet, changes=RemoteChanges(server), log=log, fallback=server)
+        for close in (maps.close, server.close, *((log.close,) if log is not None else ()), fleet.close):
+            made._owned.push_async_callback(close)
+        return made
+
+    async def read(
+        self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
+    ) -> list[ReadResult | DuramenError]:
+        """See `Connection`."""
+        return await self.reads.read(parts, timeout=timeout, patience=patience)
+
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> list[WriteResult | DuramenError]:
+        """See `Connection`."""
+        return await self._writes.write(parts, timeout=timeout, patience=patience)
+
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
+        """See `Connection`."""
+        return await self._writes.outcomes(parts, timeout=timeout)
+
+    async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
+        """See `Connection`."""
+        return await self._scans.scan(request, timeout=timeout)
+
+    def watch(
+        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
+    ) -> AsyncIterator[WatchEvent]:
+        """See `Connection` and `router.routed.watches`."""
+        return watch_nodes(self._routes, table_id, start, partitions)
+
+    async def producer(
+        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
+    ) -> dict[Partition, int]:
+        """See `Connection`."""
+        table = await self._routes.known(table_id)
+        wanted = partitions or [Partition(number) for number in range(table.partitions)]
+        parts = [ReadPart(table_id, partition, (), NOTHING, strong=True) for partition in wanted]
+        found: dict[Partition, int] = {}
+
+        async def ask(member: Askable, numbers: Sequence[int], timeout: float, _: float) -> Mapping[int, DuramenError]:
+            mine = [parts[number].partition for number in numbers]
+            found.update(
+                await member.ask(
+                    lambda connection: connection.producer(table_id, producer_id, timeout=timeout, partitions=mine)
+                )
+            )
+            return {}
+
+        failed = await self._scatter.run(parts, ask, deadline=self._loop.time() + timeout)
+        for error in failed.values():
+            raise error
+        return found
+
+    async def create_table(self, name: str, *, partitions: int, replicas: int = 0, timeout: float) -> Topic:
+        """See `Connection`."""
+        return await self._tables.create(name, partitions=partitions, replicas=replicas, timeout=timeout)
+
+    async def find_table(self, name: str, *, timeout: float) -> Topic:
+        """See `Connection`."""
+        return await self._tables.find(name, timeout=timeout)
+
+    async def list_tables(self, *, timeout: float) -> list[Topic]:
+        """See `Connection`."""
+        return await self._tables.all(timeout=timeout)
+
+    async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
+        """See `Connection`."""
+        return await self._tables.describe(name, timeout=timeout)
+
+    async def drop_table(self, name: str, *, timeout: float) -> None:
+        """See `Connection`."""
+        await self._tables.drop(name, timeout=timeout)
+
+    async def close(self) -> None:
+        """Let go of everything that is this connection's own; calls under way end. Idempotent."""
+        await self._owned.aclose()

@@ -1,0 +1,179 @@
+"""The fleet over real status streams: who is there, who is lost, and how soon that is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from cluster import DEADLINE_S, TestCluster, cluster_of, written
+from one_machine import puts, until
+
+from log_tier.catalog.commands import RegisterNode
+from log_tier.errors import DatabaseClosed, DeadlineExceeded, Disconnected, InvalidRequest
+from log_tier.identifiers import Partition
+from log_tier.log import Topic
+from router.fleet.fleet import SILENCE_MAX_S, LiveFleet
+from router.requests import ReadPart, WritePart
+from serving_tier.proto import node_pb2
+
+ZERO = Partition(0)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[TestCluster]:
+    async with cluster_of(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def table(cluster: TestCluster) -> Topic:
+    made = await cluster.router.create_table("flights", partitions=2, timeout=DEADLINE_S)
+    await cluster.hosted(made)
+    return made
+
+
+@pytest.fixture
+def fleet(cluster: TestCluster) -> LiveFleet:
+    return cluster.router.fleet
+
+
+def read_of(table: Topic):  # type: ignore[no-untyped-def]
+    return lambda connection: connection.read([ReadPart(table.id, ZERO, [b"k"])], timeout=DEADLINE_S)
+
+
+async def test_what_the_nodes_say(cluster: TestCluster, table: Topic, fleet: LiveFleet) -> None:
+    place = await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
+    name = (table.id, ZERO)
+    for node in ("n1", "n2", "n3"):
+        await until(lambda node=node: fleet.nodes()[node].replicas[name].applied == place.base_offset)  # type: ignore[misc]
+        view = fleet.nodes()[node]
+        assert view.alive
+        assert view.address == cluster.nodes[node].address
+        assert view.replicas[name].state == "ready"
+        assert view.silent_ms < 1000 * SILENCE_MAX_S
+        assert abs(view.clock_skew_ms) < 5000
+    assert list(fleet.failures()) == []
+
+
+async def test_a_killed_node_is_lost_at_once(cluster: TestCluster, table: Topic, fleet: LiveFleet) -> None:
+    cluster.nodes["n2"].gate.shut()
+    member = fleet.members["n2"]
+    asked = asyncio.create_task(member.ask(read_of(table)))
+    await until(lambda: "read" in cluster.nodes["n2"].door.asked)
+    begun = time.monotonic()
+    await cluster.nodes["n2"].stop()
+    with pytest.raises(Disconnected):
+        await asked
+    await until(lambda: not member.alive)
+    assert time.monotonic() - begun < SILENCE_MAX_S
+    assert [node for node, _ in fleet.failures()] == ["n2"]
+    assert fleet.nodes()["n2"].reason
+
+
+async def test_a_silent_node_is_lost_and_its_calls_end(cluster: TestCluster, table: Topic, fleet: LiveFleet) -> None:
+    member = fleet.members["n2"]
+    cluster.nodes["n2"].gate.shut()
+    begun = time.monotonic()
+    with pytest.raises(Disconnected, match=r"n2 at .* was lost while it was asked: it has said nothing for 0\.\d+ s"):
+        await member.ask(read_of(table))
+    assert time.monotonic() - begun < 1.5 * SILENCE_MAX_S
+    assert not member.alive
+    assert fleet.members["n1"].alive
+    assert fleet.members["n3"].alive
+    cluster.nodes["n2"].gate.open()
+    await until(lambda: member.alive)
+    (found,) = await member.ask(read_of(table))
+    assert found.values == [None]
+
+
+async def test_a_stream_from_a_silent_node_ends(cluster: TestCluster, table: Topic, fleet: LiveFleet) -> None:
+    stream = fleet.members["n2"].follow(lambda connection: connection.watch(table.id, {}))
+    assert (await anext(stream)).positions == {ZERO: 0, Partition(1): 0}
+    cluster.nodes["n2"].gate.shut()
+    with pytest.raises(Disconnected, match="was lost"):
+        await anext(stream)
+
+
+async def test_a_node_that_comes_back(cluster: TestCluster, fleet: LiveFleet) -> None:
+    await cluster.nodes["n2"].stop()
+    await until(lambda: not fleet.members["n2"].alive)
+    await cluster.nodes["n2"].start()
+    await until(lambda: fleet.members["n2"].alive)
+
+
+async def test_a_node_that_says_goodbye(cluster: TestCluster, fleet: LiveFleet) -> None:
+    await cluster.nodes["n2"].stop_politely()
+    await until(lambda: not fleet.members["n2"].alive)
+    assert "stopping" in fleet.nodes()["n2"].reason
+
+
+async def test_a_held_up_process_does_not_count_its_own_silence(
+    fleet: LiveFleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "router.fleet")
+    ticks = [member.heard_s for member in fleet.members.values()]
+    time.sleep(2 * SILENCE_MAX_S)
+    await until(
+        lambda: all(
+            m.heard_s > before + 2 * SILENCE_MAX_S for m, before in zip(fleet.members.values(), ticks, strict=True)
+        )
+    )
+    assert all(member.alive for member in fleet.members.values())
+    assert "is lost" not in caplog.text
+
+
+async def test_a_node_under_a_new_address(cluster: TestCluster, fleet: LiveFleet) -> None:
+    before = fleet.members["n2"]
+    catalog = cluster.nodes["n1"].front.catalog
+    await catalog.submit(RegisterNode("n2", cluster.nodes["n3"].address, "identity of n2"))
+    await until(lambda: fleet.members["n2"] is not before)
+    await until(lambda: "node n3 answers" in fleet.members["n2"].view.reason)
+    assert not fleet.members["n2"].alive
+    with pytest.raises(DatabaseClosed):
+        await until_closed(before)
+    await catalog.submit(RegisterNode("n2", cluster.nodes["n2"].address, "identity of n2"))
+    await until(lambda: fleet.members["n2"].alive)
+
+
+async def until_closed(member) -> None:  # type: ignore[no-untyped-def]
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            await member.ask(lambda connection: connection.list_tables(timeout=1))
+            await asyncio.sleep(0.001)
+
+
+async def test_a_node_inside_a_program_has_no_address(cluster: TestCluster, fleet: LiveFleet) -> None:
+    await cluster.nodes["n1"].front.catalog.submit(RegisterNode("inside", "", "another identity"))
+    await until(lambda: "inside" in fleet.nodes())
+    assert "inside" not in fleet.members
+    assert not fleet.nodes()["inside"].alive
+
+
+async def test_digests(cluster: TestCluster, table: Topic, fleet: LiveFleet) -> None:
+    place = await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
+    replica = cluster.nodes["n2"].front.node.replica(table.id, ZERO)
+    await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
+    from log_tier.identifiers import table_id_to_bytes
+
+    request = node_pb2.DigestRequest(table_id=table_id_to_bytes(table.id), partition=0, offset=place.base_offset)
+    reply = await fleet.digest("n2", request, timeout=DEADLINE_S)
+    assert (reply.offset, reply.keys) == (place.base_offset, 1)
+    with pytest.raises(InvalidRequest, match=r"no node 'n9' that can be asked; there are: n1, n2, n3"):
+        await fleet.digest("n9", request, timeout=1)
+
+
+async def test_a_fleet_of_nodes_that_are_away_opens_all_the_same(cluster: TestCluster) -> None:
+    for node in cluster.nodes.values():
+        await node.stop()
+    fleet = await LiveFleet.open(cluster.routers[0].catalog)
+    try:
+        assert sorted(node for node, _ in fleet.failures()) == ["n1", "n2", "n3"]
+        with pytest.raises(DeadlineExceeded, match="n3"):
+            await fleet.wait_for(lambda: False, timeout=0.01)
+    finally:
+        await fleet.close()
+        await fleet.close()
