@@ -25,10 +25,13 @@ its `__init__`. Importing `duramen` imports neither gRPC nor LMDB: that waits un
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from duramen.client.levels import bounded
 from log_tier.errors import (
     BatchRefused,
+    CommandRejected,
     ConditionFailed,
     Damaged,
     DatabaseClosed,
@@ -48,8 +51,11 @@ from log_tier.errors import (
     LimitExceeded,
     LogDamaged,
     LogStopped,
+    NodeIdTaken,
     NotANumber,
+    NotHosted,
     NumberOverflow,
+    OffsetPassed,
     OffsetTrimmed,
     Overloaded,
     PartitionMismatch,
@@ -58,6 +64,8 @@ from log_tier.errors import (
     ReplicaBehind,
     ResultTooLarge,
     ShuttingDown,
+    SnapshotDamaged,
+    SnapshotStoreUnavailable,
     TableExists,
     TableNotFound,
     TokenAhead,
@@ -74,6 +82,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BatchRefused",
+    "CommandRejected",
     "ConditionFailed",
     "Damaged",
     "DatabaseClosed",
@@ -93,8 +102,11 @@ __all__ = [
     "LimitExceeded",
     "LogDamaged",
     "LogStopped",
+    "NodeIdTaken",
     "NotANumber",
+    "NotHosted",
     "NumberOverflow",
+    "OffsetPassed",
     "OffsetTrimmed",
     "Overloaded",
     "PartitionMismatch",
@@ -103,6 +115,8 @@ __all__ = [
     "ReplicaBehind",
     "ResultTooLarge",
     "ShuttingDown",
+    "SnapshotDamaged",
+    "SnapshotStoreUnavailable",
     "TableExists",
     "TableNotFound",
     "Token",
@@ -111,20 +125,25 @@ __all__ = [
     "UnknownFormat",
     "WriteUnknown",
     "__version__",
+    "bounded",
     "connect",
     "open",
 ]
 
 
-def connect(target: str, *, timeout: float = 10.0, compress: bool = False) -> Database:
-    """Connect to a server at `host:port`. `timeout`: the default of every call, in seconds.
-    `compress`: batches travel and are stored zstd-compressed where that makes them smaller.
+def connect(
+    target: str | Sequence[str], *, timeout: float = 10.0, compress: bool = False, direct: bool = True
+) -> Database:
+    """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
+
+    `timeout`: the default of every call, in seconds. `compress`: batches travel and are stored zstd-compressed where
+    that makes them smaller. `direct`: of a cluster, go straight to its nodes and its log; else through the server.
 
     Raises `Disconnected` where no server answers.
     """
     from duramen import aio, blocking
 
-    return blocking.start(lambda: aio.connect(target, timeout=timeout, compress=compress))
+    return blocking.start(lambda: aio.connect(target, timeout=timeout, compress=compress, direct=direct))
 
 
 def open(path: str | os.PathLike[str], *, timeout: float = 10.0, compress: bool = False) -> Database:  # noqa: A001

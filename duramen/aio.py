@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from duramen.client.database import TIMEOUT_DEFAULT_S, Database, check_timeout
@@ -12,21 +13,20 @@ from router.direct import DirectReads
 __all__ = ["Database", "Table", "connect", "open"]
 
 
-async def connect(target: str, *, timeout: float = TIMEOUT_DEFAULT_S, compress: bool = False) -> Database:
-    """Connect to a server at `host:port`. `timeout`: the default of every call, in seconds.
-    `compress`: batches travel and are stored zstd-compressed where that makes them smaller.
+async def connect(
+    target: str | Sequence[str], *, timeout: float = TIMEOUT_DEFAULT_S, compress: bool = False, direct: bool = True
+) -> Database:
+    """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
+
+    `timeout`: the default of every call, in seconds. `compress`: batches travel and are stored zstd-compressed where
+    that makes them smaller. `direct`: of a cluster, go straight to its nodes and its log; else through the server.
 
     Raises `Disconnected` where no server answers.
     """
-    from router.grpc_door.connection import GrpcConnection
+    from duramen.client.connecting import connect_to, split_targets
 
     check_timeout(timeout)
-    connection = GrpcConnection(target)
-    try:
-        await connection.list_tables(timeout=timeout)
-    except BaseException:
-        await connection.close()
-        raise
+    connection = await connect_to(split_targets(target), timeout=timeout, direct=direct)
     return Database(connection, timeout=timeout, compress=compress)
 
 

@@ -201,11 +201,17 @@ class Database:
         name: str,
         *,
         partitions: int = database.PARTITIONS_DEFAULT,
+        replicas: int | None = None,
         if_missing: bool = False,
         timeout: float | None = None,
     ) -> Table:
-        """Create a table of that many partitions; the number stays. With `if_missing` an existing one is taken."""
-        inner = self._inner.create_table(name, partitions=partitions, if_missing=if_missing, timeout=timeout)
+        """Create a table of that many partitions; the number stays. With `if_missing` an existing one is taken.
+
+        `replicas`: how many nodes hold each partition; None: each node, up to three.
+        """
+        inner = self._inner.create_table(
+            name, partitions=partitions, replicas=replicas, if_missing=if_missing, timeout=timeout
+        )
         return Table(self._loop.run(inner), self._loop)
 
     def table(self, name: str) -> Table:

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from log_tier.errors import FolderReadOnly, ForeignFolder
+from duramen.serving_node import NODE_FOLDERS, ON_DEMAND, ServingNode, SnapshotPolicy
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.commands import RegisterNode
+from log_tier.errors import FolderReadOnly, ForeignFolder, InvalidRequest
 from log_tier.log import Log
 from log_tier.open import LOG_FOLDER, open_log
 from router.front import Front
-from serving_tier.node import Node
+from router.tables import Tables
 
-__all__ = ["open_front"]
+__all__ = ["NODE_ID", "Machine", "open_front", "open_machine"]
 
-_INDEX_FOLDER: Final = "index"
+NODE_ID: Final = "n1"
+"""What the only node of one machine is called in the catalog."""
+
+_CLUSTER_FOLDERS: Final = ("nodes", "output")
+"""What `duramen up --nodes` makes beside them."""
+
+# Log and node share a data folder, so there cannot be a second node of that name.
+_IDENTITY: Final = "single"
 
 
 async def open_front(data: Path) -> Front:
@@ -24,26 +36,59 @@ async def open_front(data: Path) -> Front:
     Returns as soon as the replicas follow the log: one that still catches up lets its readers wait. Raises
     `FolderInUse`, `ForeignFolder`, `FolderReadOnly`, `UnknownFormat`, `DiskFull`, `LogDamaged`.
     """
-    try:
-        log: Log = await open_log(await asyncio.to_thread(_checked_url, data))
+    return (await open_machine(data)).front
+
+
+class Machine(NamedTuple):
+    """A whole database in this process. The front owns everything: `front.close()`."""
+
+    front: Front
+    node: ServingNode
+
+
+async def open_machine(data: Path, *, address: str = "", snapshots: SnapshotPolicy = ON_DEMAND) -> Machine:
+    """The same with its parts in reach. `address`: host:port of the server around it, if there is one."""
+    async with AsyncExitStack() as opened:
         try:
-            node = await Node.open(log, data / _INDEX_FOLDER)
-        except BaseException:
-            await log.close()
-            raise
-    except OSError as error:
-        raise FolderReadOnly(
-            f"the data folder {data} cannot be used: {error.strerror or error}; make it readable and writable for "
-            "this user, or name another one"
-        ) from error
-    try:
-        return await Front.open(log, node)
-    except BaseException:
-        try:
-            await node.close()
-        finally:
-            await log.close()
-        raise
+            log: Log = await open_log(await asyncio.to_thread(_checked_url, data))
+            opened.push_async_callback(log.close)
+            catalog = await Catalog.open(log)
+            opened.push_async_callback(catalog.close)
+            known = catalog.map.nodes.get(NODE_ID)
+            _check_alone(catalog.map, data)
+            if known is None or known.identity != _IDENTITY or known.address != address:
+                # Whoever owns the log's folder owns everything: nobody else can be this node.
+                await catalog.submit(RegisterNode(NODE_ID, address, _IDENTITY, take_over=True))
+            await Tables(log, catalog).reconcile()
+            node = await ServingNode.open(log, catalog, data, node_id=NODE_ID, identity=_IDENTITY, snapshots=snapshots)
+            opened.push_async_callback(node.close)
+        except OSError as error:
+            raise FolderReadOnly(
+                f"the data folder {data} cannot be used: {error.strerror or error}; make it readable and writable for "
+                "this user, or name another one"
+            ) from error
+        await node.hosting.settled()
+        return Machine(Front(log, catalog, node.hosting, resources=opened.pop_all()), node)
+    raise AssertionError("not reached")
+
+
+def _check_alone(cluster: ClusterMap, data: Path) -> None:
+    """Refuse a cluster's folder: one process would serve only what its first node has."""
+    others = sorted(
+        {
+            replica.node
+            for table in cluster.tables.values()
+            for assigned in table.assignments
+            for replica in assigned
+            if all(other.node != NODE_ID for other in assigned)
+        }
+    )
+    if others:
+        raise InvalidRequest(
+            f"{data} was used by a cluster, and {', '.join(others)} hold partitions that {NODE_ID} does not: start it "
+            f"with `duramen up --nodes {len(cluster.nodes)} --data {data}`, or give {NODE_ID} all partitions first "
+            "(`duramen admin drain`)"
+        )
 
 
 def _checked_url(data: Path) -> str:
@@ -53,7 +98,9 @@ def _checked_url(data: Path) -> str:
         return url
     if not data.is_dir():
         raise ForeignFolder(f"{data} is a file, the data folder must be a folder: name another one")
-    strangers = sorted(entry.name for entry in data.iterdir() if entry.name not in (LOG_FOLDER, _INDEX_FOLDER))
+    strangers = sorted(
+        entry.name for entry in data.iterdir() if entry.name not in (LOG_FOLDER, *NODE_FOLDERS, *_CLUSTER_FOLDERS)
+    )
     if strangers:
         raise ForeignFolder(
             f"{data} holds {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}, which Duramen did not make: "

@@ -39,7 +39,7 @@ async def _replay(settings: RunSettings) -> Measurement:
         node = await Node.open(log, settings.folder / "index")
         try:
             started = perf_counter()
-            await node.host(topic)
+            await node.host(topic, Partition(0))
             await node.wait_ready()
             seconds = perf_counter() - started
             replica = node.replica(topic.id, Partition(0))

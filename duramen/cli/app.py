@@ -10,7 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 import duramen
-from duramen.cli import dump, load, records, streams, tables, up
+from duramen.cli import admin, dump, load, records, serve, streams, tables, up
 from duramen.cli.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
 from duramen.cli.output import say_error, say_failure
 from log_tier.errors import DuramenError
@@ -57,6 +57,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("up")(up.up)
+app.add_typer(serve.app, name="serve")
 app.add_typer(tables.app, name="table")
 app.command("put")(records.put)
 app.command("get")(records.get)
@@ -65,6 +66,7 @@ app.command("update")(records.update)
 app.command("scan")(streams.scan)
 app.command("watch")(streams.watch)
 app.command("load")(load.load)
+app.add_typer(admin.app, name="admin")
 app.add_typer(dump.app, name="log")
 
 

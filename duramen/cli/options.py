@@ -27,6 +27,7 @@ __all__ = [
     "Timeout",
     "TokenOnly",
     "Ttl",
+    "check_at",
     "connected",
 ]
 
@@ -70,12 +71,17 @@ TokenOnly = Annotated[bool, typer.Option("--token", help="Print the write's toke
 @contextmanager
 def connected(at: str, timeout: float) -> Iterator[Database]:
     """A connection for one command. Raises `InvalidRequest` for what is no address, `Disconnected`."""
+    check_at(at, timeout)
+    import duramen
+
+    with duramen.connect(at, timeout=timeout) as database:
+        yield database
+
+
+def check_at(at: str, timeout: float) -> None:
+    """Raises `InvalidRequest` for what is no address, and for no time."""
     host, colon, port = at.rpartition(":")
     if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
         raise InvalidRequest(f"{at!r} is no address: --at takes HOST:PORT, like {AT_DEFAULT}")
     if timeout <= 0:
         raise InvalidRequest(f"--timeout takes a number of seconds above 0, not {timeout:g}")
-    import duramen
-
-    with duramen.connect(at, timeout=timeout) as database:
-        yield database

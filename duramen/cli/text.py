@@ -17,33 +17,23 @@ import binascii
 from typing import Final
 
 from log_tier.errors import InvalidRequest
+from router.admin.text import BASE64, encoded, json_text
 
 __all__ = ["BASE64", "bytes_of", "json_text", "shown_key", "shown_value"]
 
-BASE64: Final = "base64:"
-
 _LINE_BREAKS: Final = str.maketrans("", "", "\n\r\t")
-
-
-def json_text(data: bytes) -> str:
-    """`data` for a JSON string."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return _encoded(data)
-    return _encoded(data) if text.startswith(BASE64) else text
 
 
 def shown_key(data: bytes) -> str:
     """A key for people; also a value that must stay on one line."""
     text = json_text(data)
-    return text if text.isprintable() else _encoded(data)
+    return text if text.isprintable() else encoded(data)
 
 
 def shown_value(data: bytes) -> str:
     """A value for people, over as many lines as it has."""
     text = json_text(data)
-    return text if text.translate(_LINE_BREAKS).isprintable() else _encoded(data)
+    return text if text.translate(_LINE_BREAKS).isprintable() else encoded(data)
 
 
 def bytes_of(text: str) -> bytes:
@@ -54,7 +44,3 @@ def bytes_of(text: str) -> bytes:
         return base64.b64decode(text[len(BASE64) :], validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidRequest(f"{text[:40]!r} is no base64 ({error}); text that begins so is typed in base64") from error
-
-
-def _encoded(data: bytes) -> str:
-    return BASE64 + base64.b64encode(data).decode("ascii")

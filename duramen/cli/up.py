@@ -15,7 +15,7 @@ from duramen.cli.output import say, say_json
 from log_tier.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from duramen.server import Server
+    from duramen.roles.single import SingleServer
 
 __all__ = ["up"]
 
@@ -33,12 +33,19 @@ def up(
     ] = Path("duramen-data"),
     host: Annotated[str, typer.Option("--host", help="The address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port; 0 takes a free one and prints it.")] = 7070,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", metavar="N", help="Run log, N serving nodes and a router as processes of their own."),
+    ] = None,
+    snapshot_every_s: Annotated[
+        float, typer.Option("--snapshot-every-s", metavar="SECONDS", help="Between two snapshots; 0: only on demand.")
+    ] = 0.0,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="How much the server tells on the standard error.")
     ] = _LogLevel.WARNING,
     json: Json = False,
 ) -> None:
-    """Start a server: log, indexes and front in one process, on one port.
+    """Start a server: log, indexes and front in one process, on one port; or, with --nodes, a cluster.
 
     It runs until Ctrl-C or SIGTERM and then closes cleanly; `kill -9` loses nothing that was acknowledged. One process
     owns a data folder at a time. There is no access control: listen on other addresses than 127.0.0.1 only in a
@@ -48,24 +55,64 @@ def up(
       duramen up
       duramen up --data /var/lib/duramen --host 0.0.0.0 --port 7070
       duramen up --port 0 --json          # one JSON line with the port, when it is ready
+      duramen up --nodes 3                # six processes; one that dies is started again
     """
-    import asyncio
     import logging
 
     if not 0 <= port < 65536:
         raise InvalidRequest(f"a port is 0 to 65535, not {port}")
     logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    from duramen.server import serve
+    from duramen.roles.run import run_role, run_until_signal
+
+    if nodes is not None:
+        from duramen.supervisor.cluster import supervise
+
+        tell = _tell_json if json else _tell_people
+        run_role(
+            supervise(
+                data,
+                nodes=nodes,
+                host=host,
+                port=port,
+                log_level=log_level.value,
+                snapshot_every_s=snapshot_every_s,
+                tell=tell,
+            )
+        )
+        return
+    from duramen.roles.single import SingleServer
+    from duramen.serving_node import SnapshotPolicy
 
     announce = _Announcer(data, host, json)
-    work = serve(data, host=host, port=port, started=announce.started, stopping=announce.stopping)
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(work)
-    else:
-        uvloop.run(work)
+    policy = SnapshotPolicy(every_s=snapshot_every_s)
+    opening = SingleServer.open(data, host=host, port=port, snapshots=policy)
+    run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
+
+
+def _tell_json(event: dict[str, Any]) -> None:
+    say_json(event, flush=True)
+
+
+def _tell_people(event: dict[str, Any]) -> None:
+    kind = event["event"]
+    if kind == "child":
+        say(f"  {event['name']:<8} {event['role']:<7} port {event['port']:<6} pid {event['pid']}")
+    elif kind == "exited":
+        say(f"  {event['name']} (pid {event['pid']}) ended with {event['code']}: it is started again")
+    elif kind == "failed":
+        say(f"  {event['name']} cannot be started, and is tried again: {event['error']}")
+    elif kind == "started":
+        at = f"localhost:{event['port']}"
+        say(f"Duramen is up on {event['host']}:{event['port']}")
+        say(f"  data      {event['data']}")
+        say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        say("  stop      Ctrl-C, or SIGTERM")
+    elif kind == "stopping":
+        say(f"{event['signal']}: stopping")
+    else:
+        say("stopped cleanly")
+    sys.stdout.flush()
 
 
 class _Announcer:
@@ -74,8 +121,8 @@ class _Announcer:
     def __init__(self, data: Path, host: str, json: bool) -> None:
         self._data, self._host, self._json = data.absolute(), host, json
 
-    def started(self, server: Server) -> None:
-        tables = sorted(server.front.node.topics(), key=lambda topic: topic.name)
+    def started(self, server: SingleServer) -> None:
+        tables = sorted(server.front.catalog.map.tables.values(), key=lambda table: table.name)
         recovery: Any = getattr(server.front.log, "recovery", None)
         cuts = [str(cut) for cut in recovery.cuts] if recovery else []
         damages = [damage.message for damage in recovery.damages] if recovery else []

@@ -50,6 +50,7 @@ async def get_many(
                     after=asked.after(partition),
                     strong=asked.strong,
                     seen=asked.seen,
+                    lag_max_ms=asked.lag_max_ms,
                     deadline=deadline,
                 )
                 calls.append((piece, call))

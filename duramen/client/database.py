@@ -85,16 +85,25 @@ class Database:
         name: str,
         *,
         partitions: int = PARTITIONS_DEFAULT,
+        replicas: int | None = None,
         if_missing: bool = False,
         timeout: float | None = None,
     ) -> Table:
-        """Create a table of that many partitions; the number stays. With `if_missing` an existing one is taken."""
+        """Create a table of that many partitions; the number stays. With `if_missing` an existing one is taken.
+
+        `replicas`: how many nodes hold each partition; None: each node, up to three. Raises `TableExists`, and
+        `CommandRejected` where there are not so many nodes.
+        """
         check_name(name)
         if type(partitions) is not int:
             raise InvalidRequest(f"a table has a whole number of partitions, not {partitions!r}")
+        if replicas is not None and (type(replicas) is not int or replicas < 1):
+            raise InvalidRequest(f"replicas is a whole number, at least 1, or None, not {replicas!r}")
         deadline = self.deadline(timeout)
         try:
-            topic = await self.connection.create_table(name, partitions=partitions, timeout=self.timeout(timeout))
+            topic = await self.connection.create_table(
+                name, partitions=partitions, replicas=replicas or 0, timeout=self.timeout(timeout)
+            )
         except TableExists:
             if not if_missing:
                 raise

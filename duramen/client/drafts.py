@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from duramen.client.callers import Callers
 from log_tier.batch import Columns, encode_batch
+from log_tier.batch_header import read_header
 from log_tier.errors import DeadlineExceeded, DuramenError, WriteUnknown
 from log_tier.identifiers import NOTHING, Offset, Partition
 from log_tier.log import Topic
 from log_tier.record import PLAIN_PUT
-from router.requests import WriteOutcome, WritePart, WriteResult
+from router.outcomes import outcome_unknown
+from router.requests import OutcomesPart, WriteOutcome, WritePart, WriteResult
 
 __all__ = ["Draft", "Written", "write_unknown"]
 
@@ -33,6 +35,8 @@ class _Call(NamedTuple):
     """Its first record's place in the batch."""
     records: int
     deadline: float
+    outcomes: bool
+    """It waits for what became of its records, and not only for their place."""
 
 
 class Draft:
@@ -79,7 +83,7 @@ class Draft:
         self.content_bytes += size
         self.outcomes |= outcomes
         future: asyncio.Future[Written] = self._loop.create_future()
-        self.callers.add(_Call(future, start, len(records.keys), deadline))
+        self.callers.add(_Call(future, start, len(records.keys), deadline, outcomes))
         return future
 
     def _add_columns(self, records: Columns, start: int) -> None:
@@ -101,6 +105,28 @@ class Draft:
     def part(self) -> WritePart:
         """The draft as a part of a request."""
         return WritePart(self.table.id, self.partition, self.data, self.outcomes or self.unknown)
+
+    def answer_plain(self, result: WriteResult) -> Offset:
+        """It is in the log: tell those callers who need to know no more. Returns the last offset that was told.
+
+        Of a batch that was sent before, even the place is only known with the outcome: it may be the first copy's.
+        """
+        last = NOTHING
+        if not self.unknown:
+            for call in self.callers.calls:
+                if not call.outcomes and not call.future.done():
+                    first = Offset(result.base_offset + call.start)
+                    last = Offset(first + call.records - 1)
+                    call.future.set_result(Written(first, last))
+        return last
+
+    def question(self, result: WriteResult) -> OutcomesPart:
+        """It is in the log: the question what became of its records, which its callers now wait for."""
+        span = read_header(self.data).span
+        part = OutcomesPart(self.table.id, self.partition, result.base_offset, result.timestamp_ms, span)
+        self.unknown = True
+        self.reason = outcome_unknown(part, DeadlineExceeded("no replica has applied it in time"))
+        return part
 
     def answer(self, result: WriteResult) -> Offset:
         """Tell every caller; return the last offset that the batch took."""
@@ -126,6 +152,8 @@ class Draft:
         # While somebody else waits for this batch it goes on, and may still be written.
         if nobody_left and not self.unknown and not self.under_way:
             return self.reason or DeadlineExceeded("the write could not be sent in time; nothing was written")
+        if isinstance(self.reason, WriteUnknown):
+            return self.reason
         return write_unknown("its time is over" if self.reason is None else self.reason.message)
 
 

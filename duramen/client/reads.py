@@ -61,7 +61,7 @@ class _Call(NamedTuple):
 class _Group:
     """Calls for one partition that may share a part."""
 
-    __slots__ = ("after", "callers", "count", "partition", "reason", "seen", "strong", "table")
+    __slots__ = ("after", "callers", "count", "lag_max_ms", "partition", "reason", "seen", "strong", "table")
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class _Group:
         *,
         strong: bool,
         seen: bool,
+        lag_max_ms: int,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.table = table
@@ -78,6 +79,7 @@ class _Group:
         self.after = after
         """None: what the session has seen when the request leaves."""
         self.strong = strong
+        self.lag_max_ms = lag_max_ms
         self.seen = seen
         """The session is to remember what was read."""
         self.callers: Callers[_Call] = Callers(loop, self._too_late)
@@ -95,11 +97,19 @@ class _Group:
         if len(calls) > 1:
             keys = [key for call in calls for key in call.keys]
         after = session.offsets(self.table)[self.partition] if self.after is None else self.after
-        return ReadPart(self.table.id, self.partition, keys, after, self.strong)
+        return ReadPart(self.table.id, self.partition, keys, after, self.strong, self.lag_max_ms)
 
     def piece(self, calls: Sequence[_Call], loop: asyncio.AbstractEventLoop) -> _Group:
         """A group like this one, for other calls."""
-        piece = _Group(self.table, self.partition, self.after, strong=self.strong, seen=self.seen, loop=loop)
+        piece = _Group(
+            self.table,
+            self.partition,
+            self.after,
+            strong=self.strong,
+            seen=self.seen,
+            lag_max_ms=self.lag_max_ms,
+            loop=loop,
+        )
         for call in calls:
             piece.add(call)
         return piece
@@ -115,7 +125,7 @@ class ReadCoalescer:
         self._connection = connection
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self._shared: dict[tuple[TableId, Partition, Offset | None], _Group] = {}
+        self._shared: dict[tuple[TableId, Partition, Offset | None, int], _Group] = {}
         self._pending = 0
         self._in_flight = 0
         self._scheduled = False
@@ -132,6 +142,7 @@ class ReadCoalescer:
         strong: bool,
         seen: bool,
         deadline: float,
+        lag_max_ms: int = 0,
     ) -> asyncio.Future[ReadResult]:
         """Ask for keys of one partition; `after` None means the session's offset, `seen` that the session learns.
 
@@ -144,14 +155,16 @@ class ReadCoalescer:
         call = _Call(self._loop.create_future(), keys, deadline)
         self._pending += len(keys)
         if strong or (after is not None and after > NOTHING):
-            group = _Group(table, partition, after, strong=strong, seen=seen, loop=self._loop)
+            group = _Group(table, partition, after, strong=strong, seen=seen, lag_max_ms=lag_max_ms, loop=self._loop)
             group.add(call)
             self._start([group], patience=0.0).add_done_callback(lambda _: self._left(len(keys)))
             return call.future
-        place = (table.id, partition, after)
+        place = (table.id, partition, after, lag_max_ms)
         shared = self._shared.get(place)
         if shared is None:
-            shared = self._shared[place] = _Group(table, partition, after, strong=False, seen=seen, loop=self._loop)
+            shared = self._shared[place] = _Group(
+                table, partition, after, strong=False, seen=seen, lag_max_ms=lag_max_ms, loop=self._loop
+            )
         shared.add(call)
         if not self._scheduled and self._in_flight < _IN_FLIGHT_MAX:
             # Not at once but at the end of this round of the loop: callers of the same round leave together.

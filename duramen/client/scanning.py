@@ -60,10 +60,17 @@ async def scan_table(
     loop = asyncio.get_running_loop()
     size = _PAGE_FIRST
     strong = asked.strong
-    seen = dict(asked.offsets or {})
+    seen = dict(database.session.seen(topic) if asked.offsets is None else asked.offsets)
     while (left is None or left > 0) and (end is None or start < end):
         request = ScanRequest(
-            topic.id, start, end, reverse, size if left is None else min(size, left), after=seen, strong=strong
+            topic.id,
+            start,
+            end,
+            reverse,
+            size if left is None else min(size, left),
+            after=seen,
+            strong=strong,
+            lag_max_ms=asked.lag_max_ms,
         )
 
         async def ask(remaining: float, request: ScanRequest = request) -> ScanResult:

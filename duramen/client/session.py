@@ -32,6 +32,10 @@ class Session:
                     found[partition] = offset
         return found
 
+    def seen(self, table: Topic) -> dict[Partition, Offset]:
+        """The same by partition, without those of which nothing was seen."""
+        return {Partition(number): offset for number, offset in enumerate(self.offsets(table)) if offset > NOTHING}
+
     def saw(self, table: Topic, partition: Partition, offset: Offset) -> None:
         """A reply came from a state that holds `offset`."""
         offsets = self._tables.get(table.id) or self.offsets(table)

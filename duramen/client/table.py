@@ -42,6 +42,7 @@ class Table:
     - `"session"` (default): sees everything that this client wrote or saw before (read-your-writes, monotonic reads);
     - `"eventual"`: whatever the replica has;
     - `"strong"`: everything that anybody had been told is written when the read began;
+    - `duramen.bounded(max_lag)`: everything that had been written `max_lag` seconds before, and what this client saw;
 
     and `after`, a token from another process, whose writes the read then sees as well.
     """
@@ -98,6 +99,7 @@ class Table:
             after=asked.after(partition),
             strong=asked.strong,
             seen=asked.seen,
+            lag_max_ms=asked.lag_max_ms,
             deadline=deadline,
         )
         return await self._noticing_drops(call)

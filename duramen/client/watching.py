@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from duramen.client.results import Change
 from log_tier.batch import decode_batch
 from log_tier.batch_header import read_header, split_batches
-from log_tier.errors import Disconnected, DuramenError, ShuttingDown, TableNotFound
+from log_tier.errors import Disconnected, DuramenError, TableNotFound, Unavailable
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.log import Topic
 from log_tier.record import OPERATION_MASK, PLAIN_PUT, Operation
@@ -66,7 +66,7 @@ async def watch_table(
                     database.session.saw(topic, event.partition, Offset(position - 1))
                     if changes:
                         yield changes
-        except (Disconnected, ShuttingDown) as error:
+        except Unavailable as error:
             lost_at = lost_at or loop.time()
             if loop.time() - lost_at > timeout or not positions:
                 raise _lost(error, timeout) from error

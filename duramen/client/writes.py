@@ -13,7 +13,8 @@ server syncs the other.
         after its successors is void.
 
 A batch that must be sent again, because its server is away or its queue full, waits for that outside of the requests
-under way, and holds up nobody but its own partition.
+under way, and holds up nobody but its own partition. One that is in the log, but of which no replica has said yet what
+became of its conditions, holds up nobody at all: that is asked again beside the requests under way.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from log_tier.errors import (
 )
 from log_tier.identifiers import Partition, TableId
 from log_tier.log import Topic
-from router.requests import Connection, WriteResult
+from router.outcomes import outcome_unknown
+from router.requests import Connection, OutcomesPart, WriteResult
 
 __all__ = ["WRITES_PENDING_BYTES_MAX", "WriteCoalescer"]
 
@@ -67,6 +69,9 @@ _MARGIN_S: Final = 0.01
 
 # How long closing waits for what is under way: a put is over in milliseconds.
 _CLOSE_PATIENCE_S: Final = 1.0
+
+# Outcomes that are not known by then must not keep a request under way: a replica that keeps up knows them in a tenth.
+_PATIENCE_S: Final = 0.02
 
 # After these the same bytes may be sent again: nothing is known against them.
 _REPEATABLE: Final = (Disconnected, ShuttingDown, Overloaded, WriteUnknown)
@@ -233,13 +238,21 @@ class WriteCoalescer:
         results: Sequence[WriteResult | DuramenError]
         try:
             results = await self._connection.write(
-                [draft.part() for draft in drafts], timeout=remaining - min(_MARGIN_S, remaining / 10)
+                [draft.part() for draft in drafts],
+                timeout=remaining - min(_MARGIN_S, remaining / 10),
+                patience=_PATIENCE_S,
             )
         except DuramenError as error:
             results = [error] * len(drafts)
         again: list[Draft] = []
+        pending: list[tuple[Draft, OutcomesPart]] = []
         for draft, result in zip(drafts, results, strict=True):
             draft.under_way = False
+            if isinstance(result, WriteResult) and result.pending:
+                self._session.saw(draft.table, draft.partition, draft.answer_plain(result))
+                pending.append((draft, draft.question(result)))
+                self._settled(draft)  # its place in the log is known, which is all that its successors need
+                continue
             if isinstance(result, WriteResult):
                 self._session.saw(draft.table, draft.partition, draft.answer(result))
                 self._settled(draft)
@@ -251,7 +264,47 @@ class WriteCoalescer:
             else:
                 draft.fail(result)
                 self._settled(draft)
+        if pending:
+            task = self._loop.create_task(self._judge(pending))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return again
+
+    async def _judge(self, pending: list[tuple[Draft, OutcomesPart]]) -> None:
+        """Ask what became of batches that are in the log, for as long as somebody waits for it."""
+        pause = _PAUSE_FIRST_S
+        try:
+            while pending:
+                waiting = [(draft, part, draft.callers.last_deadline()) for draft, part in pending]
+                pending = [(draft, part) for draft, part, deadline in waiting if deadline is not None]
+                if not pending:
+                    return
+                remaining = max(deadline for _, _, deadline in waiting if deadline is not None) - self._loop.time()
+                results: Sequence[WriteResult | DuramenError]
+                try:
+                    results = await self._connection.outcomes(
+                        [part for _, part in pending], timeout=remaining - min(_MARGIN_S, remaining / 10)
+                    )
+                except DuramenError as error:
+                    results = [error] * len(pending)
+                again: list[tuple[Draft, OutcomesPart]] = []
+                for (draft, part), result in zip(pending, results, strict=True):
+                    if isinstance(result, WriteResult):
+                        self._session.saw(draft.table, draft.partition, draft.answer(result))
+                    elif result.retryable and not isinstance(result, DeadlineExceeded):
+                        again.append((draft, part))
+                    else:
+                        draft.fail(result if isinstance(result, WriteUnknown) else outcome_unknown(part, result))
+                pending = again
+                if pending:
+                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                    pause = min(pause * 2, _PAUSE_MAX_S)
+        except BaseException as error:
+            # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
+            reason = _closed() if isinstance(error, asyncio.CancelledError) else DuramenError(f"a bug: {error!r}")
+            for draft, part in pending:
+                draft.fail(outcome_unknown(part, reason))
+            raise
 
     async def close(self) -> None:
         """Give what is under way a moment to end, then give it up."""

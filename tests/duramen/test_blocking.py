@@ -18,7 +18,7 @@ import pytest
 import duramen
 from duramen.blocking import Database
 from duramen.loop_thread import LoopThread
-from duramen.server import Server
+from duramen.roles.single import SingleServer as Server
 
 DEADLINE_S = 20
 

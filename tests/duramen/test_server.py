@@ -16,7 +16,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 import duramen
 from duramen import aio
-from duramen.server import Server, serve
+from duramen.roles.run import run_until_signal
+from duramen.roles.single import SingleServer as Server
 from log_tier.identifiers import Offset
 from log_tier.open import open_log
 
@@ -45,7 +46,7 @@ async def test_one_port_has_it_all(server: Server) -> None:
     async with await aio.connect(target) as db:
         await (await db.create_table("flights")).put(b"k", b"v")
     log = await open_log(f"grpc://{target}")
-    assert [topic.name for topic in await log.topics()] == ["flights"]
+    assert [topic.name for topic in await log.topics()] == ["_duramen_catalog", "flights"]
     await log.close()
 
 
@@ -101,7 +102,7 @@ async def test_closing_ends_open_streams_with_a_reason(tmp_path: Path) -> None:
     async with await aio.connect(f"127.0.0.1:{server.port}") as db:
         table = await db.create_table("flights", partitions=2)
         await table.put(b"k", b"v")
-        (topic,) = await server.front.log.topics()
+        topic = next(iter(server.front.catalog.map.tables.values()))
         events = db.connection.watch(topic.id, {})
         await anext(events)
         watching = asyncio.ensure_future(anext(events))
@@ -141,7 +142,7 @@ async def test_serving_until_a_signal(tmp_path: Path) -> None:
         started.set()
 
     serving = asyncio.ensure_future(
-        serve(tmp_path / "data", host="127.0.0.1", port=0, started=on_start, stopping=said.append)
+        run_until_signal(Server.open(tmp_path / "data", port=0), started=on_start, stopping=said.append)
     )
     async with asyncio.timeout(DEADLINE_S):
         await started.wait()

@@ -8,9 +8,8 @@ from duramen.cli import exits
 from duramen.cli.app import app
 from duramen.cli.exits import exit_code_of
 from duramen.loading import FileRefused, RowRefused
-from duramen.server import PortInUse
 from log_tier import errors
-from log_tier.errors import ERRORS, DuramenError
+from log_tier.errors import ERRORS, DuramenError, PortInUse
 
 
 @pytest.mark.parametrize("kind", ERRORS.values(), ids=ERRORS.keys())

@@ -12,7 +12,7 @@ from duramen import aio
 from duramen.client.database import Database
 from duramen.client.table import Table
 from duramen.embedded import open_front
-from duramen.server import Server
+from duramen.roles.single import SingleServer as Server
 from router.front import Front
 
 Connected = Callable[..., Awaitable[Database]]

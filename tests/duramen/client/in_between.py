@@ -72,10 +72,12 @@ class InBetween:
         )
         return found
 
-    async def write(self, parts: Sequence[WritePart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> Sequence[WriteResult | DuramenError]:
         self.writes.append(parts)
         found: Sequence[WriteResult | DuramenError] = await self._pass(
-            lambda: self._inner.write(parts, timeout=timeout), self.write_faults
+            lambda: self._inner.write(parts, timeout=timeout, patience=patience), self.write_faults
         )
         return found
 

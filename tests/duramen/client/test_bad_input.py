@@ -15,7 +15,7 @@ from duramen import aio
 from duramen.client.database import Database
 from duramen.client.table import Table
 from duramen.client.writes import WRITES_PENDING_BYTES_MAX
-from duramen.server import Server
+from duramen.roles.single import SingleServer as Server
 from log_tier.batch import Columns, encode_batch
 from log_tier.batch_header import BATCH_BYTES_MAX, HEADER_BYTES
 from log_tier.errors import DuramenError
@@ -309,7 +309,7 @@ async def test_scans(flights: Table, how: dict[str, Any], kind: type[DuramenErro
 
 
 async def test_levels_and_starts(flights: Table) -> None:
-    with pytest.raises(duramen.InvalidRequest, match="level is one of session, eventual, strong, not 'best'"):
+    with pytest.raises(duramen.InvalidRequest, match=r"session, eventual, strong or duramen\.bounded.*, not 'best'"):
         await flights.get(b"k", level="best")  # type: ignore[arg-type]
     with pytest.raises(duramen.InvalidRequest, match='start is "now" or "earliest"'):
         await drained(flights.watch(start="later"))  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from duramen.client.database import Database
-from duramen.server import Server
+from duramen.roles.single import SingleServer as Server
 from log_tier.batch_header import COMPRESSION_MASK, ZSTD, read_header, split_batches
 from log_tier.identifiers import Offset, Partition
 

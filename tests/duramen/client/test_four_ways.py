@@ -13,7 +13,7 @@ from four_ways import Awaited
 
 import duramen
 from duramen import aio
-from duramen.server import Server
+from duramen.roles.single import SingleServer as Server
 from log_tier.record import Operation
 
 DEADLINE_S = 20

@@ -15,7 +15,7 @@ import duramen
 from duramen.client.database import Database
 from duramen.client.session import Session
 from duramen.client.table import Table
-from duramen.server import Server
+from duramen.roles.single import SingleServer as Server
 from log_tier.identifiers import NOTHING, Offset, Partition, table_id_from_bytes
 from log_tier.log import Topic
 from log_tier.tokens import Token

@@ -1,0 +1,191 @@
+"""The node role: replicas that follow a log, and the doors to them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from duramen.roles.node_folder import NodeFolder
+from duramen.roles.shell import Shell
+from duramen.serving_node import COPIES_FOLDER, ON_DEMAND, ServingNode, SnapshotPolicy
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.commands import RegisterNode
+from log_tier.catalog.service import ClusterService, ServerRole
+from log_tier.errors import CommandRejected, DuramenError, NodeIdTaken
+from log_tier.open import open_log
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from router.admin.opening import AdminOnDemand
+from router.admin.service import AdminService
+from router.front import Front
+from router.grpc_door.services import KeyValueService, TablesService
+from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
+from serving_tier.proto import node_pb2, node_pb2_grpc
+from serving_tier.service import NodeService
+
+__all__ = ["NODE_SERVICES", "NodeRole", "add_node_services"]
+
+logger = logging.getLogger(__name__)
+
+NODE_SERVICES: Final = (
+    keyvalue_pb2.DESCRIPTOR.services_by_name["KeyValue"].full_name,
+    tables_pb2.DESCRIPTOR.services_by_name["Tables"].full_name,
+    node_pb2.DESCRIPTOR.services_by_name["Node"].full_name,
+    cluster_pb2.DESCRIPTOR.services_by_name["Cluster"].full_name,
+    admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
+)
+
+# How often the health service looks at the replicas.
+_HEALTH_EVERY_S: Final = 0.5
+
+
+def add_node_services(
+    shell: Shell, front: Front, node: ServingNode, *, role: ServerRole, log_url: str
+) -> Callable[[], Awaitable[None]]:
+    """Put a node's doors on a shell; returns what closes them."""
+    streams, doors = shell.streams, shell.doors
+    keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(front, streams, node.load), doors)  # type: ignore[no-untyped-call]
+    tables_pb2_grpc.add_TablesServicer_to_server(TablesService(front), doors)  # type: ignore[no-untyped-call]
+    service = NodeService(front.node, node.feed, streams, copies_folder=node.folder / COPIES_FOLDER)
+    node_pb2_grpc.add_NodeServicer_to_server(service, doors)  # type: ignore[no-untyped-call]
+    cluster = ClusterService(front.catalog, streams, role=role, log_url=log_url)
+    cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, doors)  # type: ignore[no-untyped-call]
+    admin = AdminOnDemand(front.catalog, front.log)
+    admin_pb2_grpc.add_AdminServicer_to_server(AdminService(admin, streams), doors)  # type: ignore[no-untyped-call]
+
+    async def close() -> None:
+        await admin.close()
+        await service.close()
+
+    return close
+
+
+class NodeRole:
+    """A running node. `open()` makes one, `close()` ends it; `ended` is set where it had to end by itself."""
+
+    role = "node"
+
+    def __init__(self, shell: Shell, front: Front, node: ServingNode, identity: str, opened: AsyncExitStack) -> None:
+        self.shell = shell
+        self.front = front
+        self.node = node
+        self.ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
+        """Why this node must not go on."""
+        self._identity = identity
+        self._opened = opened
+        self._watchers: list[asyncio.Task[Any]] = []
+
+    @classmethod
+    async def open(
+        cls,
+        data: Path,
+        *,
+        node_id: str,
+        log_url: str,
+        host: str,
+        port: int,
+        advertise: str = "",
+        snapshots: SnapshotPolicy = ON_DEMAND,
+        take_over: bool = False,
+    ) -> NodeRole:
+        """Own the folder, register with the catalog, host what it says, listen.
+
+        `advertise`: host:port at which others reach it, with port 0 for the one that it listens on; empty: `host`.
+
+        Returns when it answers; replicas may still be on their way, and its health says so. Raises `NodeIdTaken`,
+        `FolderInUse`, `ForeignFolder`, `PortInUse`, and `Disconnected` where the log does not answer.
+        """
+        async with AsyncExitStack() as opened:
+            folder = await asyncio.to_thread(NodeFolder.open, data, node_id=node_id)
+            opened.callback(folder.close)
+            shell = await Shell.listen(host, port)
+            async with AsyncExitStack() as unless_opened:
+                unless_opened.push_async_callback(shell.close)
+                log = await open_log(log_url)
+                opened.push_async_callback(log.close)
+                catalog = await Catalog.open(log)
+                opened.push_async_callback(catalog.close)
+                address = _advertised(advertise, shell)
+                await _register(catalog, RegisterNode(node_id, address, folder.identity, take_over))
+                node = await ServingNode.open(
+                    log, catalog, data, node_id=node_id, identity=folder.identity, snapshots=snapshots
+                )
+                opened.push_async_callback(node.close)
+                unless_opened.pop_all()
+            front = Front(log, catalog, node.hosting, resources=AsyncExitStack())
+            opened.push_async_callback(front.close)
+            close_services = add_node_services(shell, front, node, role="node", log_url=log_url)
+            opened.push_async_callback(close_services)
+            opened.push_async_callback(shell.close)
+            await shell.start(NODE_SERVICES, serving=False)
+            made = cls(shell, front, node, folder.identity, opened.pop_all())
+            made._watchers = [
+                asyncio.create_task(made._watch_health(), name="health"),
+                asyncio.create_task(made._watch_identity(), name="identity"),
+            ]
+            return made
+        raise AssertionError("not reached")
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self.shell.port
+
+    async def _watch_health(self) -> None:
+        """Ready when every replica that it should have is, and not when one is behind."""
+        while True:
+            hosting = self.node.hosting
+            ready = not hosting.pending and all(replica.state == "ready" for replica in hosting.node)
+            await self.shell.say(serving=ready)
+            await asyncio.sleep(_HEALTH_EVERY_S)
+
+    async def _watch_identity(self) -> None:
+        node_id = self.node.hosting.node_id
+
+        def taken_over(cluster: ClusterMap) -> bool:
+            entry = cluster.nodes.get(node_id)
+            return entry is not None and entry.identity != self._identity
+
+        try:
+            cluster = await self.front.catalog.wait_for(taken_over)
+        except DuramenError as error:
+            self.ended.set_result(error)
+        else:
+            other = cluster.nodes[node_id]
+            self.ended.set_result(
+                NodeIdTaken(
+                    f"the node at {other.address} has taken over the id {node_id} with another data folder: this one "
+                    "stops. Nothing is lost; give it another id to use it again",
+                    node=node_id,
+                )
+            )
+
+    async def close(self) -> None:
+        """Stop cleanly."""
+        for watcher in self._watchers:
+            watcher.cancel()
+        for watcher in self._watchers:
+            with suppress(asyncio.CancelledError):
+                await watcher
+        await self._opened.aclose()
+
+
+def _advertised(advertise: str, shell: Shell) -> str:
+    if not advertise:
+        return shell.address
+    host, _, port = advertise.rpartition(":")
+    return f"{host}:{shell.port}" if port == "0" else advertise
+
+
+async def _register(catalog: Catalog, command: RegisterNode) -> None:
+    known = catalog.map.nodes.get(command.node)
+    if known is not None and (known.address, known.identity) == (command.address, command.identity):
+        return
+    try:
+        await catalog.submit(command)
+    except CommandRejected as error:
+        raise NodeIdTaken(error.message, node=command.node) from error

@@ -1,0 +1,63 @@
+"""The whole database in one process, on one port."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from duramen.embedded import open_machine
+from duramen.roles.node_role import NODE_SERVICES, add_node_services
+from duramen.roles.shell import Shell
+from duramen.serving_node import ON_DEMAND, SnapshotPolicy
+from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.service.server import LogService
+from router.front import Front
+
+__all__ = ["SingleServer"]
+
+_SERVICES: Final = (*NODE_SERVICES, log_pb2.DESCRIPTOR.services_by_name["Log"].full_name)
+
+
+class SingleServer:
+    """A running server. `open()` makes one, `close()` ends it without losing anything."""
+
+    role = "single"
+
+    def __init__(self, shell: Shell, front: Front, opened: AsyncExitStack) -> None:
+        self.shell = shell
+        self.front = front
+        self._opened = opened
+
+    @classmethod
+    async def open(
+        cls,
+        data: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 7070,
+        snapshots: SnapshotPolicy = ON_DEMAND,
+    ) -> SingleServer:
+        """Open the data folder and listen. Raises `PortInUse`, and what `open_front` raises."""
+        async with AsyncExitStack() as opened:
+            shell = await Shell.listen(host, port)
+            async with AsyncExitStack() as unless_opened:
+                unless_opened.push_async_callback(shell.close)
+                machine = await open_machine(data, address=shell.address, snapshots=snapshots)
+                unless_opened.pop_all()
+            opened.push_async_callback(machine.front.close)
+            opened.push_async_callback(add_node_services(shell, machine.front, machine.node, role="single", log_url=""))
+            opened.push_async_callback(shell.close)
+            log_pb2_grpc.add_LogServicer_to_server(LogService(machine.front.log, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
+            await shell.start(_SERVICES)
+            return cls(shell, machine.front, opened.pop_all())
+        raise AssertionError("not reached")
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self.shell.port
+
+    async def close(self) -> None:
+        """Say that no new work is taken, let what is under way end, close indexes and log cleanly."""
+        await self._opened.aclose()

@@ -1,0 +1,20 @@
+"""`duramen up --nodes N`: a cluster on one machine, each role in a process of its own.
+
+    supervisor ──▶ log        DIR/log
+               ──▶ n1 … nN    DIR/nodes/n1 …     snapshots of all of them: DIR/snapshots
+               ──▶ router     on the port that was asked for
+
+What it promises:
+
+- Processes are started in the order in which they need each other, and stopped in the other one.
+- A child that dies is started again, on the same folder and the same port, so whoever knew it finds it again. Where it
+  dies again and again, the pauses grow, and the others go on.
+- No child outlives the supervisor, however that ends: the kernel sends each of them SIGTERM then (`parent.py`).
+- Children say what they do as JSON lines; the supervisor passes on what somebody outside has to know: who runs, with
+  which process id, on which port. That is also how tests and `duramen check --kill` find whom to kill.
+
+It decides nothing about data: which node holds what is in the catalog, and a node that comes back finds its tasks
+there. For more than one machine use what already starts processes there: `deploy/` has systemd, compose, Kubernetes.
+
+Reading order: `parent.py`, `child.py`, `cluster.py`.
+"""
