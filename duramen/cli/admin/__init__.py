@@ -1,0 +1,19 @@
+"""`duramen admin …`: what an operator asks and does, over any server of the cluster.
+
+What it promises:
+
+- Every question has a table for people and, with `--json`, a JSON object per line, as the server gave it.
+- Every command that changes something shows what it would do with `--dry-run`, and what that would cost. What destroys
+  (trim, compact, retire, fewer replicas) is asked for first, or takes `--yes`; what is begun is what was shown.
+- A change is a job in the catalog. The command waits for it (`--no-wait`: does not) and ends with it: 0 done, 1 failed
+  or aborted, 4 rejected. Ending the command ends nothing else: `duramen admin job ID` goes on watching.
+
+Read `asking.py` (the connection), `carrying.py` (plan, confirm, begin, wait), `shown.py`; then any command:
+`listing.py`, `looking.py`, `moving.py`, `upkeep.py`, `restoring.py`, `jobs.py`.
+"""
+
+from __future__ import annotations
+
+from duramen.cli.admin.app import app
+
+__all__ = ["app"]

@@ -1,0 +1,165 @@
+"""`duramen admin jobs | job | abort | resume`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from duramen.cli.admin.asking import ask
+from duramen.cli.admin.carrying import DryRun, Wait, WaitTimeout, say_plan, wait_for
+from duramen.cli.admin.shown import moment, place, size
+from duramen.cli.exits import OK
+from duramen.cli.options import AT_DEFAULT, At, Json, Timeout
+from duramen.cli.output import say, say_json, say_table
+
+if TYPE_CHECKING:
+    from router.admin.client import AdminConnection
+
+__all__ = ["abort", "job", "jobs", "resume"]
+
+_JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's id, as `duramen admin jobs` shows it.")]
+
+
+def jobs(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Only the first so many.")] = 30,
+    at: At = AT_DEFAULT,
+    timeout: Timeout = 10.0,
+    json: Json = False,
+) -> None:
+    """List the jobs: those that are not over first, then the newest.
+
+    \b
+      duramen admin jobs
+      duramen admin jobs --json | jq 'select(.state == "failed") | .job'
+    """
+    found = ask(at, timeout, lambda admin: admin.jobs())[:limit]
+    if json:
+        for each in found:
+            say_json(each)
+        return
+    if not found:
+        say("no jobs yet")
+        return
+    columns = ["job", "kind", "subject", "state", "tasks", "done", "failed", "begun", "waits for"]
+    say_table(
+        columns,
+        [
+            (
+                each["job"],
+                each["kind"],
+                each["subject"],
+                each["state"],
+                each["tasks"],
+                each["done"],
+                each["failed"],
+                moment(each["started_ms"]),
+                ", ".join(each["waits_for"]),
+            )
+            for each in found
+        ],
+        right=["job", "tasks", "done", "failed"],
+    )
+
+
+def job(
+    job_id: _JobId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Watch it until it is over.")] = False,
+    timeout: WaitTimeout = None,
+    at: At = AT_DEFAULT,
+    json: Json = False,
+) -> int:
+    """Show a job and its tasks.
+
+    With --follow the exit code is 1 where it failed, or was aborted.
+
+    \b
+      duramen admin job 4711
+      duramen admin job 4711 --follow
+    """
+
+    async def shown(admin: AdminConnection) -> int:
+        if follow:
+            return await wait_for(admin, job_id, json=json, wait=True, timeout=timeout)
+        document = await admin.job(job_id)
+        if json:
+            say_json(document)
+        else:
+            _say_job(document)
+        return OK
+
+    return ask(at, 10.0 if timeout is None else timeout, shown)
+
+
+def _say_job(found: dict[str, Any]) -> None:
+    say(
+        f"job {found['job']}: {found['kind']} {found['subject']}, {found['state']}, begun {moment(found['started_ms'])}"
+    )
+    columns = ["task", "action", "partition", "node", "from", "state", "progress", "note"]
+    rows = [
+        (
+            task["task"],
+            task["action"],
+            place(task),
+            task["node"],
+            task["from"] or "",
+            task["state"],
+            _progress(task),
+            task["note"],
+        )
+        for task in found["task_list"]
+    ]
+    say_table(columns, rows, right=["task"])
+    for node in found["waits_for"]:
+        say(f"node {node} cannot be reached: `duramen admin resume {found['job']}` gives its tasks to others")
+
+
+def _progress(task: dict[str, Any]) -> str:
+    if not task["phase"]:
+        return ""
+    return f"{task['phase']} {size(task['done'])} of {size(task['total'])}" if task["total"] else str(task["phase"])
+
+
+def abort(job_id: _JobId, dry_run: DryRun = False, at: At = AT_DEFAULT, json: Json = False) -> int:
+    """Give a job up: what it began and did not finish is undone, what is done stays.
+
+    \b
+      duramen admin abort 4711 --dry-run
+      duramen admin abort 4711
+    """
+    return _go_on("abort", job_id, dry_run, False, None, at, json)
+
+
+def resume(
+    job_id: _JobId,
+    dry_run: DryRun = False,
+    wait: Wait = True,
+    timeout: WaitTimeout = None,
+    at: At = AT_DEFAULT,
+    json: Json = False,
+) -> int:
+    """Take up a job again: failed tasks are tried anew, and those of lost nodes go to nodes that are there.
+
+    \b
+      duramen admin resume 4711 --dry-run
+      duramen admin resume 4711
+    """
+    return _go_on("resume", job_id, dry_run, wait, timeout, at, json)
+
+
+def _go_on(name: str, job_id: int, dry_run: bool, wait: bool, timeout: float | None, at: str, json: bool) -> int:
+    async def gone_on(admin: AdminConnection) -> int:
+        plan = await (admin.abort if name == "abort" else admin.resume)(job_id, dry_run=dry_run)
+        if json:
+            say_json(plan, flush=True)
+        elif plan["steps"] or plan["notes"]:
+            say_plan(plan)
+        if dry_run:
+            return OK
+        if name == "abort":
+            if not json:
+                say(f"job {job_id} is aborted")
+            return OK
+        return await wait_for(admin, job_id, json=json, wait=wait, timeout=timeout)
+
+    return ask(at, 30.0, gone_on)

@@ -1,0 +1,37 @@
+"""Administration: what an operator asks about the cluster, and what he has it do.
+
+Everything here sees the same two things: the catalog's map (what should be) and what the nodes say of themselves (what
+is). Questions put the two side by side; changes become a **plan**, which is shown before it begins, and then a job in
+the catalog, which the nodes work on (`serving_tier.jobs`).
+
+What holds:
+
+- A1 A plan is a pure function of one map and one view of the nodes. Showing it changes nothing (`dry_run`). A plan has
+     an id, made of what it would do: whoever was shown one begins that one, or is told that it would be another now.
+- A2 A plan is tried on the map that it was made from before it is shown: a dry run refuses what a real one would.
+- A3 Work goes to nodes that are there: a lost node is never a plan's target or worker. What needs it waits for it, and
+     the plan says so.
+- A4 No plan takes away the last replica that can be read, or prefers a lost copy to a live one.
+- A5 The log is trimmed and compacted only below a verified snapshot (I11); without one the plan is refused.
+- A6 Nothing is moved that need not be: a rebalance moves exactly the surplus.
+
+How a change passes:
+
+    request ─▶ planner (pure) ─▶ Plan: a command + what it will cost ─▶ try it on the map ─▶ dry run? show it : submit
+                                                                                                   │
+    progress ◀── the map's tasks and the nodes' own figures ◀── nodes work, report to the catalog ◀┘
+
+**One service, everywhere.** Routers, nodes and the single server serve `duramen.v1.Admin` alike: none of them is
+special, as none of them keeps anything that the catalog does not. Requests are typed messages. Answers are JSON
+documents, whose fields `router/proto/admin.proto` lists: they are read by people, scripts and dashboards, which all
+want text, and one shape serves the command line's `--json`, a Go program and `jq`. What is read a million times a
+second is packed in columns elsewhere; an operator's question is not.
+
+What is deliberately not here: work (nodes do that), waiting for a lost node, and deciding by itself. Nothing starts to
+move because a node was lost for a minute; an operator says so.
+
+Reading order: `situation.py`, `plan.py`, `choosing.py`, the planners (`moving.py`, `rebalancing.py`, `replicating.py`,
+`upkeep.py`, `restoring.py`, `resuming.py`), `log_times.py`, `tails.py`, `listing.py`, `jobs.py`, `asking.py`,
+`explaining.py`, `verifying.py`, `requests.py`, `admin.py`, `opening.py`, `messages.py`,
+`service.py`, `client.py`.
+"""

@@ -1,0 +1,285 @@
+"""The core of administration: questions answered, changes planned, begun, followed. It knows no protocol.
+
+Every answer begins with a look at the catalog's end, so that whoever changed something elsewhere sees it here; after
+that, it costs what is said below. Nothing is kept between two calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.commands import CreateTable
+from log_tier.catalog.placement import candidates
+from log_tier.errors import CommandRejected, DeadlineExceeded, InvalidRequest, TableExists, TableNotFound
+from log_tier.identifiers import Offset, Partition, TableId, check_name
+from log_tier.log import Bounds, Log
+from log_tier.tokens import Token
+from router.admin import requests
+from router.admin.asking import AskNode
+from router.admin.explaining import explain_key
+from router.admin.jobs import job_document, job_documents
+from router.admin.listing import lag_documents, node_documents, partition_documents, snapshot_documents
+from router.admin.log_times import header_at, offset_at_time
+from router.admin.moving import plan_drain, plan_move, plan_retire
+from router.admin.plan import Plan, check_plan, plan_document
+from router.admin.rebalancing import plan_rebalance
+from router.admin.replicating import plan_set_replicas
+from router.admin.restoring import check_restorable, plan_restore_node, plan_restore_table
+from router.admin.resuming import job_of, plan_abort, plan_resume
+from router.admin.situation import Situation
+from router.admin.upkeep import LogBounds, plan_compact, plan_snapshot, plan_trim
+from router.admin.verifying import verify_partition
+from router.fleet.views import Fleet
+from router.tables import Tables
+
+__all__ = ["Admin"]
+
+Document = dict[str, Any]
+
+# How often a job's progress is told while nothing else happens to it.
+_PROGRESS_S: Final = 0.5
+
+# In a plan that is only shown, a table that is yet to be made has this id.
+_PLANNED: Final = TableId("planned")
+
+
+class Admin:
+    """Administers one cluster. `ask`: the way to one node's reads, for `explain`. All of it belongs to others."""
+
+    def __init__(self, catalog: Catalog, log: Log, fleet: Fleet, ask: AskNode) -> None:
+        self._catalog = catalog
+        self._log = log
+        self._fleet = fleet
+        self._ask = ask
+        self._tables = Tables(log, catalog)
+
+    async def _situation(self) -> Situation:
+        return Situation(await self._catalog.refresh(), self._fleet.nodes())
+
+    async def _bounds(self, situation: Situation, table: str) -> LogBounds:
+        """The bounds of a table's log, or of all; a table that is dropped at this moment is left out."""
+        tables = situation.tables(table)
+        found: dict[TableId, list[Bounds]] = {}
+        for entry in tables:
+            with suppress(TableNotFound):
+                found[entry.id] = await self._log.all_bounds(entry.id)
+        return found
+
+    # --- questions
+
+    async def nodes(self) -> list[Document]:
+        """Every registered node."""
+        return node_documents(await self._situation())
+
+    async def partitions(self, table: str = "") -> list[Document]:
+        """Every partition of a table, or of all, and its replicas. One question to the log for each table."""
+        situation = await self._situation()
+        return partition_documents(situation, await self._bounds(situation, table), table=table)
+
+    async def lag(self, table: str = "") -> list[Document]:
+        """Every replica and how far it is behind, the furthest first."""
+        situation = await self._situation()
+        return lag_documents(situation, await self._bounds(situation, table), table=table)
+
+    async def snapshots(self, table: str = "") -> list[Document]:
+        """The snapshots that the catalog knows."""
+        situation = await self._situation()
+        return snapshot_documents(situation, await self._bounds(situation, table), table=table)
+
+    async def jobs(self) -> list[Document]:
+        """The jobs that the catalog remembers: those that are not over first, then the newest."""
+        return job_documents(await self._situation())
+
+    async def job(self, job_id: int) -> Document:
+        """One job with its tasks. Raises `InvalidRequest`."""
+        situation = await self._situation()
+        return job_document(situation, job_of(situation.cluster, job_id))
+
+    async def follow_job(self, job_id: int) -> AsyncIterator[Document]:
+        """The job now, at every change, and with its progress every half second; ends with the job."""
+        situation = await self._situation()
+        shown = ""
+        while True:
+            job = job_of(situation.cluster, job_id)
+            document = job_document(situation, job)
+            text = json.dumps(document)
+            if text != shown:
+                shown = text
+                yield document
+            if job.state != "running":
+                return
+            version = situation.cluster.version
+            with suppress(DeadlineExceeded):
+                await self._catalog.wait_for(_newer_than(version), timeout=_PROGRESS_S)
+            situation = Situation(self._catalog.map, self._fleet.nodes())
+
+    async def explain(self, table: str, key: bytes, *, writes: int = 10) -> Document:
+        """Where a key is, what each replica holds, its last writes in the log; see `router.admin.explaining`."""
+        return await explain_key(await self._situation(), self._log, self._ask, table=table, key=key, writes=writes)
+
+    async def verify(
+        self, table: str, partition: Partition | None = None, *, timeout: float = 120.0
+    ) -> AsyncIterator[Document]:
+        """Compare the replicas of each partition of a table (of one), one after the other."""
+        situation = await self._situation()
+        entry = situation.table(table, partition)
+        chosen = range(entry.partitions) if partition is None else [partition]
+        for number in map(Partition, chosen):
+            yield await verify_partition(
+                situation, self._log, self._fleet, table=entry, partition=number, timeout=timeout
+            )
+            situation = Situation(self._catalog.map, self._fleet.nodes())
+
+    # --- changes
+
+    async def start(self, change: requests.Change, *, dry_run: bool, plan_id: str = "") -> Document:
+        """Plan a change; begin it, unless `dry_run`. Returns the plan, with its job's id where one began.
+
+        `plan_id`: begin that plan and no other, as it was shown. Raises `CommandRejected` where the cluster does not
+        allow it, `InvalidRequest` and `TableNotFound` for what is not there, and what the catalog raises.
+        """
+        situation = await self._situation()
+        if isinstance(change, requests.RestoreTable):
+            return await self._restore_table(situation, change, dry_run=dry_run, plan_id=plan_id)
+        plan = await self._plan(situation, change)
+        check_plan(situation.cluster, plan.command)
+        return await self._begin(plan, dry_run=dry_run, plan_id=plan_id)
+
+    async def abort(self, job_id: int, *, dry_run: bool) -> Document:
+        """Undo what a job has begun and not finished."""
+        return await self._go_on(plan_abort(await self._situation(), job_id=job_id), job_id, dry_run=dry_run)
+
+    async def resume(self, job_id: int, *, dry_run: bool) -> Document:
+        """Take up a job's failed tasks again, and give those of lost nodes to live ones."""
+        return await self._go_on(plan_resume(await self._situation(), job_id=job_id), job_id, dry_run=dry_run)
+
+    async def _go_on(self, plan: Plan, job_id: int, *, dry_run: bool) -> Document:
+        check_plan(self._catalog.map, plan.command)
+        if not dry_run:
+            await self._catalog.submit(plan.command)
+        return plan_document(plan, dry_run=dry_run, job=job_id)
+
+    async def _plan(self, situation: Situation, change: requests.Change) -> Plan:
+        if isinstance(change, (requests.Trim, requests.Compact)):
+            bounds = await self._bounds(situation, situation.table(change.table).name)
+            if isinstance(change, requests.Trim):
+                return plan_trim(situation, bounds, **change._asdict())
+            return plan_compact(situation, bounds, **change._asdict())
+        planner = _PLANNERS[type(change)]
+        return planner(situation, **change._asdict())
+
+    async def _begin(self, plan: Plan, *, dry_run: bool, plan_id: str) -> Document:
+        self._check_same(plan, plan_id)
+        if dry_run or not (plan.steps or plan.begins_empty):
+            return plan_document(plan, dry_run=dry_run)
+        job, _ = await self._catalog.submit(plan.command)
+        return plan_document(plan, dry_run=False, job=job)
+
+    def _check_same(self, plan: Plan, plan_id: str) -> None:
+        if plan_id and plan.id != plan_id:
+            raise CommandRejected(
+                f"the cluster has changed since the plan {plan_id} was shown, it would be {plan.id} now: look at it "
+                "again (--dry-run)",
+                version=self._catalog.map.version,
+            )
+
+    # --- a table as it was
+
+    async def _restore_table(
+        self, situation: Situation, change: requests.RestoreTable, *, dry_run: bool, plan_id: str
+    ) -> Document:
+        """Make the new table and begin to copy into it.
+
+        A process that dies between the two leaves an empty table and no job; `restore` then says that the name is
+        taken.
+        """
+        source = situation.table(change.table)
+        check_name(change.target)
+        if situation.cluster.named(change.target) is not None:
+            raise TableExists(
+                f"there is a table {change.target!r} already: a restore makes a new one; choose another name, or drop "
+                "that one first",
+                table=change.target,
+            )
+        offsets = await self._offsets(situation, source, change)
+        replicas = min(source.replicas, max(1, len(candidates(situation.cluster))))
+        plan = plan_restore_table(situation, table=source, target=_PLANNED, target_name=change.target, offsets=offsets)
+        planned = CreateTable(_PLANNED, change.target, source.partitions, replicas)
+        check_plan(check_plan(situation.cluster, planned), plan.command)
+        self._check_same(plan, plan_id)
+        if dry_run:
+            return plan_document(plan, dry_run=True)
+        made = await self._tables.create(change.target, source.partitions, replicas)
+        plan = plan_restore_table(situation, table=source, target=made.id, target_name=change.target, offsets=offsets)
+        try:
+            job, _ = await self._catalog.submit(plan.command)
+        except CommandRejected:
+            await self._tables.drop(change.target)
+            raise
+        return plan_document(plan, dry_run=False, job=job)
+
+    async def _offsets(
+        self, situation: Situation, table: TableEntry, change: requests.RestoreTable
+    ) -> Mapping[Partition, Offset]:
+        """Where each partition is to stand. Raises where one of them cannot be brought there (any more)."""
+        if bool(change.token) == (change.time_ms is not None):
+            raise InvalidRequest("a table is restored at a token or at a time: give one of them")
+        bounds = await self._log.all_bounds(table.id)
+        found: dict[Partition, Offset] = {}
+        time_ms = change.time_ms
+        if change.token:
+            found.update(Token.parse(change.token).offsets(table.id, table_name=table.name))
+            strange = [partition for partition in found if partition >= table.partitions]
+            if strange or not found:
+                raise InvalidRequest(f"the token names no offset of table {table.name} that could be restored")
+            for partition, offset in found.items():
+                check_restorable(situation, table, partition, offset, bounds[partition])
+            time_ms = 0
+            if len(found) < table.partitions:
+                time_ms = await self._newest_time(situation, table, found, bounds)
+        assert time_ms is not None
+        for partition in map(Partition, range(table.partitions)):
+            if partition not in found:
+                offset = await offset_at_time(self._log, table.id, partition, time_ms)
+                check_restorable(situation, table, partition, offset, bounds[partition], time_ms=time_ms)
+                found[partition] = offset
+        return found
+
+    async def _newest_time(
+        self, situation: Situation, table: TableEntry, offsets: Mapping[Partition, Offset], bounds: Sequence[Bounds]
+    ) -> int:
+        """When the newest of these records was written."""
+        times = [0]
+        for partition, offset in offsets.items():
+            if offset < bounds[partition].earliest:  # a snapshot stands there, or there is nothing
+                known = situation.cluster.snapshots_of(table.id, partition)
+                times.extend(snapshot.log_time_ms for snapshot in known if snapshot.offset == offset)
+                continue
+            header = await header_at(self._log, table.id, partition, offset)
+            if header is not None:
+                times.append(header.timestamp_ms)
+        return max(times)
+
+    async def close(self) -> None:
+        """Carry through what was begun. Idempotent."""
+        await self._tables.close()
+
+
+_PLANNERS: Final[Mapping[type, Callable[..., Plan]]] = {
+    requests.Move: plan_move,
+    requests.Drain: plan_drain,
+    requests.Retire: plan_retire,
+    requests.Rebalance: plan_rebalance,
+    requests.SetReplicas: plan_set_replicas,
+    requests.TakeSnapshots: plan_snapshot,
+    requests.RestoreNode: plan_restore_node,
+}
+
+
+def _newer_than(version: Offset) -> Callable[[Any], bool]:
+    return lambda cluster: cluster.version > version

@@ -1,0 +1,102 @@
+"""What an operator may have done, in words that belong to no protocol."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from log_tier.identifiers import Partition
+
+__all__ = [
+    "Change",
+    "Compact",
+    "Drain",
+    "Move",
+    "Rebalance",
+    "RestoreNode",
+    "RestoreTable",
+    "Retire",
+    "SetReplicas",
+    "TakeSnapshots",
+    "Trim",
+]
+
+
+class Move(NamedTuple):
+    """One replica goes from one node to another."""
+
+    table: str
+    partition: Partition
+    source: str
+    target: str
+
+
+class Drain(NamedTuple):
+    """Everything goes away from a node, and nothing new comes to it."""
+
+    node: str
+
+
+class Retire(NamedTuple):
+    """The same, and the node is forgotten when it is empty."""
+
+    node: str
+
+
+class Rebalance(NamedTuple):
+    """The live nodes hold equally many replicas, by the fewest moves."""
+
+
+class SetReplicas(NamedTuple):
+    """Each partition of a table gets so many replicas."""
+
+    table: str
+    replicas: int
+
+
+class TakeSnapshots(NamedTuple):
+    """A snapshot of each partition."""
+
+    table: str = ""
+    """Empty: of all tables."""
+
+
+class RestoreNode(NamedTuple):
+    """Every replica of a node is built anew."""
+
+    node: str
+    source: str = "auto"
+    """auto, snapshot, peer, log."""
+
+
+class RestoreTable(NamedTuple):
+    """A new table gets what a table held once. Exactly one of `token` and `time_ms` is given."""
+
+    table: str
+    target: str
+    """The new table's name."""
+    token: str = ""
+    """Each partition that it names is restored at its offset; the others at the time of the newest record it names."""
+    time_ms: int | None = None
+    """Milliseconds since 1970, on the log's clock."""
+
+
+class Trim(NamedTuple):
+    """The log drops what is old."""
+
+    table: str
+    partition: Partition | None = None
+    """None: every partition."""
+    before: int | None = None
+    """The first offset that stays; None: as much as the newest snapshot covers."""
+
+
+class Compact(NamedTuple):
+    """The log drops what later writes made void."""
+
+    table: str
+    partition: Partition | None = None
+    below: int | None = None
+    """Offsets below it are compacted; None: as much as the newest snapshot covers."""
+
+
+Change = Move | Drain | Retire | Rebalance | SetReplicas | TakeSnapshots | RestoreNode | RestoreTable | Trim | Compact

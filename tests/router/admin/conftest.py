@@ -1,0 +1,15 @@
+"""A cluster of three nodes for each test that operates one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from operated import Operated, operated
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Operated]:
+    async with operated(tmp_path) as made:
+        yield made
