@@ -3,7 +3,7 @@
     log ──▶ replicas (Node) ◀── Hosting ◀── catalog ──▶ JobWorker ──▶ snapshots, moves, restores …
               │      ▲                                      │
               │   LogEnds (how far behind)                  │
-              └────────────── NodeStatusFeed ◀──────────────┘
+              └──────── status (`serving_tier.service`) ◀────┘
 
 One machine's database has one of these inside; the node role has one and nothing else.
 """
@@ -18,6 +18,7 @@ from typing import Final
 from urllib.parse import quote
 
 from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.log import Log
 from serving_tier.hosting import Hosting
 from serving_tier.jobs.actions import node_actions
@@ -27,7 +28,7 @@ from serving_tier.jobs.worker import JobWorker
 from serving_tier.load import Load
 from serving_tier.log_ends import LogEnds
 from serving_tier.node import Node
-from serving_tier.service import NodePeer, NodeStatusFeed
+from serving_tier.snapshots.peer_copy import CopySource
 from serving_tier.snapshots.store import SnapshotStore
 
 __all__ = ["COPIES_FOLDER", "INDEX_FOLDER", "NODE_FOLDERS", "ON_DEMAND", "ServingNode", "SnapshotPolicy"]
@@ -61,12 +62,11 @@ ON_DEMAND: Final = SnapshotPolicy()
 class ServingNode:
     """An open node. `open()` makes one, `close()` ends it; log and catalog are their owner's."""
 
-    def __init__(
-        self, hosting: Hosting, load: Load, feed: NodeStatusFeed, folder: Path, opened: AsyncExitStack
-    ) -> None:
+    def __init__(self, hosting: Hosting, worker: JobWorker, folder: Path, opened: AsyncExitStack) -> None:
         self.hosting = hosting
-        self.load = load
-        self.feed = feed
+        self.worker = worker
+        self.load = Load()
+        """What is under way here; the doors count it, the status tells it."""
         self.folder = folder
         self._opened = opened
 
@@ -95,9 +95,7 @@ class ServingNode:
                 node,
                 node_id=node_id,
                 identity=identity,
-                bootstrap=node_bootstrap(
-                    log, catalog, node_id=node_id, store=store, peer=lambda entry: NodePeer(entry.id, entry.address)
-                ),
+                bootstrap=node_bootstrap(log, catalog, node_id=node_id, store=store, peer=_peer),
             )
             opened.push_async_callback(hosting.close)
             ends = LogEnds.open(log, node)
@@ -108,15 +106,19 @@ class ServingNode:
             opened.push_async_callback(taken.close)
             worker = await JobWorker.open(catalog, node_id=node_id, actions=node_actions(log, hosting, taken))
             opened.push_async_callback(worker.close)
-            load = Load()
-            feed = NodeStatusFeed(hosting, load, running=worker.running)
-            opened.push_async_callback(feed.close)
-            return cls(hosting, load, feed, folder, opened.pop_all())
+            return cls(hosting, worker, folder, opened.pop_all())
         raise AssertionError("not reached")
 
     async def close(self) -> None:
         """Stop working and hosting, close every index cleanly. Idempotent."""
         await self._opened.aclose()
+
+
+def _peer(entry: NodeEntry) -> CopySource:
+    # Here, because a database in a program has no peers and need not load gRPC for them.
+    from serving_tier.service.peer import NodePeer
+
+    return NodePeer(entry.id, entry.address)
 
 
 def _local_store(folder: Path) -> str:

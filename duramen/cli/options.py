@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from duramen.client import levels
 from log_tier.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ __all__ = [
     "IfVersion",
     "Json",
     "Level",
+    "MaxLag",
     "ReadLevel",
     "Timeout",
     "TokenOnly",
     "Ttl",
     "check_at",
     "connected",
+    "level_of",
 ]
 
 AT_DEFAULT: Final = "localhost:7070"
@@ -50,13 +53,26 @@ class ReadLevel(StrEnum):
     SESSION = "session"
     EVENTUAL = "eventual"
     STRONG = "strong"
+    BOUNDED = "bounded"
 
+
+_PLAIN: Final[dict[ReadLevel, levels.Level]] = {
+    ReadLevel.SESSION: "session",
+    ReadLevel.EVENTUAL: "eventual",
+    ReadLevel.STRONG: "strong",
+}
 
 Level = Annotated[
     ReadLevel,
     typer.Option(
-        "--level", help="strong: everything that was acknowledged when the command began; eventual: what is there."
+        "--level",
+        help="strong: everything that was acknowledged when the command began; eventual: what is there; bounded: what "
+        "was acknowledged --max-lag seconds ago.",
     ),
+]
+MaxLag = Annotated[
+    float | None,
+    typer.Option("--max-lag", metavar="SECONDS", help="With --level bounded: how old the answer may be at most."),
 ]
 Ttl = Annotated[float | None, typer.Option("--ttl", metavar="SECONDS", help="The key expires after that time.")]
 IfAbsent = Annotated[bool, typer.Option("--if-absent", help="Only if the key is not there.")]
@@ -66,6 +82,13 @@ IfVersion = Annotated[
     typer.Option("--if-version", metavar="N", help="Only if the key's version is N (`get --json` tells it)."),
 ]
 TokenOnly = Annotated[bool, typer.Option("--token", help="Print the write's token and nothing else.")]
+
+
+def level_of(level: ReadLevel, max_lag: float | None) -> levels.Level:
+    """What the two options mean together. Raises `InvalidRequest` where they do not go together."""
+    if (level is ReadLevel.BOUNDED) != (max_lag is not None):
+        raise InvalidRequest("--level bounded and --max-lag SECONDS go together: give both, or none")
+    return levels.bounded(max_lag) if max_lag is not None else _PLAIN[level]
 
 
 @contextmanager

@@ -18,11 +18,13 @@ from duramen.cli.options import (
     IfVersion,
     Json,
     Level,
+    MaxLag,
     ReadLevel,
     Timeout,
     TokenOnly,
     Ttl,
     connected,
+    level_of,
 )
 from duramen.cli.output import say, say_json, say_note
 from duramen.cli.text import bytes_of, json_text, shown_key, shown_value
@@ -96,6 +98,7 @@ def get(
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="One key or several.")],
     after: After = None,
     level: Level = ReadLevel.SESSION,
+    max_lag: MaxLag = None,
     raw: Annotated[bool, typer.Option("--raw", help="The value's bytes as they are, without a line end.")] = False,
     at: At = AT_DEFAULT,
     timeout: Timeout = 10.0,
@@ -114,10 +117,11 @@ def get(
     """
     wanted = [bytes_of(key) for key in keys]
     missing: list[bytes] = []
+    asked = level_of(level, max_lag)
     with connected(at, timeout) as database:
         opened = database.table(table)
         for key in wanted:
-            entry = opened.get_entry(key, after=after, level=level.value)
+            entry = opened.get_entry(key, after=after, level=asked)
             if entry is None:
                 missing.append(key)
             if json:

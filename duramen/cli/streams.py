@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from duramen.cli.options import AT_DEFAULT, After, At, Json, Level, ReadLevel, Timeout, connected
+from duramen.cli.options import AT_DEFAULT, After, At, Json, Level, MaxLag, ReadLevel, Timeout, connected, level_of
 from duramen.cli.output import say, say_json
 from duramen.cli.text import bytes_of, json_text, shown_key
 from log_tier.errors import InvalidRequest
@@ -34,6 +34,7 @@ def scan(
     keys_only: Annotated[bool, typer.Option("--keys", help="Keys without their values.")] = False,
     after: After = None,
     level: Level = ReadLevel.SESSION,
+    max_lag: MaxLag = None,
     at: At = AT_DEFAULT,
     timeout: Timeout = 10.0,
     json: Json = False,
@@ -45,6 +46,7 @@ def scan(
       duramen scan flights --start AA --end AB --keys
       duramen scan flights --reverse --limit 10 --json
     """
+    asked = level_of(level, max_lag)
     with connected(at, timeout) as database:
         entries = database.table(table).scan(
             prefix=None if prefix is None else bytes_of(prefix),
@@ -53,7 +55,7 @@ def scan(
             reverse=reverse,
             limit=limit,
             after=after,
-            level=level.value,
+            level=asked,
         )
         for key, value in entries:
             if json:

@@ -25,7 +25,7 @@ from router.front import Front
 from router.grpc_door.services import KeyValueService, TablesService
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
 from serving_tier.proto import node_pb2, node_pb2_grpc
-from serving_tier.service import NodeService
+from serving_tier.service import NodeService, NodeStatusFeed
 
 __all__ = ["NODE_SERVICES", "NodeRole", "add_node_services"]
 
@@ -50,7 +50,8 @@ def add_node_services(
     streams, doors = shell.streams, shell.doors
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(front, streams, node.load), doors)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(front), doors)  # type: ignore[no-untyped-call]
-    service = NodeService(front.node, node.feed, streams, copies_folder=node.folder / COPIES_FOLDER)
+    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running)
+    service = NodeService(front.node, feed, streams, copies_folder=node.folder / COPIES_FOLDER)
     node_pb2_grpc.add_NodeServicer_to_server(service, doors)  # type: ignore[no-untyped-call]
     cluster = ClusterService(front.catalog, streams, role=role, log_url=log_url)
     cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, doors)  # type: ignore[no-untyped-call]

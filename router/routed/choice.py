@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from log_tier.identifiers import Offset
 from router.fleet.views import NodeView, ReplicaName
@@ -49,7 +49,11 @@ class Candidate(NamedTuple):
     load: int
 
 
-_LAGGING = frozenset({"replaying", "behind"})
+# What a node says of its load is up to 250 ms old, and one slow round of its event loop shows in it. Without some
+# tolerance a node that was a little busier then would get nothing until it speaks again.
+_NOISE: Final = 3
+
+_LAGGING: Final = frozenset({"replaying", "behind"})
 
 
 def standing_of(view: NodeView, name: ReplicaName, after: Offset, lag_max_ms: int) -> int:
@@ -85,7 +89,7 @@ def choose(candidates: Sequence[Candidate], preferred: Container[str], draw: Cal
     if second >= first:
         second += 1
     one, other = equals[first], equals[second]
-    return one.node if one.load <= other.load else other.node
+    return one.node if one.load <= other.load + _NOISE else other.node
 
 
 def assign(

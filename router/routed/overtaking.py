@@ -21,22 +21,26 @@ T = TypeVar("T")
 async def overtaken(first: Awaitable[T], late_s: float, second: Callable[[], Coroutine[Any, Any, T] | None]) -> T:
     """The result of `first`; or, where it takes longer than `late_s` seconds, of whichever of both succeeds first.
 
-    `second` is called then; it gives None where nobody else can be asked. A failure counts only where the other one
-    fails as well, and then the first one's is raised. Whoever comes too late is cancelled.
+    `second` is called then; it gives None where nobody else can be asked at that moment, and is called again later. A
+    failure counts only where the other one fails as well, and then the first one's is raised. Whoever comes too late is
+    cancelled.
     """
     loop = asyncio.get_running_loop()
     waiting = asyncio.current_task()
     assert waiting is not None, "only a task can wait"
     cancelling = waiting.cancelling()
     other: asyncio.Task[T] | None = None
+    timer: asyncio.TimerHandle
     over = won = False
 
     def late() -> None:
-        nonlocal other
+        nonlocal other, timer
         question = second()
-        if question is not None:
-            other = loop.create_task(question)
-            other.add_done_callback(ended)
+        if question is None:
+            timer = loop.call_later(late_s, late)
+            return
+        other = loop.create_task(question)
+        other.add_done_callback(ended)
 
     def ended(task: asyncio.Task[T]) -> None:
         nonlocal won

@@ -194,7 +194,7 @@ def test_iterators_that_end_early_free_the_servers_side(served: Server, how: str
     with duramen.connect(f"127.0.0.1:{served.port}") as db:
         table = db.create_table("flights", partitions=2)
         table.put_many([(b"k%d" % number, b"v") for number in range(1000)])
-        streams = served._streams
+        streams = served.shell.streams
         changes = table.watch(start="earliest")
         next(changes)
         until(lambda: len(streams) == 1)

@@ -50,10 +50,13 @@ async def test_one_port_has_it_all(server: Server) -> None:
     await log.close()
 
 
-async def test_a_table_made_at_the_log_is_served(server: Server) -> None:
+async def test_a_topic_made_at_the_log_is_taken_over_and_one_deleted_there_is_noticed(server: Server) -> None:
     log = await open_log(f"grpc://127.0.0.1:{server.port}")
     made = await log.create_topic("ships", partitions=2)
     async with await aio.connect(f"127.0.0.1:{server.port}") as db:
+        with pytest.raises(duramen.TableNotFound):
+            await db.table("ships").put(b"k", b"v")
+        await db.create_table("ships", partitions=2)
         await db.table("ships").put(b"k", b"v")
         assert await db.table("ships").get(b"k") == b"v"
         await log.delete_topic(made.id)

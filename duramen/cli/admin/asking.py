@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -23,6 +22,8 @@ Table = Annotated[str, typer.Argument(metavar="[TABLE]", help="The table's name;
 def ask(at: str, timeout: float, question: Callable[[AdminConnection], Awaitable[T]]) -> T:
     """Ask the server at `at`; `timeout` in seconds for each single question. Raises what it says."""
     check_at(at, timeout)
+    import asyncio
+
     from router.admin.client import AdminConnection
 
     async def asked() -> T:

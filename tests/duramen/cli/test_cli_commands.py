@@ -144,6 +144,15 @@ class TestRecords:
         assert foreign.returncode == 2
         assert "token is of table" in foreign.stderr
 
+    def test_how_old_an_answer_may_be(self, run: Run, table: str) -> None:
+        token = run("put", table, "k", "v", "--token").stdout.strip()
+        assert run("get", table, "k", "--level", "bounded", "--max-lag", "0.5", "--after", token).stdout == "v\n"
+        assert run("scan", table, "--level", "bounded", "--max-lag", "60", "--after", token).stdout == "k\tv\n"
+        for wrong in (["--level", "bounded"], ["--max-lag", "1"], ["--level", "strong", "--max-lag", "1"]):
+            refused = run("get", table, "k", *wrong)
+            assert refused.returncode == 2
+            assert "go together" in refused.stderr
+
 
 class TestStreams:
     def test_scan(self, run: Run, table: str, database: Database) -> None:

@@ -27,7 +27,8 @@ def data(tmp_path: Path) -> Path:
 
 
 def segment(data: Path) -> Path:
-    (found,) = data.rglob("*.log")
+    """The table's only segment; the other one is the catalog's."""
+    (found,) = (path for path in data.rglob("*.log") if b"UA1545" in path.read_bytes())
     return found
 
 
@@ -37,7 +38,9 @@ def dump(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
 
 
 def test_everything_that_is_there(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    start, *batches, end = dump(capsys, str(data), "--records")
+    tables = {one["table"] for one in dump(capsys, str(data)) if one["kind"] == "segment"}
+    assert tables == {"flights", "_duramen_catalog"}
+    start, *batches, end = dump(capsys, str(segment(data)), "--records")
     assert (start["kind"], start["table"], start["partition"], start["base_offset"]) == ("segment", "flights", "0", 0)
     assert start["file"] == str(segment(data))
     assert [(batch["kind"], batch["base_offset"], batch["last_offset"]) for batch in batches] == [

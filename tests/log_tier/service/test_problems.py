@@ -132,7 +132,13 @@ def test_an_error_of_a_newer_server(retryable: bool, kind: type[DuramenError]) -
 def test_each_status_is_one_that_fits() -> None:
     """What a gRPC program that knows nothing of us does with a status: retry UNAVAILABLE, and little else."""
     unavailable = {code for code, kind in ERRORS.items() if status_of(kind) is grpc.StatusCode.UNAVAILABLE}
-    assert unavailable == {"unavailable", "disconnected", "shutting_down"}
+    assert unavailable == {
+        "unavailable",
+        "disconnected",
+        "shutting_down",
+        "not_hosted",
+        "snapshot_store_unavailable",
+    }
     for code in unavailable:
         assert ERRORS[code].retryable
     for code, kind in ERRORS.items():

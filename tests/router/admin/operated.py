@@ -1,10 +1,10 @@
-"""A cluster that is operated: a log, nodes with workers and a common snapshot store, and a router, in one event loop."""
+"""A cluster that is operated: a log, nodes with workers and a common snapshot store, a router, in one event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,8 +14,12 @@ from duramen.aio import Database
 from duramen.roles.log_role import LogRole
 from duramen.roles.node_role import NodeRole
 from duramen.roles.router_role import RouterRole
+from duramen.roles.shell import Shell
 from duramen.serving_node import SnapshotPolicy
+from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.identifiers import Partition
+from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.service.server import LogService
 from router.admin import requests
 from router.admin.client import AdminConnection
 from serving_tier.replica import Replica
@@ -57,13 +61,13 @@ class Operated:
     async def until_nodes(self, condition: Any) -> None:
         """Wait until what the operator sees of the nodes is so."""
         async with asyncio.timeout(DEADLINE_S):
-            while not condition({each["node"]: each for each in await self.admin.nodes()}):
+            while not condition({each["node"]: each for each in await self.admin.nodes()}):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     async def until_level(self, table: str) -> None:
         """Wait until every replica that is there is ready, in the router's eyes too."""
         async with asyncio.timeout(DEADLINE_S):
-            while any(each["state"] != "ready" or each["lag_records"] for each in await self.admin.lag(table)):
+            while any(each["state"] != "ready" or each["lag_records"] for each in await self.admin.lag(table)):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     async def done(self, change: requests.Change) -> Document:
@@ -95,9 +99,11 @@ class Operated:
 
 
 @asynccontextmanager
-async def operated(folder: Path, *, nodes: Sequence[str] = ("n1", "n2", "n3")) -> AsyncIterator[Operated]:
-    """A cluster with an empty log."""
-    log = await LogRole.open(folder / "log", host="127.0.0.1", port=0)
+async def operated(
+    folder: Path, *, nodes: Sequence[str] = ("n1", "n2", "n3"), segment_bytes: int = 64 << 20
+) -> AsyncIterator[Operated]:
+    """A cluster with an empty log. Its tests look again and again: nobody signals what they wait for."""
+    log = await _log_of(folder / "log", segment_bytes)
     cluster = Operated(folder, log)
     try:
         for node_id in nodes:
@@ -117,3 +123,16 @@ async def operated(folder: Path, *, nodes: Sequence[str] = ("n1", "n2", "n3")) -
         for node in cluster.nodes.values():
             await node.close()
         await log.close()
+
+
+async def _log_of(folder: Path, segment_bytes: int) -> LogRole:
+    """A log role over segments that a test can fill."""
+    async with AsyncExitStack() as opened:
+        shell = await Shell.listen("127.0.0.1", 0)
+        log = await EmbeddedLog.open(folder, settings=EngineSettings(segment_bytes=segment_bytes))
+        opened.push_async_callback(log.close)
+        opened.push_async_callback(shell.close)
+        log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
+        await shell.start([log_pb2.DESCRIPTOR.services_by_name["Log"].full_name])
+        return LogRole(shell, log, opened.pop_all())
+    raise AssertionError("not reached")

@@ -57,7 +57,7 @@ def draws(*numbers: float) -> object:
     return lambda: left.pop(0)
 
 
-A, B, C = Candidate("a", 0, 5), Candidate("b", 0, 3), Candidate("c", 0, 4)
+A, B, C = Candidate("a", 0, 50), Candidate("b", 0, 30), Candidate("c", 0, 40)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,9 @@ A, B, C = Candidate("a", 0, 5), Candidate("b", 0, 3), Candidate("c", 0, 4)
         ([A, B, C], (), (0.4, 0.0), "b"),
         ([A, B, C], (), (0.99, 0.0), "c"),
         ([A, C], (), (0.0, 0.5), "c"),
-        # Equal loads: the first that was drawn.
+        # Nearly equal loads: the first that was drawn.
+        ([A, A._replace(node="z", load=53)], (), (0.9, 0.0), "z"),
+        ([A, A._replace(node="z", load=54)], (), (0.9, 0.0), "a"),
         ([A, A._replace(node="z")], (), (0.9, 0.0), "z"),
     ],
 )

@@ -121,6 +121,14 @@ async def test_nobody_else_can_be_asked(first: Question) -> None:
     assert await waiting == "first"
 
 
+async def test_somebody_else_can_be_asked_later(first: Question, second: Question) -> None:
+    second.answer.set_result("second")
+    answers: list[Coroutine[Any, Any, str] | None] = [None, None, second()]
+    assert await overtaken(first(), 0.001, lambda: answers.pop(0)) == "second"
+    assert not answers
+    assert first.cancelled
+
+
 async def test_a_cancelled_caller_takes_both_along(first: Question, second: Question) -> None:
     waiting = asyncio.create_task(overtaken(first(), 0.0, second))
     await second.asked.wait()

@@ -117,22 +117,14 @@ async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: Topic) -> 
     await put(cluster, table, b"k", b"v")
     part = ReadPart(table.id, ZERO, [b"k"], Offset(0))
     reads = cluster.router.reads
-    for _ in range(100):
-        await read(cluster, part)
-    assert reads.lateness.late_s < 0.2
+    reads.lateness.late_s = 0.02
     reads.budget = Budget(share=1.0)
-    asked_twice = reads.overtakings
-    cluster.nodes["n2"].door.slow_s = 1.0
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
+    cluster.nodes["n2"].door.slow_s = 60.0
     for _ in range(20):
-        (found,) = await read(cluster, part)
+        (found,) = await read(cluster, part, timeout=DEADLINE_S)
         assert value(found) == b"v"
-        if reads.overtakings > asked_twice:
-            break
-    else:
-        pytest.fail("the slow node was never asked")
-    assert loop.time() - begun < 1.0
+    assert "read" in cluster.nodes["n2"].door.asked
+    assert reads.overtakings > 0
 
 
 async def test_a_second_question_only_within_the_budget(cluster: TestCluster, table: Topic) -> None:
