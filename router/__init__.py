@@ -16,9 +16,10 @@ What the front promises:
 How a request passes: a door translates it (`grpc_door/messages.py`), the front asks the log (`log_tier`) or a replica
 (`serving_tier`), the door translates the reply. Nobody decodes a batch on the way in.
 
-What is not here: the choice among several nodes. One process hosts every partition today; the seam for more is
-`Front.node`, behind which a remote node can stand.
+Of several nodes each has a front of its own, over the replicas that it holds. Whoever stands before them all, a
+router or a client, knows them by `fleet/` (who is there, and how far each replica is) and asks them by `routed/`, which
+is a `Connection` like the front itself: for a door it makes no difference which of both it serves.
 
-Reading order: `requests.py`, `front.py`, `reading.py`, `merge.py` and `scanning.py`, `watching.py`, `tables.py`,
-`direct.py` (reads without a door), `grpc_door/`.
+Reading order: `requests.py`, `front.py`, `reading.py`, `outcomes.py`, `merge.py` and `scanning.py`, `watching.py`,
+`tables.py`, `direct.py` (reads without a door), `grpc_door/`, `fleet/`, `routed/`.
 """

@@ -10,7 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 import duramen
-from duramen.cli import admin, dump, load, records, serve, streams, tables, up
+from duramen.cli import admin, check, dump, load, records, serve, streams, tables, up
 from duramen.cli.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
 from duramen.cli.output import say_error, say_failure
 from log_tier.errors import DuramenError
@@ -67,6 +67,7 @@ app.command("scan")(streams.scan)
 app.command("watch")(streams.watch)
 app.command("load")(load.load)
 app.add_typer(admin.app, name="admin")
+app.command("check")(check.check)
 app.add_typer(dump.app, name="log")
 
 

@@ -9,6 +9,7 @@
 - `callers.py` ends each call at its own deadline, whatever it left together with; `drafts.py` is a batch in the making.
 - `requests.py` turns arguments into records, `atomic.py` joins records that take effect together, `writer.py` is a
   stream of puts that survives its own interruption, `scanning.py` and `watching.py` are what their names say.
+- `connecting.py` finds the shortest way from an address to the data: one server, or the nodes and the log themselves.
 - `levels.py` says what a read must have seen, `bulk.py` cuts many keys into what a request carries, `patient.py` asks
   again where that is harmless.
 
@@ -20,5 +21,5 @@ Invariants:
   never later than its timeout.
 - The connection behind it may be gRPC or a front in the same process: nothing here knows which.
 
-What is not here: choosing among servers, and caching of values.
+What is not here: choosing among replicas (`router.routed` does that, also in this process), and caching of values.
 """

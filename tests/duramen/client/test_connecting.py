@@ -161,9 +161,11 @@ async def test_a_router_that_is_lost_later(cluster: TestCluster, connect: Callab
     database = await connect([router.address for router in cluster.routers], direct=direct)
     await everything_works(database)
     await cluster.routers[0].stop()
+    await database.tables()  # a question is asked again; a change whose connection breaks would be told to its caller
     await everything_works(database, "again")
     await cluster.routers[0].start()
     await cluster.routers[1].stop()
+    await database.tables()
     await everything_works(database, "and-again")
 
 

@@ -54,7 +54,7 @@ async def test_reads_are_shared_by_the_nodes(cluster: TestCluster, table: Topic)
     for _ in range(100):
         await read(cluster, ReadPart(table.id, ZERO, [b"k"]))
     counted = Counter({node.id: node.door.asked.count("read") for node in cluster.nodes.values()})
-    assert sum(counted.values()) == 100 + cluster.router.reads.overtakings
+    assert 100 <= sum(counted.values()) <= 100 + cluster.router.reads.overtakings
     assert min(counted.values()) > 10
 
 
@@ -109,8 +109,11 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
 
     took = await asyncio.gather(*(timed() for _ in range(60)))
     assert "read" in cluster.nodes["n2"].door.asked
-    assert 0.3 < max(took) < 1.2
-    assert max([await timed() for _ in range(30)]) < 0.3, "it is not asked any more"
+    assert 0.3 < max(took) < 1.9
+    asked = len(cluster.nodes["n2"].door.asked)
+    for _ in range(30):
+        await timed()
+    assert len(cluster.nodes["n2"].door.asked) == asked, "it is not asked any more"
 
 
 async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: Topic) -> None:

@@ -1,0 +1,250 @@
+"""One check: a table of its own, clients and watchers on it for a while, then the log and every replica read back."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, Final
+
+from duramen import aio
+from duramen.checking.history import History, LogRecord
+from duramen.checking.workload import Recorder, WorkloadShape, run_client, run_watcher
+from duramen.client.database import Database
+from duramen.client.table import Table
+from log_tier.batch import decode_batch
+from log_tier.batch_header import split_batches
+from log_tier.catalog.remote import fetch_view
+from log_tier.errors import DuramenError, Unavailable, WriteUnknown
+from log_tier.identifiers import Offset, Partition
+from log_tier.log import Topic
+from log_tier.partitioner import partition_of
+from log_tier.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Condition, Operation
+from log_tier.tokens import Token
+from router.grpc_door.connection import GrpcConnection
+from router.requests import ScanRequest, WatchEvent
+
+__all__ = ["Connect", "connect_to", "run_check"]
+
+Connect = Callable[[], Awaitable[Database]]
+"""Makes a new client, with a session of its own."""
+
+# After the faults everything is alive again, and a restart is over in seconds.
+_HEAL_S: Final = 60.0
+_PAUSE_S: Final = 0.1
+
+_PAGE: Final = 2000
+
+
+async def run_check(
+    connect: Connect,
+    *,
+    seconds: float,
+    seed: str,
+    shape: WorkloadShape,
+    partitions: int = 4,
+    targets: Sequence[str] = (),
+    faults: Callable[[asyncio.Event], Awaitable[None]] | None = None,
+) -> History:
+    """Run the workload and return the whole history.
+
+    `faults` breaks things until the event it gets is set, and returns when everything is alive again. `targets`: a
+    server that tells of the nodes, so that each replica can be read by itself; none: they are not.
+
+    Raises what keeps the check from being made at all, `Unavailable` where the cluster does not heal.
+    """
+    recorder = Recorder()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as opened:
+
+        async def client() -> Database:
+            return await opened.enter_async_context(await connect())
+
+        first = await client()
+        table = await first.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions)
+        topic = table._topic or await table._resolve()
+        start = Token({topic.id: {Partition(number): Offset(-1) for number in range(partitions)}})
+        ended: asyncio.Future[Token] = loop.create_future()
+        watchers = [
+            asyncio.create_task(
+                run_watcher(
+                    1000 + number,
+                    (await client()).table(table.name),
+                    topic,
+                    recorder,
+                    seed=seed,
+                    stop=stop,
+                    start=start,
+                    until=asyncio.shield(ended),
+                )
+            )
+            for number in range(shape.watchers)
+        ]
+        clients = [
+            asyncio.create_task(
+                run_client(number, (await client()).table(table.name), topic, recorder, shape, seed=seed, stop=stop)
+            )
+            for number in range(shape.clients)
+        ]
+        breaking = asyncio.create_task(_no_faults(stop) if faults is None else _awaited(faults(stop)))
+        try:
+            await _until(seconds, stop, [*clients, *watchers, breaking])
+            await asyncio.gather(*clients)
+            await breaking
+            end = await _mark_the_end(first, table, topic, recorder)
+            ended.set_result(end)
+            await asyncio.gather(*watchers)
+        finally:
+            for task in (*clients, *watchers, breaking):
+                task.cancel()
+            await asyncio.gather(*clients, *watchers, breaking, return_exceptions=True)
+        history = History(partitions, recorder.calls, about={"seed": seed, "seconds": seconds, "table": table.name})
+        history.log = await _read_log(first, topic, end)
+        for target in targets[:1]:
+            await _read_replicas(target, topic, end, recorder)
+        await first.drop_table(table.name)
+        return history
+
+
+async def _no_faults(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
+
+
+async def _until(seconds: float, stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Let it run; a task that fails ends the check with its reason."""
+    done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+    stop.set()
+    for task in done:
+        task.result()
+
+
+async def _mark_the_end(database: Database, table: Table, topic: Topic, recorder: Recorder) -> Token:
+    """One last put in each partition: what every watcher and every replica must reach."""
+    token = Token({topic.id: {}})
+    for number in range(topic.partitions):
+        key = next(
+            key for key in (b"end%d" % k for k in range(10_000)) if partition_of(key, topic.partitions) == number
+        )
+        deadline = asyncio.get_running_loop().time() + _HEAL_S
+        while True:
+            value = secrets.token_hex(8).encode()
+            operations = [{"operation": "put", "key": key.decode(), "value": value.decode(), "condition": ""}]
+            call = recorder.begin(-1, "write", operations=operations, session=False)
+            call.partition = number
+            try:
+                done = await table.put(key, value, timeout=10)
+            except (Unavailable, WriteUnknown) as error:
+                unknown = isinstance(error, WriteUnknown)
+                recorder.end(call, "unknown" if unknown else "failed", error=error.code)
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                recorder.end(call, "ok", offset=done.offset)
+                token = token.merge(Token.parse(done.token))
+                break
+    return token
+
+
+async def _read_log(database: Database, topic: Topic, end: Token) -> list[LogRecord]:
+    """Every record of the table, up to the end that was marked."""
+    wanted = dict(end.offsets(topic.id))
+    found: list[LogRecord] = []
+    positions = {partition: Offset(0) for partition in wanted}
+    deadline = asyncio.get_running_loop().time() + _HEAL_S
+    while any(positions[partition] <= offset for partition, offset in wanted.items()):
+        try:
+            events: Any = database.connection.watch(topic.id, positions)
+            async with aclosing(events) as following, asyncio.timeout(_HEAL_S):
+                async for event in following:
+                    records = [r for r in _records_of(event) if r.offset >= positions[event.partition]]
+                    found += [record for record in records if record.offset <= wanted[event.partition]]
+                    if records:
+                        positions[event.partition] = Offset(records[-1].offset + 1)
+                    if all(positions[partition] > offset for partition, offset in wanted.items()):
+                        break
+        except DuramenError as error:
+            if not error.retryable or asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(_PAUSE_S)
+    found.sort(key=lambda record: (record.partition, record.offset))
+    return found
+
+
+def _records_of(event: WatchEvent) -> list[LogRecord]:
+    void = frozenset(event.void_offsets)
+    found: list[LogRecord] = []
+    for data in split_batches(event.batches):
+        batch = decode_batch(data)
+        header, columns = batch.header, batch.columns
+        for place, offset in enumerate(batch.offsets()):
+            attribute = 1 if columns.attributes is None else columns.attributes[place]
+            condition = Condition(attribute >> CONDITION_SHIFT & 3)
+            operation = Operation(attribute & OPERATION_MASK)
+            found.append(
+                LogRecord(
+                    partition=event.partition,
+                    offset=offset,
+                    operation=operation.name.lower(),
+                    key=columns.keys[place].decode(),
+                    value=columns.values[place].decode(),
+                    condition="" if condition is Condition.NONE else condition.name.lower(),
+                    version=columns.versions[place] if columns.versions and condition is Condition.VERSION else 0,
+                    grouped=bool(attribute & GROUPED),
+                    producer=header.producer_id,
+                    sequence=header.sequence + offset - header.base_offset,
+                    batch=header.base_offset,
+                    void=offset in void or operation is Operation.NOOP,
+                )
+            )
+    return found
+
+
+async def _read_replicas(target: str, topic: Topic, end: Token, recorder: Recorder) -> None:
+    """Each replica's whole content, asked of its node and of nobody else."""
+    view = await fetch_view(target, timeout=10)
+    table = view.map.table(topic.id)
+    for partition, offset in end.offsets(topic.id).items():
+        for node in table.readable(partition):
+            connection = GrpcConnection(view.map.nodes[node].address)
+            try:
+                await _read_replica(connection, node, topic, partition, offset, recorder)
+            finally:
+                await connection.close()
+
+
+async def _read_replica(
+    connection: GrpcConnection, node: str, topic: Topic, partition: Partition, offset: Offset, recorder: Recorder
+) -> None:
+    call = recorder.begin(-1, "replica", node=node, session=False)
+    call.partition = partition
+    entries: list[list[Any]] = []
+    applied: int = offset
+    begin = b""
+    while True:
+        request = ScanRequest(topic.id, begin, limit=_PAGE, after={partition: offset}, partitions=(partition,))
+        page = await connection.scan(request, timeout=_HEAL_S)
+        applied = page.applied[partition]
+        entries += [
+            [key.decode(), value.decode(), version]
+            for key, value, version in zip(page.keys, page.values, page.versions, strict=True)
+        ]
+        if not page.more or not page.keys:
+            break
+        begin = page.keys[-1] + b"\x00"
+    recorder.end(call, "ok", applied=applied, entries=entries)
+
+
+def connect_to(target: str, *, timeout: float) -> Connect:
+    """Clients of a server."""
+
+    async def connect() -> Database:
+        return await aio.connect(target, timeout=timeout)
+
+    return connect
