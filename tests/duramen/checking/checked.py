@@ -1,0 +1,51 @@
+"""A whole server in this process, a short workload on it, and what the checker says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from duramen.checking.checker import Violation, check_history
+from duramen.checking.history import History
+from duramen.checking.run import connect_to, run_check
+from duramen.checking.workload import WorkloadShape
+from duramen.roles.single import SingleServer
+from log_tier.batch import Batch, decode_batch, encode_batch
+from log_tier.batch_header import split_batches, stamp_batch
+
+SHAPE = WorkloadShape(clients=6, watchers=2, hot_keys=8, cold_keys=60, timeout_s=2.0)
+
+
+async def checked(
+    folder: Path, *, seed: str = "1", seconds: float = 0.8, plant: Callable[[SingleServer], None] = lambda server: None
+) -> tuple[History, list[Violation]]:
+    """Run, with a bug that `plant` puts into the server."""
+    server = await SingleServer.open(folder, port=0)
+    try:
+        plant(server)
+        target = f"127.0.0.1:{server.port}"
+        history = await run_check(
+            connect_to(target, timeout=SHAPE.timeout_s), seconds=seconds, seed=seed, shape=SHAPE, targets=[target]
+        )
+    finally:
+        await server.close()
+    return history, check_history(history)
+
+
+def changed(chunk: bytes, change: Callable[[Batch], Batch | None]) -> bytes:
+    """Stored batches with some of them changed; None leaves one as it is."""
+    parts: list[bytes] = []
+    for data in split_batches(chunk):
+        batch = decode_batch(data)
+        new = change(batch)
+        if new is None:
+            parts.append(data)
+            continue
+        header = new.header
+        encoded = encode_batch(new.columns, producer_id=header.producer_id, sequence=header.sequence, span=header.span)
+        parts.append(
+            stamp_batch(
+                encoded, base_offset=header.base_offset, timestamp_ms=header.timestamp_ms, unsynced=header.unsynced
+            )
+        )
+    return b"".join(parts)
