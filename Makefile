@@ -11,8 +11,9 @@ INSTALLED := $(VENV)/.installed
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(INSTALLED)  ## load the flights, query, watch, kill, recover: the whole database in a minute
+demo: $(INSTALLED)  ## the whole database in a minute: one machine, then three nodes, a kill, a restore, a rebalance
 	@$(RUN)/python examples/flights.py
+	@$(RUN)/python examples/three_nodes.py
 
 test: $(INSTALLED)  ## everything that can be tested here
 	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --cov --cov-report= $(ARGS)

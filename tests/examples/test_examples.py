@@ -68,3 +68,10 @@ def test_the_demo_says_what_it_needs(tmp_path: Path, archive: bytes | None) -> N
 def test_every_example_is_run_here() -> None:
     named = {"arithmetic.py", "fresh_cache.py", "page_views.py", "flights.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == named
+
+
+def test_three_nodes_keep_their_claims() -> None:
+    done = run("three_nodes.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All of it held." in done.stdout
+    assert done.stdout.count("✓") >= 7
