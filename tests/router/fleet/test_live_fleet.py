@@ -177,3 +177,17 @@ async def test_a_fleet_of_nodes_that_are_away_opens_all_the_same(cluster: TestCl
     finally:
         await fleet.close()
         await fleet.close()
+
+
+async def test_a_quiet_node_is_the_more_loaded_one_before_it_is_lost(
+    cluster: TestCluster, table: Topic, fleet: LiveFleet
+) -> None:
+    """A paused process keeps its connections; its equals are asked first as soon as a heartbeat is missing."""
+    members = fleet.members
+    cluster.nodes["n1"].gate.shut()
+    async with asyncio.timeout(DEADLINE_S):
+        while members["n1"].load < 1_000_000:
+            assert members["n1"].alive, "it is quiet before it is lost"
+            await asyncio.sleep(0.01)
+    assert members["n2"].load < 1_000_000
+    cluster.nodes["n1"].gate.open()
