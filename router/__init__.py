@@ -18,8 +18,9 @@ How a request passes: a door translates it (`grpc_door/messages.py`), the front 
 
 Of several nodes each has a front of its own, over the replicas that it holds. Whoever stands before them all, a
 router or a client, knows them by `fleet/` (who is there, and how far each replica is) and asks them by `routed/`, which
-is a `Connection` like the front itself: for a door it makes no difference which of both it serves.
+is a `Connection` like the front itself: for a door it makes no difference which of both it serves. What operators ask
+and change is `admin/`: it plans, shows, and leaves the work to the nodes.
 
 Reading order: `requests.py`, `front.py`, `reading.py`, `outcomes.py`, `merge.py` and `scanning.py`, `watching.py`,
-`tables.py`, `direct.py` (reads without a door), `grpc_door/`, `fleet/`, `routed/`.
+`tables.py`, `direct.py` (reads without a door), `grpc_door/`, `fleet/`, `routed/`, `admin/`.
 """

@@ -19,9 +19,15 @@ How a record passes: `replica.py` follows the log and hands each chunk to `appli
 on the event loop `waiters.py` wakes the reads that waited for it. A read takes its own short transaction in whatever
 thread it runs: LMDB's readers block nobody.
 
-What the tier does not do: it never writes to the log (but for the no-op with which `node.py` moves an idle partition's
-log time on), it does not route, and it knows no protocol; `router` stands before it.
+Which replicas a node has is the catalog's to say; `hosting.py` keeps a node in step with it. What takes long is done by
+`jobs/` (moves, snapshots, restores, trims), whose progress is a state in the catalog; `snapshots/` makes, checks and
+installs copies; `service/` tells others how the replicas stand, and gives them copies and digests.
+
+What the tier does not do: it writes to the log only the no-op with which `node.py` moves an idle partition's log time
+on, the commands that report on a job, and the puts of a point-in-time restore. It does not route, and the reads of keys
+know no protocol; `router` stands before it.
 
 Reading order: `fold.py` (what a record means), `index.py` (the seam), `memory_index.py` (the model), `lmdb_index.py`,
-`index_folder.py`, `waiters.py`, `applier.py`, `replica.py`, `node.py`.
+`index_folder.py`, `waiters.py`, `applier.py`, `lag.py`, `replica.py`, `node.py`, `hosting.py`, then `snapshots/`,
+`jobs/`, `service/`, which have essays of their own.
 """
