@@ -63,8 +63,9 @@ def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJ
     for plan in command.tasks:
         cluster, task = _begin(cluster, plan)
         tasks.append(task)
-    if command.kind in ("drain", "retire"):
-        cluster = _with_draining(cluster, str(command.arguments.get("node", "")), draining=True)
+    if command.kind in ("drain", "undrain", "retire"):
+        node = str(command.arguments.get("node", ""))
+        cluster = _with_draining(cluster, node, draining=command.kind != "undrain")
     if command.kind == "set-replicas":
         cluster = _with_replicas(cluster, command.arguments)
     job = Job(offset, command.kind, command.subject, "running", tuple(tasks), time_ms, dict(command.arguments))

@@ -31,9 +31,14 @@ def plan_move(situation: Situation, *, table: str, partition: Partition, source:
     return plan_of("move", where, [step], notes=notes)
 
 
-def plan_drain(situation: Situation, *, node: str) -> Plan:
-    """Move everything away from a node, and give it nothing new. Raises `CommandRejected` where there is no room."""
+def plan_drain(situation: Situation, *, node: str, undo: bool = False) -> Plan:
+    """Move everything away from a node, and give it nothing new. Raises `CommandRejected` where there is no room.
+
+    `undo`: let it take replicas again; a rebalance brings it some.
+    """
     situation.check_node(node)
+    if undo:
+        return plan_of("undrain", f"node {node}", [], arguments={"node": node})
     return plan_of("drain", f"node {node}", _emptied(situation, node), arguments={"node": node})
 
 

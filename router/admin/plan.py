@@ -70,7 +70,7 @@ class Plan:
     @property
     def begins_empty(self) -> bool:
         """It says something to the catalog even where no step is needed."""
-        return self.kind in ("drain", "retire", "set-replicas", "resume", "abort")
+        return self.kind in ("drain", "undrain", "retire", "set-replicas", "resume", "abort")
 
     @property
     def bytes(self) -> int:

@@ -34,6 +34,8 @@ class Drain(NamedTuple):
     """Everything goes away from a node, and nothing new comes to it."""
 
     node: str
+    undo: bool = False
+    """It may take replicas again; none comes back by itself."""
 
 
 class Retire(NamedTuple):

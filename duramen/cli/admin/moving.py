@@ -43,6 +43,9 @@ def move(
 
 def drain(
     node: _Node,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Let it take replicas again; `rebalance` brings it some.")
+    ] = False,
     dry_run: DryRun = False,
     wait: Wait = True,
     timeout: WaitTimeout = None,
@@ -57,10 +60,11 @@ def drain(
     \b
       duramen admin drain n2 --dry-run      # what would move, how many bytes, how long
       duramen admin drain n2
+      duramen admin drain n2 --undo         # it is back in service
     """
     from router.admin.requests import Drain
 
-    return carry_out(Drain(node), at=at, json=json, dry_run=dry_run, wait=wait, timeout=timeout)
+    return carry_out(Drain(node, undo), at=at, json=json, dry_run=dry_run, wait=wait, timeout=timeout)
 
 
 def rebalance(

@@ -115,6 +115,13 @@ class TestDrain:
         assert (plan.steps, plan.begins_empty) == ((), True)
         assert taken(cluster, plan).nodes["n2"].draining
 
+    def test_a_drained_node_can_be_taken_into_service_again(self) -> None:
+        cluster = with_table(with_nodes("n1", "n2"), ["n1"])
+        drained = taken(cluster, plan_drain(seen(cluster), node="n2"))
+        plan = plan_drain(seen(drained), node="n2", undo=True)
+        assert (plan.kind, plan.begins_empty) == ("undrain", True)
+        assert not taken(drained, plan).nodes["n2"].draining
+
     def test_retire_forgets_the_node(self) -> None:
         cluster = with_table(with_nodes("n1", "n2"), ["n1"])
         assert "n2" not in taken(cluster, plan_retire(seen(cluster), node="n2")).nodes
