@@ -120,7 +120,7 @@ class TestDrain:
         drained = taken(cluster, plan_drain(seen(cluster), node="n2"))
         plan = plan_drain(seen(drained), node="n2", undo=True)
         assert (plan.kind, plan.begins_empty) == ("undrain", True)
-        assert not taken(drained, plan).nodes["n2"].draining
+        assert not folded(drained, plan.command).nodes["n2"].draining
 
     def test_retire_forgets_the_node(self) -> None:
         cluster = with_table(with_nodes("n1", "n2"), ["n1"])
