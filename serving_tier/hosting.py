@@ -312,7 +312,7 @@ class Hosting:
                 async with asyncio.timeout(_LOOK_S):
                     await self._moved.wait()
         replica = self.node.hosted()[name]
-        progress("replaying", replica.applied, replica.log_latest)
+        progress("replaying", replica.applied + 1, replica.log_latest + 1)
         await replica.wait_ready()
         return replica.source
 

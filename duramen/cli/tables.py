@@ -26,6 +26,10 @@ _Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")
 def create(
     table: _Name,
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="How many; the number stays.")] = 8,
+    replicas: Annotated[
+        int | None,
+        typer.Option("--replicas", "-r", help="How many nodes hold each partition; default: all, up to three."),
+    ] = None,
     if_missing: Annotated[bool, typer.Option("--if-missing", help="One that is there already is fine.")] = False,
     at: At = AT_DEFAULT,
     timeout: Timeout = 10.0,
@@ -38,9 +42,10 @@ def create(
     \b
       duramen table create flights
       duramen table create events --partitions 32 --if-missing
+      duramen table create ships --replicas 2             # on a cluster
     """
     with connected(at, timeout) as database:
-        database.create_table(table, partitions=partitions, if_missing=if_missing)
+        database.create_table(table, partitions=partitions, replicas=replicas, if_missing=if_missing)
         topic = database.describe_table(table).table
     if json:
         say_json({"table": topic.name, "id": topic.id, "partitions": topic.partitions})

@@ -110,7 +110,7 @@ async def _replay(run: TaskRun, log: Log, source: Topic, partition: Partition, i
             data = _cut(chunk.data, until)
             if data:
                 await asyncio.to_thread(index.apply, data)
-            run.progress("replaying", index.applied, until)
+            run.progress("replaying", index.applied + 1, until + 1)
             if index.applied >= until:
                 return
     # What was between is gone by compaction: the state at `until` is the one that was reached.

@@ -268,7 +268,9 @@ class NodeStatusFeed:
             replicas=[status_message(name, self._standings[name]) for name in changed],
             gone=[gone_message(name) for name in gone],
             tasks=[
-                node_pb2.TaskProgress(job=job, task=task, phase=each.phase, done=each.done, total=each.total)
+                node_pb2.TaskProgress(
+                    job=job, task=task, phase=each.phase, done=max(0, each.done), total=max(0, each.total)
+                )
                 for (job, task), each in self._running().items()
             ],
             disk_free=self._disk[0],

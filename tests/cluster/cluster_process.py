@@ -1,0 +1,146 @@
+"""`duramen up --nodes N` in processes of its own, for tests that break them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duramen
+from duramen.blocking import Database
+
+__all__ = ["DEADLINE_S", "ClusterProcess", "wait_until"]
+
+DEADLINE_S = 60.0
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come true within {DEADLINE_S:g} s"
+        time.sleep(0.02)
+
+
+class ClusterProcess:
+    """A running cluster. `close()` leaves no process behind."""
+
+    def __init__(self, folder: Path, *, nodes: int = 3) -> None:
+        self.folder = folder
+        self.children: dict[str, dict[str, Any]] = {}
+        self.started: dict[str, Any] | None = None
+        command = [sys.executable, "-m", "duramen", "up", "--nodes", str(nodes), "--data", str(folder)]
+        self._errors = folder.with_suffix(".err").open("wb")
+        self._process = subprocess.Popen(
+            [*command, "--port", "0", "--json"], stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        self._paused: set[int] = set()
+        self._listener = threading.Thread(target=self._listen)
+        self._listener.start()
+        try:
+            wait_until(lambda: self.started is not None or self._process.poll() is not None, "the cluster starts")
+            assert self.started is not None, folder.with_suffix(".err").read_text()
+        except BaseException:
+            self.close()
+            raise
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            event = json.loads(line)
+            if event["event"] == "child":
+                self.children[event["name"]] = event
+            elif event["event"] == "exited":
+                self.children.pop(event["name"], None)
+            elif event["event"] == "started":
+                self.started = event
+
+    @property
+    def at(self) -> str:
+        assert self.started is not None
+        return f"127.0.0.1:{self.started['port']}"
+
+    def pid(self, name: str) -> int:
+        return int(self.children[name]["pid"])
+
+    def connect(self, *, timeout: float = 20) -> Database:
+        return duramen.connect(self.at, timeout=timeout)
+
+    # --- faults
+
+    def kill9(self, name: str, *, before_restart: Callable[[], None] = lambda: None) -> None:
+        """Kill a child and wait until the supervisor has started it again."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGSTOP)  # so that what is done to its folder is done to a process that does nothing
+        before_restart()
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: name in self.children and self.pid(name) != pid, f"{name} is started again")
+
+    def pause(self, name: str) -> None:
+        self._paused.add(self.pid(name))
+        os.kill(self.pid(name), signal.SIGSTOP)
+
+    def go_on(self, name: str) -> None:
+        os.kill(self.pid(name), signal.SIGCONT)
+        self._paused.discard(self.pid(name))
+
+    # --- operators
+
+    def run(self, *arguments: str, code: int | None = 0) -> str:
+        """A command of the command line; its output."""
+        done = subprocess.run(
+            [sys.executable, "-m", "duramen", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DEADLINE_S,
+            env={**os.environ, "DURAMEN_AT": self.at, "COLUMNS": "200"},
+        )
+        if code is not None:
+            assert done.returncode == code, f"{arguments}: code {done.returncode}: {done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def rows(self, *arguments: str) -> list[dict[str, Any]]:
+        """The same with `--json`, parsed."""
+        return [json.loads(line) for line in self.run(*arguments, "--json").splitlines()]
+
+    def wait_nodes(self, state: str, *names: str) -> None:
+        wait_until(
+            lambda: {each["node"] for each in self.rows("admin", "nodes") if each["state"] == state} >= set(names),
+            f"{names} are {state}",
+        )
+
+    def wait_ready(self, table: str) -> None:
+        """Every replica of a table is ready."""
+
+        def ready() -> bool:
+            return all(
+                replica["state"] == "ready"
+                for partition in self.rows("admin", "partitions", table)
+                for replica in partition["replicas"]
+            )
+
+        wait_until(ready, f"every replica of {table} is ready")
+
+    def close(self) -> None:
+        for pid in self._paused:
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                continue
+        self._process.terminate()
+        try:
+            self._process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._listener.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._errors.close()

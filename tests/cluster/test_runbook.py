@@ -1,0 +1,216 @@
+"""The runbook of `docs/OPERATIONS.md`: every recipe's commands, as they stand there, after the fault they are for."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from cluster_process import ClusterProcess, wait_until
+
+from duramen.blocking import Database
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
+
+
+def recipes() -> dict[str, list[list[str]]]:
+    """The commands of each recipe, by its heading."""
+    runbook = PAGE.read_text().split("## Runbook")[1].split("\n## ")[0]
+    found: dict[str, list[list[str]]] = {}
+    for part in runbook.split("\n### ")[1:]:
+        lines = [line for block in re.findall(r"```\n(.*?)```", part, re.DOTALL) for line in block.splitlines()]
+        found[part.splitlines()[0]] = [line.split("#")[0].split()[1:] for line in lines if line.startswith("duramen ")]
+    return found
+
+
+RECIPES = recipes()
+
+
+def follow(cluster: ClusterProcess, name: str, **words: str) -> list[str]:
+    """Run a recipe's commands, with words like JOB in their place; their outputs."""
+    return [cluster.run(*(words.get(word, word) for word in command)) for command in RECIPES[name]]
+
+
+def holders(cluster: ClusterProcess) -> list[set[str]]:
+    return [
+        {replica["node"] for replica in partition["replicas"]}
+        for partition in cluster.rows("admin", "partitions", "flights")
+    ]
+
+
+def newest_job(cluster: ClusterProcess, state: str) -> dict[str, object]:
+    return next(job for job in cluster.rows("admin", "jobs") if job["state"] == state)
+
+
+def check_whole(cluster: ClusterProcess) -> None:
+    with cluster.connect() as database:
+        assert sum(1 for _ in database.table("flights").scan(prefix=b"UA", level="strong")) >= 400
+
+
+def test_a_node_dies(cluster: ClusterProcess) -> None:
+    cluster.pause("n2")
+    cluster.wait_nodes("lost", "n2")
+    check_whole(cluster)
+    shown, partitions = follow(cluster, "A node dies")
+    assert "lost" in shown
+    assert "1 of 2" in partitions
+    cluster.go_on("n2")
+    cluster.wait_nodes("alive", "n1", "n2", "n3")
+    cluster.wait_ready("flights")
+
+
+def test_a_node_does_not_come_back_and_then_does(cluster: ClusterProcess) -> None:
+    cluster.pause("n2")
+    cluster.wait_nodes("lost", "n2")
+    follow(cluster, "A node does not come back")
+    assert {each["node"] for each in cluster.rows("admin", "nodes")} == {"n1", "n3"}
+    assert holders(cluster) == [{"n1", "n3"}] * 4
+    cluster.wait_ready("flights")
+    check_whole(cluster)
+    cluster.go_on("n2")
+    index = cluster.folder / "nodes" / "n2" / "index"
+    wait_until(lambda: not list(index.glob("*/*")), "n2 deletes what was given away")
+    cluster.kill9("n2")
+    cluster.wait_nodes("alive", "n1", "n2", "n3")
+    cluster.run("admin", "rebalance")
+    assert any("n2" in each for each in holders(cluster))
+
+
+def test_a_replica_lags(cluster: ClusterProcess) -> None:
+    cluster.pause("n3")
+    with cluster.connect() as database:
+        database.table("flights").put_many((b"late%d" % number, b"x" * 100) for number in range(2000))
+    cluster.go_on("n3")
+    for output in follow(cluster, "A replica lags"):
+        assert "n3" in output
+    wait_until(
+        lambda: all(each["lag_records"] == 0 for each in cluster.rows("admin", "lag", "flights")), "the lag is 0 again"
+    )
+
+
+def test_a_snapshot_is_bad(cluster: ClusterProcess) -> None:
+    cluster.run("admin", "snapshot", "flights")
+    cluster.run("put", "flights", "UA1", "moved")
+    for data in (cluster.folder / "snapshots").glob("*/*/*/data.mdb"):
+        content = bytearray(data.read_bytes())
+        content[len(content) // 2] ^= 1
+        data.write_bytes(content)
+    refused = cluster.run("admin", "restore", "n2", "--source", "snapshot", code=1)
+    assert "snapshot" in refused
+    assert "failed" in refused
+    for job in cluster.rows("admin", "jobs"):
+        if job["state"] == "failed":
+            cluster.run("admin", "abort", str(job["job"]))
+    with cluster.connect() as database:  # each partition has something new, else there would be nothing to take
+        database.table("flights").put_many((b"UA%d" % number, b"on time") for number in range(400))
+    follow(cluster, "A snapshot is bad")
+    verified = cluster.rows("admin", "verify", "flights")
+    assert [each["verdict"] for each in verified] == ["equal"] * 4
+    check_whole(cluster)
+
+
+def test_the_snapshot_store_does_not_answer(cluster: ClusterProcess) -> None:
+    store = cluster.folder / "snapshots"
+    aside = cluster.folder / "output" / "store"
+    store.rename(aside)
+    store.write_text("no folder")
+    started = cluster.run("admin", "snapshot", "flights", "--no-wait", "--json")
+    job = str(json.loads(started.splitlines()[-1])["job"])
+    wait_until(lambda: str(newest_or_none(cluster, "failed")) == job, "the job fails")
+    notes = [task["note"] for task in cluster.rows("admin", "job", job)[0]["task_list"]]
+    assert all("snapshot_store_unavailable" in note or "snapshot" in note for note in notes), notes
+    check_whole(cluster)
+    store.unlink()
+    aside.rename(store)
+    follow(cluster, "The snapshot store does not answer", JOB=job)
+    wait_until(lambda: cluster.rows("admin", "job", job)[0]["state"] == "done", "the resumed job is done")
+
+
+def newest_or_none(cluster: ClusterProcess, state: str) -> object:
+    return next((job["job"] for job in cluster.rows("admin", "jobs") if job["state"] == state), None)
+
+
+def test_a_move_waits_for_a_node_that_died(cluster: ClusterProcess) -> None:
+    before = holders(cluster)
+    (source, *_), target = sorted(before[0]), ({"n1", "n2", "n3"} - before[0]).pop()
+    job = begun_move(cluster, source, target)
+    wait_until(
+        lambda: any(target in str(each["waits_for"]) for each in cluster.rows("admin", "jobs")), "jobs names the node"
+    )
+    jobs, _, partitions = follow(cluster, "A move waits for a node that died", JOB=job)
+    assert target in jobs
+    assert "flights/0" in partitions
+    assert holders(cluster) == before
+    cluster.go_on(target)
+    cluster.wait_ready("flights")
+    check_whole(cluster)
+
+
+def begun_move(cluster: ClusterProcess, source: str, target: str) -> str:
+    """A move to a node that was there when it was planned, and is not when it should work."""
+    for _ in range(10):
+        cluster.wait_nodes("alive", target)
+        cluster.pause(target)
+        started = cluster.run("admin", "move", "flights/0", source, target, "--no-wait", "--json", code=None)
+        if '"job"' in started:
+            return str(json.loads(started.splitlines()[-1])["job"])
+        cluster.go_on(target)  # the router was faster, and refused the plan
+    raise AssertionError(started)
+
+
+def test_the_log_is_trimmed(cluster: ClusterProcess) -> None:
+    with cluster.connect() as database:
+        table = database.table("flights")
+        for _ in range(3):
+            table.put_many((b"UA%d" % number, b"x" * 1000) for number in range(400))
+    follow(cluster, "The log's disk fills")
+    cluster.wait_ready("flights")
+    check_whole(cluster)
+    cluster.run("admin", "compact", "flights", "--yes")
+
+
+def test_a_nodes_disk_fills(cluster: ClusterProcess) -> None:
+    nodes, plan = follow(cluster, "A node's disk fills")
+    assert "free" in nodes
+    assert "nothing has to be done" in plan
+
+
+def test_a_machine_is_replaced(cluster: ClusterProcess) -> None:
+    outputs = follow(cluster, "A machine is replaced")
+    assert "n1" not in outputs[2]
+    assert holders(cluster) == [{"n2", "n3"}] * 4
+    check_whole(cluster)
+    cluster.run("admin", "rebalance")
+    assert any("n1" in each for each in holders(cluster))
+
+
+def test_somebody_deleted_what_he_should_not_have(cluster: ClusterProcess) -> None:
+    with cluster.connect() as database:
+        token = database.table("flights").end_token()
+        delete_all(database)
+    outputs = follow(cluster, "Somebody deleted what he should not have", TOKEN=token)
+    assert "on time" in outputs[-1]
+    with cluster.connect() as database:
+        assert sum(1 for _ in database.table("flights_before").scan(prefix=b"UA", level="strong")) == 400
+        assert not list(database.table("flights").scan(prefix=b"UA", level="strong"))
+
+
+def delete_all(database: Database) -> None:
+    table = database.table("flights")
+    for key, _ in list(table.scan(prefix=b"UA")):
+        table.delete(key)
+
+
+def test_everything_is_the_same_everywhere(cluster: ClusterProcess) -> None:
+    verified, explained, checked = follow(cluster, "Is everything the same everywhere?")
+    assert verified.count("equal") == 4
+    assert "on time" in explained
+    assert "every promise held" in checked
+
+
+def test_every_recipe_has_a_test() -> None:
+    source = Path(__file__).read_text()
+    assert len(RECIPES) == 11
+    for name, commands in RECIPES.items():
+        assert commands, name
+        assert f'follow(cluster, "{name}"' in source, f"no test follows the recipe {name!r}"
