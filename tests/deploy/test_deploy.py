@@ -1,0 +1,176 @@
+"""The deployment files, without an engine: they parse, fit together, and say what our command line understands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from duramen.cli.app import app
+from duramen.settings.models import ROLES
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+
+
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """What our command line makes of arguments, without running the command. Raises what it refuses."""
+    command: Any = typer.main.get_command(app)
+    context = None
+    rest = list(arguments)
+    while hasattr(command, "get_command"):
+        name = rest.pop(0)
+        command = command.get_command(context, name)
+        assert command is not None, f"there is no command {name!r} in {arguments}"
+    return dict(command.make_context("duramen", rest).params)
+
+
+def port_of(arguments: list[str]) -> int:
+    return int(parsed(arguments)["port"])
+
+
+def test_the_parser_is_the_real_one() -> None:
+    assert parsed(["serve", "node", "--port", "7072", "--id", "n1"])["port"] == 7072
+    with pytest.raises(Exception, match="No such option"):
+        parsed(["serve", "node", "--prot", "7072"])
+    with pytest.raises(AssertionError, match="no command 'nodes'"):
+        parsed(["serve", "nodes"])
+
+
+@pytest.mark.parametrize("role", sorted(ROLES))
+def test_a_settings_file_has_every_key_with_its_default_and_reason(role: str) -> None:
+    text = (DEPLOY / f"{role}.toml").read_text()
+    fields = ROLES[role].model_fields
+    given = tomllib.loads(text)
+    assert list(given) == list(fields)
+    for name, field in fields.items():
+        assert given[name] == (str(field.default) if isinstance(field.default, Path) else field.default), name
+        comment = re.search(rf"((?:^# .*\n)+)^{name} = ", text, re.MULTILINE)
+        assert comment is not None, f"{name} has no comment"
+        said = " ".join(comment[1].replace("\n# ", " ").removeprefix("# ").split())
+        assert said == " ".join((field.description or "").split()), name
+
+
+# --- compose
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return document
+
+
+def test_compose_has_a_log_three_nodes_and_two_routers(compose: dict[str, Any]) -> None:
+    roles = [service["command"][1] for service in compose["services"].values()]
+    assert sorted(roles) == ["log", "node", "node", "node", "router", "router"]
+    nodes = [parsed(s["command"]) for s in compose["services"].values() if s["command"][1] == "node"]
+    assert len({node["node_id"] for node in nodes}) == 3
+
+
+def test_compose_fits_together(compose: dict[str, Any]) -> None:
+    declared, ports = set(compose["volumes"]), {}
+    for name, service in compose["services"].items():
+        arguments = parsed(service["command"])
+        ports[name] = arguments["port"]
+        assert arguments["host"] == "0.0.0.0", name
+        assert {volume.split(":")[0] for volume in service.get("volumes", ())} <= declared
+        test = service["healthcheck"]["test"]
+        assert test[:2] == ["CMD", "duramen"]
+        assert parsed(test[2:])["at"] == f"127.0.0.1:{arguments['port']}", name
+        assert set(service.get("depends_on", {})) <= set(compose["services"])
+    for name, service in compose["services"].items():
+        for target in re.findall(r"(?:grpc://|^)([\w-]+):(\d+)", "\n".join(service["command"]), re.MULTILINE):
+            assert ports.get(target[0]) == int(target[1]), f"{name} names {target}"
+        for variable in service.get("environment", {}):
+            role = service["command"][1]
+            prefix = str(ROLES[role].model_config["env_prefix"])
+            assert variable.removeprefix(prefix).lower() in ROLES[role].model_fields, variable
+
+
+def test_the_image_runs_what_it_says() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    (command,) = [line.removeprefix("CMD ") for line in lines if line.startswith("CMD ")]
+    assert parsed(yaml.safe_load(command))["data"] == Path("/data")
+    copied = {line.split()[1] for line in lines if line.startswith("COPY ") and "." not in line.split()[1]}
+    assert copied == {"log_tier", "serving_tier", "router", "duramen"}
+
+
+# --- Kubernetes
+
+
+def documents() -> Iterator[dict[str, Any]]:
+    for file in KUBERNETES:
+        yield from yaml.safe_load_all(file.read_text())
+
+
+def workloads() -> list[dict[str, Any]]:
+    return [each for each in documents() if each["kind"] in ("StatefulSet", "Deployment")]
+
+
+def test_kubernetes_has_what_a_cluster_needs() -> None:
+    found = {(each["kind"], each["metadata"]["name"]): each for each in documents()}
+    assert found["StatefulSet", "duramen-node"]["spec"]["replicas"] == 3
+    assert found["Deployment", "duramen-router"]["spec"]["replicas"] == 2
+    assert found["StatefulSet", "duramen-log"]["spec"]["replicas"] == 1
+    assert ("PodDisruptionBudget", "duramen-node") in found
+    versions = {"Service": "v1", "StatefulSet": "apps/v1", "Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1"}
+    for (kind, _), each in found.items():
+        assert each["apiVersion"] == versions[kind]
+
+
+@pytest.mark.parametrize("workload", workloads(), ids=lambda each: each["metadata"]["name"])
+def test_a_workload_fits_together(workload: dict[str, Any]) -> None:
+    spec = workload["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"].items() <= labels.items()
+    (container,) = spec["template"]["spec"]["containers"]
+    port = port_of(container["args"])
+    assert container["ports"] == [{"name": "grpc", "containerPort": port}]
+    assert container["readinessProbe"]["grpc"]["port"] == port
+    claims = {claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates", ())}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container.get("volumeMounts", ())}
+    assert set(mounts) == claims
+    if claims:
+        assert parsed(container["args"])["data"] == Path(mounts["data"])
+    if workload["kind"] == "StatefulSet":
+        services = {each["metadata"]["name"] for each in documents() if each["kind"] == "Service"}
+        assert spec["serviceName"] in services
+
+
+def test_services_and_budgets_select_pods_that_there_are() -> None:
+    pods = {each["metadata"]["name"]: each["spec"]["template"] for each in workloads()}
+    ports = {each["spec"]["containers"][0]["ports"][0]["containerPort"] for each in pods.values()}
+    for each in documents():
+        if each["kind"] in ("Service", "PodDisruptionBudget"):
+            selector = each["spec"]["selector"]
+            selector = selector.get("matchLabels", selector)
+            assert any(selector.items() <= pod["metadata"]["labels"].items() for pod in pods.values()), each["metadata"]
+        if each["kind"] == "Service":
+            assert each["spec"]["ports"][0]["port"] in ports
+
+
+def test_addresses_name_services_with_their_ports() -> None:
+    ports = {e["metadata"]["name"]: e["spec"]["ports"][0]["port"] for e in documents() if e["kind"] == "Service"}
+    for workload in workloads():
+        text = " ".join(workload["spec"]["template"]["spec"]["containers"][0]["args"])
+        for host, port in re.findall(r"(?:grpc://|\)\.)([\w-]+):(\d+)", text):
+            assert ports[host] == int(port)
+
+
+# --- systemd
+
+
+def test_the_unit_starts_a_role() -> None:
+    text = (DEPLOY / "systemd" / "duramen@.service").read_text()
+    (line,) = [line.removeprefix("ExecStart=") for line in text.splitlines() if line.startswith("ExecStart=")]
+    for role in ROLES:
+        program, *arguments = shlex.split(line.replace("%i", role))
+        assert Path(program).name == "duramen"
+        assert parsed(arguments)["config"] == Path(f"/etc/duramen/{role}.toml")
