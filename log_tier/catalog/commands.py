@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, get_origin, get_type_hints
 
 from log_tier.batch import Columns, encode_batch
 from log_tier.catalog.cluster_map import Argument, SnapshotEntry
-from log_tier.errors import LimitExceeded, UnknownFormat
+from log_tier.errors import InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.identifiers import Offset, Partition, TableId
 
 __all__ = [
@@ -184,8 +184,41 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
 _NAMES: Final = {kind: name for name, kind in COMMANDS.items()}
 
 
+def _plain_type(hint: Any) -> type:
+    """What a field's values are in Python: a NewType's own type, a generic's origin."""
+    plain: type = getattr(hint, "__supertype__", None) or get_origin(hint) or hint
+    return plain
+
+
+_FIELD_TYPES: Final[Mapping[type, Mapping[str, type]]] = {
+    kind: {name: _plain_type(hint) for name, hint in get_type_hints(kind).items()}
+    for kind in (*COMMANDS.values(), TaskPlan, SnapshotEntry)
+}
+
+
+def _wrong_field(thing: Any) -> str:
+    """The first field that holds what it cannot hold; empty where all is well. The fold trusts what comes to it."""
+    for name, wanted in _FIELD_TYPES[type(thing)].items():
+        value = getattr(thing, name)
+        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+            return f"{type(thing).__name__}.{name} is {value!r}, and should be {wanted.__name__}"
+    parts = thing.tasks if isinstance(thing, StartJob) else (thing.snapshot,) if isinstance(thing, AddSnapshot) else ()
+    for part in parts:
+        wrong = _wrong_field(part) if type(part) in _FIELD_TYPES else f"{part!r} is no part of a command"
+        if wrong:
+            return wrong
+    return ""
+
+
 def command_batch(command: Command, command_id: str) -> bytes:
-    """A command as a batch of one record. Raises `LimitExceeded` for one that is too large."""
+    """A command as a batch of one record.
+
+    Raises `LimitExceeded` for one that is too large, `InvalidRequest` for a field that holds what it cannot hold: on
+    the log it would stop every follower.
+    """
+    wrong = _wrong_field(command)
+    if wrong:
+        raise InvalidRequest(f"the command cannot be: {wrong}")
     document = {"v": COMMAND_FORMAT_VERSION, "id": command_id, **asdict(command)}
     value = json.dumps(document, separators=(",", ":")).encode()
     if len(value) > _COMMAND_BYTES_MAX:
@@ -216,9 +249,13 @@ def parse_command(key: bytes, value: bytes) -> tuple[str, Command]:
             f"{COMMAND_FORMAT_VERSION}: a newer Duramen wrote it; update this one"
         )
     try:
-        return command_id, _built(kind, document)
+        command = _built(kind, document)
     except (TypeError, KeyError, ValueError) as error:
         raise UnknownFormat(f"the catalog's command {name!r} has other fields than it should: {error}") from error
+    wrong = _wrong_field(command)
+    if wrong:
+        raise UnknownFormat(f"the catalog's command {name!r} has other fields than it should: {wrong}")
+    return command_id, command
 
 
 def _built(kind: type[Command], document: dict[str, Any]) -> Command:

@@ -82,6 +82,8 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
         raise Refusal(error.message) from error
     if command.name.startswith(RESERVED_PREFIX):
         raise Refusal(f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {command.name}")
+    if command.table in cluster.dropped:
+        raise Refusal(f"the id {command.table} was a table's that was dropped; ids are never used again")
     if command.table in cluster.tables or cluster.named(command.name) is not None:
         raise Refusal(f"there is a table {command.name!r} already: choose another name, or drop it first")
     if not 1 <= command.partitions <= PARTITIONS_MAX:

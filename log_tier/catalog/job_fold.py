@@ -9,8 +9,9 @@
     copy       a member of the source partition; writes into the table that the task names
     trim, compact   a member
 
-A task that is undone (its job was aborted, its table dropped, it goes to another node) takes back what it began:
-a target that joined is removed, a source that was leaving is a member again.
+A task that is undone (its job was aborted, it goes to another node) takes back what it began: a target that joined is
+removed, a source that was leaving is a member again. A target that was ready stays when its job is aborted: there is
+then one replica more than wanted, and never one less.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
     tasks: list[Task] = []
     for task in job.tasks:
         if task.state in ("waiting", "ready", "failed"):
-            cluster = _undo(cluster, task)
+            cluster = _kept(cluster, task) if _is_ready_move(cluster, task) else _undo(cluster, task)
             task = replace(task, state="aborted")
         tasks.append(task)
     if job.kind in ("drain", "retire"):
@@ -238,6 +239,11 @@ def _is_ready_move(cluster: ClusterMap, task: Task) -> bool:
     if task.action != "move":
         return False
     return Assignment(task.node, "member") in cluster.tables[task.table].assignments[task.partition]
+
+
+def _kept(cluster: ClusterMap, task: Task) -> ClusterMap:
+    """A move that is given up after its target was ready: both stay, since the fold cannot know which one is alive."""
+    return _with_role(cluster, task, str(task.arguments["from"]), "member")
 
 
 def _undo(cluster: ClusterMap, task: Task) -> ClusterMap:
