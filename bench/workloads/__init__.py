@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bench.workload import Workload
+from bench.workloads.cluster import CLUSTER
 from bench.workloads.embedded_get import EMBEDDED_GET
 from bench.workloads.log_append import LOG_APPEND
 from bench.workloads.memory import MEMORY
@@ -16,5 +17,6 @@ from bench.workloads.visible import VISIBLE
 __all__ = ["WORKLOADS"]
 
 WORKLOADS: Final[dict[str, Workload]] = {
-    workload.name: workload for workload in (*SERVED, LOG_APPEND, REPLAY, EMBEDDED_GET, VISIBLE, RESTART, MEMORY)
+    workload.name: workload
+    for workload in (*SERVED, LOG_APPEND, REPLAY, EMBEDDED_GET, VISIBLE, RESTART, MEMORY, *CLUSTER)
 }

@@ -1,0 +1,431 @@
+"""Many nodes: `duramen up --nodes N` as processes of this machine, with everything on its two cores.
+
+What a second machine would add (a network, other disks, more cores) is not here; what is compared (a hop, a replica
+more, a kill) is what these workloads are about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count, cycle
+from pathlib import Path
+from time import perf_counter, perf_counter_ns
+from typing import Any, Final
+
+from bench.callers import Timing, drive, run_async
+from bench.data import make_pairs
+from bench.drivers.duramen import SERVER_NEEDS
+from bench.drivers.etcd import Etcd
+from bench.drivers.grpc_echo import GrpcEcho
+from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
+
+__all__ = ["CLUSTER"]
+
+_KEYS: Final = 100_000
+_CALLERS: Final = 64
+_NODES: Final = 3
+
+# A read that takes longer was held up by the fault: it was asked again elsewhere.
+_HELD_UP_MS: Final = 50.0
+
+_ETCD_NEEDS: Final = Needs(binaries=("etcd",), install="apt-get install etcd-server")
+
+
+@asynccontextmanager
+async def _cluster(settings: RunSettings, nodes: int = _NODES) -> AsyncIterator[Any]:
+    chaos = importlib.import_module("duramen.checking.chaos")
+    cluster = await chaos.Cluster.open(settings.folder / "data", nodes=nodes)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+@asynccontextmanager
+async def _client(cluster: Any, **how: Any) -> AsyncIterator[Any]:
+    async with await importlib.import_module("duramen.aio").connect(cluster.target, **how) as database:
+        yield database
+
+
+def _version() -> str:
+    return f"duramen {importlib.import_module('duramen').__version__}"
+
+
+# --- put here, get there
+
+
+async def _elsewhere(settings: RunSettings) -> Measurement:
+    """Put by one client, then get with its token at a node that is not the one a router would have asked first."""
+    requests = importlib.import_module("router.requests")
+    connection = importlib.import_module("router.grpc_door.connection")
+    partitioner = importlib.import_module("log_tier.partitioner")
+    puts: list[int] = []
+    wholes: list[int] = []
+    async with _cluster(settings) as cluster, _client(cluster) as database:
+        table = await database.create_table("bench", partitions=4, replicas=_NODES)
+        topic = table._topic
+        targets = [f"127.0.0.1:{child['port']}" for child in cluster.children.values() if child["role"] == "node"]
+        doors = [connection.GrpcConnection(target) for target in targets]
+        next_door, next_pair = cycle(doors).__next__, cycle(make_pairs(_KEYS)).__next__
+
+        async def call() -> None:
+            key, value = next_pair()
+            partition = partitioner.partition_of(key, topic.partitions)
+            began = perf_counter_ns()
+            done = await table.put(key, value)
+            put = perf_counter_ns() - began
+            part = requests.ReadPart(topic.id, partition, [key], done.offset)
+            (result,) = await next_door().read([part], timeout=10)
+            if result.values != [value]:
+                raise AssertionError(f"{key!r} after {done.offset}: {result}")
+            puts.append(put)
+            wholes.append(perf_counter_ns() - began)
+
+        await drive(call, callers=1, seconds=1.0, warmup=0.0)
+        puts.clear()
+        wholes.clear()
+        await drive(call, callers=1, seconds=settings.seconds, warmup=0.0)
+        for door in doors:
+            await door.close()
+    put, whole = Timing(seconds=1, latencies_ns=puts), Timing(seconds=1, latencies_ns=wholes)
+    extra = Timing(seconds=1, latencies_ns=[w - p for w, p in zip(wholes, puts, strict=True)])
+    return Measurement(
+        {
+            "put_p50_us": put.latency_us(0.5),
+            "visible_p50_us": whole.latency_us(0.5),
+            "visible_p99_us": whole.latency_us(0.99),
+            "extra_p50_us": extra.latency_us(0.5),
+        },
+        _version(),
+        "one caller; the get goes to each node in turn, over a connection of its own",
+    )
+
+
+async def _etcd(settings: RunSettings) -> Measurement:
+    driver = Etcd(linearizable=True)
+    wholes: list[int] = []
+    puts: list[int] = []
+    try:
+        await driver.start(settings.folder)
+        next_pair = cycle(make_pairs(_KEYS)).__next__
+
+        async def call() -> None:
+            key, value = next_pair()
+            began = perf_counter_ns()
+            await driver.put(key, value)
+            puts.append(perf_counter_ns() - began)
+            if await driver.get(key) != value:
+                raise AssertionError(key)
+            wholes.append(perf_counter_ns() - began)
+
+        await drive(call, callers=1, seconds=1.0, warmup=0.0)
+        puts.clear()
+        wholes.clear()
+        await drive(call, callers=1, seconds=settings.seconds, warmup=0.0)
+    finally:
+        await driver.stop()
+    put, whole = Timing(seconds=1, latencies_ns=puts), Timing(seconds=1, latencies_ns=wholes)
+    return Measurement(
+        {
+            "put_p50_us": put.latency_us(0.5),
+            "visible_p50_us": whole.latency_us(0.5),
+            "visible_p99_us": whole.latency_us(0.99),
+        },
+        driver.version,
+        "one member: a put and a linearizable get, without the second member's way to the leader",
+    )
+
+
+ELSEWHERE: Final = Workload(
+    "put_get_elsewhere",
+    "put on one path, get with its token at another node",
+    (
+        Side("duramen", "subject", lambda settings: run_async(_elsewhere(settings)), SERVER_NEEDS),
+        Side("etcd", "peer", lambda settings: run_async(_etcd(settings)), _ETCD_NEEDS),
+    ),
+    (Bar("extra_p50_us", "at most", 3000), Bar("visible_p99_us", "at most", 1, against="etcd")),
+)
+
+
+# --- reads under kills
+
+
+async def _under_kills(settings: RunSettings) -> Measurement:
+    """Token reads while one node after the other is killed; each is counted, and none may be stale or fail."""
+    stop = asyncio.Event()
+    reads = stale = failures = 0
+    slow: list[tuple[float, float]] = []
+    kills: list[float] = []
+    async with _cluster(settings) as cluster, _client(cluster, timeout=2) as writer:
+        table = await writer.create_table("bench", partitions=4, replicas=_NODES)
+        newest: dict[bytes, tuple[int, Any]] = {}
+
+        async def write() -> None:
+            for number in count():
+                if stop.is_set():
+                    return
+                key = b"k%d" % (number % 200)
+                done = await table.put(key, b"%d" % number, timeout=10)
+                newest[key] = (number, done.token)
+
+        async def read(mine: Any) -> None:
+            nonlocal reads, stale, failures
+            while not stop.is_set():
+                for key, (number, token) in list(newest.items())[reads % 7 :: 7]:
+                    began = perf_counter()
+                    try:
+                        found = await mine.get(key, after=token)
+                    except importlib.import_module("duramen").DuramenError:
+                        failures += 1
+                    else:
+                        stale += found is None or int(found) < number
+                    reads += 1
+                    ended = perf_counter()
+                    if (ended - began) * 1000 > _HELD_UP_MS:
+                        slow.append((began, ended))
+
+        async with _client(cluster, timeout=2) as first, _client(cluster, timeout=2) as second:
+            tasks = [
+                asyncio.create_task(write()),
+                *(
+                    asyncio.create_task(read(database.table("bench")))
+                    for database in (first, second)
+                    for _ in range(_CALLERS // 2)
+                ),
+            ]
+            names = cycle(sorted(name for name, child in cluster.children.items() if child["role"] == "node"))
+            for _ in range(2 if settings.quick else 8):
+                await asyncio.sleep(2.0)
+                name = next(names)
+                starts = cluster.starts
+                kills.append(perf_counter())
+                os.kill(int(cluster.children[name]["pid"]), signal.SIGKILL)
+                await cluster.wait_for(lambda starts=starts: cluster.starts > starts, seconds=30)
+            await asyncio.sleep(2.0)
+            stop.set()
+            await asyncio.gather(*tasks)
+    last = max((min((e - k for k in kills if k <= e), default=0.0) for b, e in slow), default=0.0)
+    return Measurement(
+        {
+            "reads": float(reads),
+            "stale": float(stale),
+            "failures": float(failures),
+            "retried_ms": last * 1000,
+        },
+        _version(),
+        f"{_CALLERS} readers with a deadline of 2 s, {len(kills)} kills; held up: longer than {_HELD_UP_MS:g} ms",
+    )
+
+
+UNDER_KILLS: Final = Workload(
+    "reads_under_kills",
+    "reads with tokens over three replicas while nodes are killed",
+    (Side("duramen", "subject", lambda settings: run_async(_under_kills(settings)), SERVER_NEEDS),),
+    (
+        Bar("stale", "at most", 0),
+        Bar("failures", "at most", 0),
+        Bar("retried_ms", "at most", 1000),
+    ),
+    runs_max=2,
+)
+
+
+# --- what a replica more costs
+
+
+async def _puts(settings: RunSettings, replicas: int) -> Measurement:
+    async with _cluster(settings) as cluster, _client(cluster) as database:
+        table = await database.create_table("bench", partitions=4, replicas=replicas)
+        next_pair = cycle(make_pairs(_KEYS)).__next__
+        timing = await drive(lambda: table.put(*next_pair()), callers=256, seconds=settings.seconds)
+    return Measurement(timing.metrics(), _version(), f"256 callers; {_NODES} nodes, {replicas} replica(s)")
+
+
+REPLICAS: Final = Workload(
+    "replicas",
+    "puts where three nodes follow, against one",
+    (
+        Side("duramen", "subject", lambda settings: run_async(_puts(settings, 3)), SERVER_NEEDS),
+        Side("duramen, 1 replica", "floor", lambda settings: run_async(_puts(settings, 1)), SERVER_NEEDS),
+    ),
+    (Bar("per_second", "at least", 0.6, against="duramen, 1 replica"),),
+)
+
+
+# --- the hop through a router, and reads from more nodes
+
+
+async def _gets(settings: RunSettings, *, nodes: int, callers: int, direct: bool = True) -> Measurement:
+    async with _cluster(settings, nodes) as cluster, _client(cluster) as loader:
+        table = await loader.create_table("bench", partitions=4, replicas=nodes)
+        pairs = make_pairs(_KEYS)
+        await table.put_many(pairs)
+        token = await table.end_token()
+        async with _client(cluster, direct=direct) as database:
+            mine = database.table("bench")
+            await mine.get(pairs[0][0], after=token)
+            next_pair = cycle(pairs).__next__
+
+            async def call() -> None:
+                key, value = next_pair()
+                if await mine.get(key, level="eventual") != value:
+                    raise AssertionError(key)
+
+            timing = await drive(call, callers=callers, seconds=settings.seconds)
+    way = "straight to the node" if direct else "through the router"
+    return Measurement(timing.metrics(), _version(), f"{callers} caller(s), {nodes} node(s), {way}")
+
+
+async def _hop(settings: RunSettings) -> Measurement:
+    straight = await _gets(_below(settings, "straight"), nodes=_NODES, callers=1)
+    through = await _gets(_below(settings, "through"), nodes=_NODES, callers=1, direct=False)
+    added = through.metrics["p50_us"] - straight.metrics["p50_us"]
+    return Measurement(
+        {"p50_us": through.metrics["p50_us"], "extra_p50_us": added},
+        _version(),
+        f"one caller; straight to the node p50 is {straight.metrics['p50_us']:.0f} µs",
+    )
+
+
+def _below(settings: RunSettings, name: str) -> RunSettings:
+    folder = settings.folder / name
+    folder.mkdir()
+    return RunSettings(folder, settings.seconds, settings.quick)
+
+
+async def _echo(settings: RunSettings) -> Measurement:
+    driver = GrpcEcho()
+    try:
+        await driver.start(settings.folder)
+        next_pair = cycle(make_pairs(_KEYS)).__next__
+
+        async def call() -> None:
+            await driver.put(*next_pair())
+
+        timing = await drive(call, callers=1, seconds=settings.seconds)
+    finally:
+        await driver.stop()
+    return Measurement(
+        {"p50_us": timing.latency_us(0.5), "extra_p50_us": timing.latency_us(0.5)}, driver.version, driver.note
+    )
+
+
+HOP: Final = Workload(
+    "router_hop",
+    "what a router adds to a get",
+    (
+        Side("duramen", "subject", lambda settings: run_async(_hop(settings)), SERVER_NEEDS),
+        Side("grpc echo", "floor", lambda settings: run_async(_echo(settings))),
+    ),
+    (Bar("extra_p50_us", "at most", 1, against="grpc echo"),),
+)
+
+
+def _scaled(nodes: int) -> Side:
+    def run(settings: RunSettings) -> Measurement:
+        return run_async(_gets(settings, nodes=nodes, callers=256))
+
+    return Side(f"duramen, {nodes} node{'s' if nodes > 1 else ''}", "subject", run, SERVER_NEEDS)
+
+
+SCALING: Final = Workload("read_scaling", "gets from 1, 2 and 4 nodes on one machine", tuple(map(_scaled, (1, 2, 4))))
+
+
+# --- snapshot and restore
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    began = perf_counter()
+    result = work()
+    return perf_counter() - began, result
+
+
+async def _restored(settings: RunSettings) -> Measurement:
+    """A log of records with 100-byte values, folded; a snapshot of it; and a new replica from that and from the log."""
+    batches = importlib.import_module("log_tier.batch")
+    log_module = importlib.import_module("log_tier.open")
+    ids = importlib.import_module("log_tier.identifiers")
+    nodes = importlib.import_module("serving_tier.node")
+    snapshots = importlib.import_module("serving_tier.snapshots")
+    records = _KEYS if settings.quick else 1_000_000
+    partition = ids.Partition(0)
+    log = await log_module.open_log(f"file://{settings.folder}")
+    try:
+        topic = await log.create_topic("bench", partitions=1)
+        for begin in range(0, records, 1000):
+            keys = [b"key%014d" % number for number in range(begin, min(begin + 1000, records))]
+            columns = batches.Columns(keys, [os.urandom(100) for _ in keys])
+            await log.append(topic.id, partition, batches.encode_batch(columns))
+        first = await nodes.Node.open(log, settings.folder / "first")
+        began = perf_counter()
+        replica = await first.host(topic, partition)
+        await replica.wait_ready()
+        replayed = perf_counter() - began
+        store = snapshots.SnapshotStore.open(settings.folder / "store")
+        began = perf_counter()
+        manifest = await snapshots.take_snapshot(
+            replica.reading, store, table_name="bench", work_folder=settings.folder / "work"
+        )
+        taken = perf_counter() - began
+        second = await nodes.Node.open(log, settings.folder / "second")
+        began = perf_counter()
+        await snapshots.install_snapshot(
+            store, manifest.path, second.replica_folder(topic.id, partition), table_id=topic.id, partition=partition
+        )
+        installed = perf_counter() - began
+        fresh = await second.host(topic, partition)
+        await fresh.wait_ready()
+        ready = perf_counter() - began
+        if fresh.index.count() != records:
+            raise AssertionError(f"{fresh.index.count()} of {records} keys")
+        await second.close()
+        await first.close()
+        copied = await asyncio.to_thread(_copy, settings.folder / "store" / manifest.path / "data.mdb")
+    finally:
+        await log.close()
+    return Measurement(
+        {
+            "take_seconds": taken,
+            "install_seconds": installed,
+            "ready_seconds": ready,
+            "replay_seconds": replayed,
+            "take_speed": copied / taken,
+            "install_speed": copied / installed,
+        },
+        _version(),
+        f"{records:,} × 100 B, {manifest.bytes / 2**20:.0f} MiB; cp and fsync of the same file took {copied:.2f} s",
+    )
+
+
+def _copy(file: Path) -> float:
+    """`cp` and fsync; the best of three, since the floor is what the machine can do."""
+
+    def once() -> None:
+        target = file.with_suffix(".copy")
+        with open(file, "rb") as source, open(target, "wb") as sink:
+            while os.sendfile(sink.fileno(), source.fileno(), None, 1 << 24):
+                pass
+            os.fsync(sink.fileno())
+        target.unlink()
+
+    return min(_timed(once)[0] for _ in range(3))
+
+
+RESTORE: Final = Workload(
+    "snapshot_restore",
+    "a snapshot and a restore of a partition, against cp and fsync, and against replay",
+    (Side("duramen", "subject", lambda settings: run_async(_restored(settings)), SERVER_NEEDS),),
+    (
+        Bar("take_speed", "at least", 0.5),
+        Bar("install_speed", "at least", 0.5),
+        Bar("ready_seconds", "at most", 10),
+    ),
+    runs_max=3,
+)
+
+CLUSTER: Final = (ELSEWHERE, UNDER_KILLS, REPLICAS, HOP, SCALING, RESTORE)
