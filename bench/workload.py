@@ -47,7 +47,7 @@ METRICS: Final[dict[str, Metric]] = {
     "reads": Metric("reads", 0, "more"),
     "stale": Metric("stale", 0, "less"),
     "failures": Metric("failed", 0, "less"),
-    "retried_ms": Metric("last held up, ms after a kill", 0, "less"),
+    "retried_ms": Metric("last retry, ms after a kill", 0, "less"),
     "take_seconds": Metric("snapshot s", 2, "less"),
     "install_seconds": Metric("install s", 2, "less"),
     "ready_seconds": Metric("ready s", 2, "less"),

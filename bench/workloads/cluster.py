@@ -30,9 +30,6 @@ _KEYS: Final = 100_000
 _CALLERS: Final = 64
 _NODES: Final = 3
 
-# A read that takes longer was held up by the fault: it was asked again elsewhere.
-_HELD_UP_MS: Final = 50.0
-
 _ETCD_NEEDS: Final = Needs(binaries=("etcd",), install="apt-get install etcd-server")
 
 
@@ -159,8 +156,21 @@ async def _under_kills(settings: RunSettings) -> Measurement:
     """Token reads while one node after the other is killed; each is counted, and none may be stale or fail."""
     stop = asyncio.Event()
     reads = stale = failures = 0
-    slow: list[tuple[float, float]] = []
+    retried: list[float] = []
     kills: list[float] = []
+    error = importlib.import_module("duramen").DuramenError
+    member = importlib.import_module("router.fleet.member").Member
+    ask = member.ask
+
+    async def noted(self: Any, question: Any) -> Any:
+        """What a node did not answer is asked of another one: that moment is what the last bar is about."""
+        try:
+            return await ask(self, question)
+        except error:
+            retried.append(perf_counter())
+            raise
+
+    member.ask = noted
     async with _cluster(settings) as cluster, _client(cluster, timeout=2) as writer:
         table = await writer.create_table("bench", partitions=4, replicas=_NODES)
         newest: dict[bytes, tuple[int, Any]] = {}
@@ -176,18 +186,15 @@ async def _under_kills(settings: RunSettings) -> Measurement:
         async def read(mine: Any) -> None:
             nonlocal reads, stale, failures
             while not stop.is_set():
+                await asyncio.sleep(0)  # nothing may be written yet
                 for key, (number, token) in list(newest.items())[reads % 7 :: 7]:
-                    began = perf_counter()
                     try:
                         found = await mine.get(key, after=token)
-                    except importlib.import_module("duramen").DuramenError:
+                    except error:
                         failures += 1
                     else:
                         stale += found is None or int(found) < number
                     reads += 1
-                    ended = perf_counter()
-                    if (ended - began) * 1000 > _HELD_UP_MS:
-                        slow.append((began, ended))
 
         async with _client(cluster, timeout=2) as first, _client(cluster, timeout=2) as second:
             tasks = [
@@ -209,7 +216,8 @@ async def _under_kills(settings: RunSettings) -> Measurement:
             await asyncio.sleep(2.0)
             stop.set()
             await asyncio.gather(*tasks)
-    last = max((min((e - k for k in kills if k <= e), default=0.0) for b, e in slow), default=0.0)
+    member.ask = ask
+    last = max((min(at - kill for kill in kills if kill <= at) for at in retried if at >= kills[0]), default=0.0)
     return Measurement(
         {
             "reads": float(reads),
@@ -218,7 +226,7 @@ async def _under_kills(settings: RunSettings) -> Measurement:
             "retried_ms": last * 1000,
         },
         _version(),
-        f"{_CALLERS} readers with a deadline of 2 s, {len(kills)} kills; held up: longer than {_HELD_UP_MS:g} ms",
+        f"{_CALLERS} readers with a deadline of 2 s, {len(kills)} kills; {len(retried)} requests were asked again",
     )
 
 

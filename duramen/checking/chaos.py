@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from duramen.supervisor.parent import PARENT_VARIABLE
 from log_tier.errors import DeadlineExceeded, DuramenError
 
 __all__ = ["Cluster", "Faults"]
@@ -46,6 +47,8 @@ class Cluster:
             *("--port", "0", "--json"),
             stdin=DEVNULL,
             stdout=PIPE,
+            # It ends with this process, however that ends, and not with Ctrl-C in its terminal.
+            env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
             start_new_session=True,
         )
         cluster = cls(process)

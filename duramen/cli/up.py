@@ -63,7 +63,9 @@ def up(
         raise InvalidRequest(f"a port is 0 to 65535, not {port}")
     logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     from duramen.roles.run import run_role, run_until_signal
+    from duramen.supervisor.parent import end_with_parent
 
+    end_with_parent()
     if nodes is not None:
         from duramen.supervisor.cluster import supervise
 
