@@ -80,8 +80,7 @@ async def run_replica(target: str, table_id: str, folder: str) -> None:
     node = await Node.open(log, Path(folder))
     try:
         (topic,) = [topic for topic in await log.topics() if topic.id == table_id]
-        await node.host(topic)
-        replica = node.replica(topic.id, Partition(0))
+        replica = await node.host(topic, Partition(0))
         for line in sys.stdin:
             await replica.wait_applied(Offset(int(line)), timeout=30)
             found = replica.index.get_many([name.encode() for name in VARIABLES])

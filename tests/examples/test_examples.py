@@ -66,7 +66,7 @@ def test_the_demo_says_what_it_needs(tmp_path: Path, archive: bytes | None) -> N
 
 
 def test_every_example_is_run_here() -> None:
-    named = {"arithmetic.py", "fresh_cache.py", "page_views.py", "flights.py"}
+    named = {"arithmetic.py", "fresh_cache.py", "page_views.py", "flights.py", "three_nodes.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == named
 
 

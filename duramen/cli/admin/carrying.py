@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -64,6 +63,8 @@ def carry_out(
             actions = {step["action"] for step in plan["steps"]}
             if not destroys_if or actions & set(destroys_if):
                 plan_id = plan["plan"]
+                import asyncio
+
                 await asyncio.to_thread(_confirm, plan, destroys, json)
         plan = await admin.start(change, plan_id=plan_id)
         _say(plan, json)

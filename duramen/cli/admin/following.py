@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from contextlib import ExitStack, aclosing
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -27,6 +26,8 @@ async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, 
     """The job when it is over. Raises `DeadlineExceeded` where that takes longer than `timeout` seconds, which changes
     nothing about the job. A server that goes away is asked again, for half a minute.
     """
+    import asyncio  # here: `duramen --help` shall not wait for it
+
     with ExitStack() as shown:
         tell = _bar(shown, job_id) if bar and sys.stderr.isatty() else lambda job: None
         try:
@@ -41,6 +42,8 @@ async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, 
 
 
 async def _ended(admin: AdminConnection, job_id: int, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    import asyncio
+
     loop = asyncio.get_running_loop()
     heard = loop.time()
     while True:
