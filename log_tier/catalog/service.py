@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 import grpc
@@ -30,16 +29,15 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
         self._role = role
         self._log_url = log_url
 
-    async def Follow(  # noqa: N802
-        self, request: cluster_pb2.FollowRequest, context: _Context
-    ) -> AsyncIterator[cluster_pb2.ClusterView]:
+    async def Follow(self, request: cluster_pb2.FollowRequest, context: _Context) -> None:  # noqa: N802
         try:
             async with self._streams.served():
                 cluster = self._maps.map
                 while True:
-                    yield cluster_pb2.ClusterView(
+                    view = cluster_pb2.ClusterView(
                         version=cluster.version, map=map_to_json(cluster), log_url=self._log_url, role=self._role
                     )
+                    await context.write(view)
                     if request.once:
                         return
                     shown = cluster.version

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, Final, cast
 
@@ -81,9 +80,7 @@ class LogService(log_pb2_grpc.LogServicer):
             await abort(context, error)
         return log_pb2.AppendManyReply(results=[_append_result(result) for result in results])
 
-    async def Read(  # noqa: N802
-        self, request: log_pb2.LogReadRequest, context: _Context
-    ) -> AsyncIterator[log_pb2.LogReadReply]:
+    async def Read(self, request: log_pb2.LogReadRequest, context: _Context) -> None:  # noqa: N802
         chunk_bytes = min(request.chunk_bytes or _CHUNK_BYTES_DEFAULT, _CHUNK_BYTES_MAX)
         try:
             reader = self._log.read(
@@ -95,7 +92,7 @@ class LogService(log_pb2_grpc.LogServicer):
             )
             async with self._streams.served(), aclosing(cast("Any", reader)) as chunks:
                 async for chunk in chunks:
-                    yield _reply(chunk)
+                    await context.write(_reply(chunk))
         except DuramenError as error:
             await abort(context, error)
 

@@ -27,7 +27,11 @@ class OpenStreams:
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
-        """Serve a stream inside; raises `ShuttingDown` there once `end` was called, before or meanwhile."""
+        """Serve a stream inside; raises `ShuttingDown` there once `end` was called, before or meanwhile.
+
+        Send with `context.write`, not with `yield`: a handler that yields is suspended outside of this block while a
+        slow client is written to, and the end of its task would then reach gRPC as silence instead of the reason.
+        """
         if self._ended:
             raise _refusal()
         task = asyncio.current_task()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Any, Final, cast
 
@@ -69,9 +69,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         writes = request.writes or _WRITES_DEFAULT
         return await self._one(lambda admin: admin.explain(request.table, request.key, writes=writes), context)
 
-    async def Verify(  # noqa: N802
-        self, request: pb.AdminVerifyRequest, context: _Context
-    ) -> AsyncIterator[pb.AdminDocument]:
+    async def Verify(self, request: pb.AdminVerifyRequest, context: _Context) -> None:  # noqa: N802
         partition = Partition(request.partition) if request.HasField("partition") else None
         remaining = context.time_remaining()
         timeout = _TIMEOUT_DEFAULT_S if remaining is None else max(0.0, remaining - _REPLY_MARGIN_S)
@@ -80,7 +78,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             verified = admin.verify(request.table, partition, timeout=timeout)
             async with self._streams.served(), aclosing(cast("Any", verified)) as documents:
                 async for document in documents:
-                    yield _message(document)
+                    await context.write(_message(document))
         except DuramenError as error:
             await abort(context, error)
 
@@ -89,18 +87,16 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             lambda admin: admin.start(change_from(request), dry_run=request.dry_run, plan_id=request.plan), context
         )
 
-    async def Job(  # noqa: N802
-        self, request: pb.AdminJobRequest, context: _Context
-    ) -> AsyncIterator[pb.AdminDocument]:
+    async def Job(self, request: pb.AdminJobRequest, context: _Context) -> None:  # noqa: N802
         try:
             admin = await self._admin()
             if not request.follow:
-                yield _message(await admin.job(request.job))
+                await context.write(_message(await admin.job(request.job)))
                 return
             followed: Any = admin.follow_job(request.job)
             async with self._streams.served(), aclosing(followed) as documents:
                 async for document in documents:
-                    yield _message(document)
+                    await context.write(_message(document))
         except DuramenError as error:
             await abort(context, error)
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, Final, cast
 
@@ -81,14 +80,14 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
         except DuramenError as error:
             await abort(context, error)
 
-    async def Watch(self, request: kv.WatchRequest, context: _Context) -> AsyncIterator[kv.WatchReply]:  # noqa: N802
+    async def Watch(self, request: kv.WatchRequest, context: _Context) -> None:  # noqa: N802
         try:
             start = {Partition(entry.partition): Offset(entry.offset) for entry in request.start}
             partitions = [Partition(partition) for partition in request.partitions]
             watch = self._inner.watch(table_id_from_bytes(request.table_id), start, partitions)
             async with self._streams.served(), aclosing(cast("Any", watch)) as events:
                 async for event in events:
-                    yield messages.watch_reply(event)
+                    await context.write(messages.watch_reply(event))
         except DuramenError as error:
             await abort(context, error)
 

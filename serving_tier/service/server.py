@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final, cast
@@ -47,16 +47,14 @@ class NodeService(node_pb2_grpc.NodeServicer):
         self._digests = Digests()
         self._copies = Copies(copies_folder)
 
-    async def Status(  # noqa: N802
-        self, request: node_pb2.StatusRequest, context: _Context
-    ) -> AsyncIterator[node_pb2.NodeStatus]:
+    async def Status(self, request: node_pb2.StatusRequest, context: _Context) -> None:  # noqa: N802
         try:
             if request.once:
-                yield await self._feed.once()
+                await context.write(await self._feed.once())
                 return
             async with self._streams.served(), aclosing(cast("Any", self._feed.subscribe())) as messages:
                 async for message in messages:
-                    yield message
+                    await context.write(message)
         except DuramenError as error:
             await abort(context, error)
 

@@ -90,14 +90,26 @@ class Gated:
             await events.aclose()
 
 
+class _GatedContext:
+    """A call's context whose messages pass a gate."""
+
+    def __init__(self, context: Any, gate: Gate) -> None:
+        self._context, self._gate = context, gate
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def write(self, message: Any) -> None:
+        await self._gate.passed()
+        await self._context.write(message)
+
+
 class _GatedStatus(NodeService):
     gate: Gate
 
-    async def Status(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def Status(self, request: Any, context: Any) -> None:  # noqa: N802
         await self.gate.passed()
-        async for message in super().Status(request, context):
-            await self.gate.passed()
-            yield message
+        await super().Status(request, _GatedContext(context, self.gate))
 
 
 class Serving:

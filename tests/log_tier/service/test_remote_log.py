@@ -207,3 +207,24 @@ def unused_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
     return port
+
+
+async def test_a_reader_that_was_slow_is_told_of_a_shutdown(server: LogServer, topic: Topic) -> None:
+    """The server waits for the client to take a chunk when it is told to stop."""
+    for _ in range(40):
+        await server.log.append(topic.id, ZERO, plain_batch("key", value=b"x" * (1 << 20)))
+    async with grpc.aio.insecure_channel(server.target, options=[("grpc.max_receive_message_length", -1)]) as channel:
+        request = log_pb2.LogReadRequest(topic_id=table_id_to_bytes(topic.id), partition=0, start=0, follow=True)
+        call = log_pb2_grpc.LogStub(channel).Read(request)
+        await call.read()
+        while not server.streams:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        server.streams.end()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await asyncio.wait_for(_drained(call), DEADLINE_S)
+        assert isinstance(error_of_call(caught.value, "the log"), ShuttingDown)
+
+
+async def _drained(call: grpc.aio.UnaryStreamCall) -> None:
+    while await call.read():
+        pass
