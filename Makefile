@@ -6,10 +6,10 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test check bench campaign format protos clean help
+.PHONY: demo test test-kafka kafka check bench campaign format protos clean help
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: $(INSTALLED)  ## the whole database in a minute: one machine, then three nodes, a kill, a restore, a rebalance
 	@$(RUN)/python examples/flights.py
@@ -18,6 +18,14 @@ demo: $(INSTALLED)  ## the whole database in a minute: one machine, then three n
 test: $(INSTALLED)  ## everything that can be tested here
 	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --cov --cov-report= $(ARGS)
 	@$(RUN)/coverage report --skip-covered --skip-empty | tail -n 25
+
+test-kafka: $(INSTALLED)  ## what needs real Kafka brokers: fetched with Maven, run by the tests
+	@deploy/kafka/fetch || test $$? = 3
+	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m kafka $(ARGS)
+
+kafka: $(INSTALLED)  ## a Kafka broker on 127.0.0.1:9092 until Ctrl-C; BROKERS=3 runs three
+	@deploy/kafka/fetch
+	@$(RUN)/python deploy/kafka/start --brokers $(or $(BROKERS),1) $(ARGS)
 
 check: $(INSTALLED)  ## lint, types, layers, generated code
 	@$(RUN)/ruff check .
@@ -28,6 +36,7 @@ check: $(INSTALLED)  ## lint, types, layers, generated code
 
 bench: $(INSTALLED)  ## measure against peers and floors; results in bench/results
 	@$(RUN)/pip install --quiet -e '.[dev,bench]'
+	@deploy/kafka/fetch || test $$? = 3
 	@$(RUN)/python -m bench $(ARGS)
 
 campaign: $(INSTALLED)  ## the fault tests at full length (about half an hour)
@@ -41,7 +50,7 @@ protos: $(INSTALLED)  ## generate the code for the protos again
 	@scripts/generate_protos.sh
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .data .kafka .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from duramen.client.levels import bounded
 from log_tier.errors import (
+    AccessDenied,
     BatchRefused,
     CommandRejected,
     ConditionFailed,
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessDenied",
     "BatchRefused",
     "CommandRejected",
     "ConditionFailed",
@@ -146,11 +148,15 @@ def connect(
     return blocking.start(lambda: aio.connect(target, timeout=timeout, compress=compress, direct=direct))
 
 
-def open(path: str | os.PathLike[str], *, timeout: float = 10.0, compress: bool = False) -> Database:  # noqa: A001
+def open(  # noqa: A001
+    path: str | os.PathLike[str], *, log: str | None = None, timeout: float = 10.0, compress: bool = False
+) -> Database:
     """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
 
-    Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else.
+    `log`: the URL of a log elsewhere (`kafka://host:port`); the folder then holds indexes only, and may be lost.
+    Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else, and with a
+    `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node.
     """
     from duramen import aio, blocking
 
-    return blocking.start(lambda: aio.open(path, timeout=timeout, compress=compress))
+    return blocking.start(lambda: aio.open(path, log=log, timeout=timeout, compress=compress))

@@ -31,14 +31,20 @@ async def connect(
 
 
 async def open(  # noqa: A001
-    path: str | os.PathLike[str], *, timeout: float = TIMEOUT_DEFAULT_S, compress: bool = False
+    path: str | os.PathLike[str],
+    *,
+    log: str | None = None,
+    timeout: float = TIMEOUT_DEFAULT_S,
+    compress: bool = False,
 ) -> Database:
     """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
 
-    Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else.
+    `log`: the URL of a log elsewhere (`kafka://host:port`); the folder then holds indexes only, and may be lost.
+    Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else, and with a
+    `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node.
     """
     from duramen.embedded import open_front
 
     check_timeout(timeout)
-    front = await open_front(Path(path))
+    front = await open_front(Path(path), log_url=log)
     return Database(front, timeout=timeout, compress=compress, direct=lambda name, seen: DirectReads(front, name, seen))

@@ -20,6 +20,7 @@ from duramen.client.results import Change
 from duramen.client.table import Level
 from duramen.loop_thread import LoopThread
 from log_tier.errors import DatabaseClosed
+from log_tier.partitioner import Partitioner
 from log_tier.tokens import Token
 from router.direct import NOT_FRESH, DirectReads
 
@@ -200,17 +201,27 @@ class Database:
         self,
         name: str,
         *,
-        partitions: int = database.PARTITIONS_DEFAULT,
+        partitions: int | None = None,
         replicas: int | None = None,
+        over: str | None = None,
+        partitioner: Partitioner | None = None,
         if_missing: bool = False,
         timeout: float | None = None,
     ) -> Table:
-        """Create a table of that many partitions; the number stays. With `if_missing` an existing one is taken.
+        """Create a table of that many partitions (None: 8); the number stays. With `if_missing` an existing one is
+        taken, as it is.
 
-        `replicas`: how many nodes hold each partition; None: each node, up to three.
+        `replicas`: how many nodes hold each partition; None: each node, up to three. `over`: an existing topic of
+        others to lay it over; `partitioner`: `"slot"` or `"murmur2"`. See `duramen.client.database`.
         """
         inner = self._inner.create_table(
-            name, partitions=partitions, replicas=replicas, if_missing=if_missing, timeout=timeout
+            name,
+            partitions=partitions,
+            replicas=replicas,
+            over=over,
+            partitioner=partitioner,
+            if_missing=if_missing,
+            timeout=timeout,
         )
         return Table(self._loop.run(inner), self._loop)
 

@@ -1,4 +1,8 @@
-"""Everything that one machine needs, wired in one place: log, node, front."""
+"""Everything that one machine needs, wired in one place: log, node, front.
+
+The log lies in the data folder, or elsewhere (`log_url`: a Kafka cluster, usually). Whoever owns the log's folder is
+its only node, whatever the catalog says; on a log that others may use too, the node is who its own folder says it is.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from duramen.roles.node_folder import NodeFolder
+from duramen.roles.registering import register_node
 from duramen.serving_node import NODE_FOLDERS, ON_DEMAND, ServingNode, SnapshotPolicy
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
@@ -30,13 +36,14 @@ _CLUSTER_FOLDERS: Final = ("nodes", "output")
 _IDENTITY: Final = "single"
 
 
-async def open_front(data: Path) -> Front:
+async def open_front(data: Path, *, log_url: str | None = None) -> Front:
     """Open the data folder (made where it is missing) and serve what is in it; `Front.close` ends it all.
 
     Returns as soon as the replicas follow the log: one that still catches up lets its readers wait. Raises
-    `FolderInUse`, `ForeignFolder`, `FolderReadOnly`, `UnknownFormat`, `DiskFull`, `LogDamaged`.
+    `FolderInUse`, `ForeignFolder`, `FolderReadOnly`, `UnknownFormat`, `DiskFull`, `LogDamaged`; with a `log_url` also
+    `Disconnected`, and `NodeIdTaken` where another folder is that log's only node.
     """
-    return (await open_machine(data)).front
+    return (await open_machine(data, log_url=log_url)).front
 
 
 class Machine(NamedTuple):
@@ -46,21 +53,29 @@ class Machine(NamedTuple):
     node: ServingNode
 
 
-async def open_machine(data: Path, *, address: str = "", snapshots: SnapshotPolicy = ON_DEMAND) -> Machine:
+async def open_machine(
+    data: Path, *, log_url: str | None = None, address: str = "", snapshots: SnapshotPolicy = ON_DEMAND
+) -> Machine:
     """The same with its parts in reach. `address`: host:port of the server around it, if there is one."""
     async with AsyncExitStack() as opened:
         try:
-            log: Log = await open_log(await asyncio.to_thread(_checked_url, data))
+            identity = _IDENTITY
+            if log_url is not None:
+                _check_no_log(data)
+                folder = await asyncio.to_thread(NodeFolder.open, data, node_id=NODE_ID)
+                opened.callback(folder.close)
+                identity = folder.identity
+            url = log_url if log_url is not None else await asyncio.to_thread(_checked_url, data)
+            log: Log = await open_log(url)
             opened.push_async_callback(log.close)
             catalog = await Catalog.open(log)
             opened.push_async_callback(catalog.close)
-            known = catalog.map.nodes.get(NODE_ID)
             _check_alone(catalog.map, data)
-            if known is None or known.identity != _IDENTITY or known.address != address:
-                # Whoever owns the log's folder owns everything: nobody else can be this node.
-                await catalog.submit(RegisterNode(NODE_ID, address, _IDENTITY, take_over=True))
-            await Tables(log, catalog).reconcile()
-            node = await ServingNode.open(log, catalog, data, node_id=NODE_ID, identity=_IDENTITY, snapshots=snapshots)
+            # Whoever owns the log's folder owns everything: nobody else can be this node.
+            await register_node(catalog, RegisterNode(NODE_ID, address, identity, take_over=log_url is None))
+            if log_url is None:
+                await Tables(log, catalog).reconcile()
+            node = await ServingNode.open(log, catalog, data, node_id=NODE_ID, identity=identity, snapshots=snapshots)
             opened.push_async_callback(node.close)
         except OSError as error:
             raise FolderReadOnly(
@@ -70,6 +85,14 @@ async def open_machine(data: Path, *, address: str = "", snapshots: SnapshotPoli
         await node.hosting.settled()
         return Machine(Front(log, catalog, node.hosting, resources=opened.pop_all()), node)
     raise AssertionError("not reached")
+
+
+def _check_no_log(data: Path) -> None:
+    if (data / LOG_FOLDER).exists():
+        raise InvalidRequest(
+            f"{data} holds a log of its own, whose tables would not be in the other one: start it without --log, or "
+            "name another folder"
+        )
 
 
 def _check_alone(cluster: ClusterMap, data: Path) -> None:

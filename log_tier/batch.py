@@ -67,6 +67,7 @@ from log_tier.record import (
     VALUE_BYTES_MAX,
     Condition,
     Expiry,
+    Operation,
     unknown_attribute,
 )
 
@@ -76,6 +77,8 @@ __all__ = ["BATCH_RECORDS_MAX", "Batch", "Columns", "check_batch", "cut_batch", 
 BATCH_RECORDS_MAX: Final = 65_536
 
 _KNOWN_FLAGS: Final = ZSTD | ATTRIBUTES | VERSIONS | EXPIRIES | DELTAS
+
+_KEYLESS: Final = frozenset({int(Operation.NOOP), int(Operation.VOID)})
 
 # Level 1: the log must keep up with the disk; higher levels gain a few percent on records of this size.
 # A compressor belongs to one call: the library's objects are not safe to share between threads.
@@ -177,7 +180,7 @@ def encode_batch(
 def _refuse_lengths(columns: Columns, key_lengths: list[int], value_lengths: list[int]) -> None:
     attributes = columns.attributes
     for index, length in enumerate(key_lengths):
-        is_noop = attributes is not None and attributes[index] & OPERATION_MASK == 0
+        is_noop = attributes is not None and attributes[index] & OPERATION_MASK in _KEYLESS
         if length == 0 and not is_noop:
             raise InvalidKey(f"the key of record {index} is empty; keys have 1 to {KEY_BYTES_MAX} bytes", record=index)
         if length > KEY_BYTES_MAX:
@@ -235,6 +238,8 @@ def check_batch(batch: bytes) -> BatchHeader:
         if header.records and attributes[0] & GROUPED:
             raise BatchRefused("the first record claims to continue an atomic group")
         kinds = set(attributes)
+        if any(kind & OPERATION_MASK == Operation.VOID for kind in kinds):
+            raise BatchRefused("a record claims to be void: that is for the log to find, and not to be written")
         if expiries is None and any(kind >> EXPIRY_SHIFT & 3 in (Expiry.TTL, Expiry.AT) for kind in kinds):
             raise BatchRefused("a record names an expiry, and the column of expiries is missing")
         if versions is None and any(kind >> CONDITION_SHIFT & 3 == Condition.VERSION for kind in kinds):

@@ -11,7 +11,8 @@
     │   ├── BatchRefused          malformed batch bytes, wrong checksum, unknown version
     │   ├── LimitExceeded         a request, queue or stream over its limit
     │   ├── DatabaseClosed        a call on a database that its own program closed
-    │   └── PortInUse             a server's port that cannot be listened on
+    │   ├── PortInUse             a server's port that cannot be listened on
+    │   └── AccessDenied          credentials that a Kafka cluster does not know, or that may not do this
     ├── TableNotFound             no table of that name or id (any more)
     ├── TableExists               the name is taken
     ├── OffsetTrimmed             the log no longer holds that offset; says from where it does
@@ -59,6 +60,7 @@ from typing import ClassVar, Final, Literal
 
 __all__ = [
     "ERRORS",
+    "AccessDenied",
     "BatchRefused",
     "CommandRejected",
     "ConditionFailed",
@@ -190,6 +192,12 @@ class PortInUse(InvalidRequest):
     """Another process listens there. Field: `port`."""
 
     code = "port_in_use"
+
+
+class AccessDenied(InvalidRequest):
+    """The log's cluster does not know these credentials, or does not let them do this."""
+
+    code = "access_denied"
 
 
 class TableNotFound(DuramenError, LookupError):

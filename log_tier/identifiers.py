@@ -15,12 +15,14 @@ from typing import Final, NewType
 from log_tier.errors import InvalidName, InvalidRequest
 
 __all__ = [
+    "FIRST",
     "NAME_LENGTH_MAX",
     "NOTHING",
     "PARTITIONS_MAX",
     "Offset",
     "Partition",
     "TableId",
+    "check_adopted_name",
     "check_name",
     "table_id_from_bytes",
     "table_id_to_bytes",
@@ -35,6 +37,9 @@ Partition = NewType("Partition", int)
 TableId = NewType("TableId", str)
 """128 random bits as 22 characters of URL-safe base64 (the form in which Kafka prints topic ids). Never reused."""
 
+FIRST: Final = Offset(0)
+"""Where a partition begins, unless it was somebody else's before."""
+
 NOTHING: Final = Offset(-1)
 
 # A partition costs two open files, an LMDB environment and a follower: past a thousand on one table the cost is real
@@ -46,6 +51,9 @@ NAME_LENGTH_MAX: Final = 120
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
+# What Kafka calls a topic, whoever made it.
+_ADOPTED_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+
 
 def check_name(name: str, *, what: str = "table") -> str:
     """Return `name` if it can name a table or a topic; raise `InvalidName` saying what is allowed otherwise."""
@@ -55,6 +63,18 @@ def check_name(name: str, *, what: str = "table") -> str:
         raise InvalidName(
             f"{name!r} cannot name a {what}: use 1 to {NAME_LENGTH_MAX} letters, digits, '_', '-' or '.', "
             "and start with a letter, a digit or '_'"
+        )
+    return name
+
+
+def check_adopted_name(name: str) -> str:
+    """Return `name` if it can be the name of a topic of others; raise `InvalidName` otherwise."""
+    if not isinstance(name, str):
+        raise InvalidName(f"a topic's name is text, this is {type(name).__name__}")
+    if not _ADOPTED_NAME.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} cannot be a topic of others: Kafka's topics have names of 1 to 249 letters, digits, '_', '-' "
+            "and '.'"
         )
     return name
 

@@ -1,15 +1,16 @@
 """The seam between the log tier and everything above it: what a log engine must do, and nothing about how.
 
 A `Log` holds **topics**: named, partitioned, durable, totally ordered per partition. It takes finished batches and
-gives back the bytes it took, stamped with their place. It never looks at keys or values.
+gives back what it took, stamped with its place. It never looks at what keys or values mean.
 
 Contract (`tests/log_tier/log_contract.py` runs it against every engine):
 
 - L1 `append` returns only after the batch is on stable storage; appends of one caller to one partition, awaited one
   after the other, get rising offsets; offsets of a partition have no gap at the time of writing.
-- L2 The bytes at an offset never change until compaction or retention removes records.
-- L3 `read` yields whole stored batches in order, first the one that holds the offset asked for. It never yields a batch
-  that is not on stable storage, so a reader cannot see what a crash could take back.
+- L2 The record at an offset never changes until compaction or retention removes it.
+- L3 `read` yields stored batches in order, as they were appended; first the one that holds the offset asked for, or
+  what it holds from there on. It never yields a batch that is not on stable storage, so a reader cannot see what a
+  crash could take back.
 - L4 A topic that was deleted is gone for its readers and writers (`TableNotFound`), and its id never comes back.
 - L5 After any error the log either goes on, or says that it stopped (`LogStopped`) and never acknowledges again.
 """
@@ -70,8 +71,17 @@ class Log(Protocol):
         """Delete a topic and its records. Raises `TableNotFound`."""
         ...
 
+    async def adopt_topic(self, name: str) -> Topic:
+        """An existing topic that others write, under its own name. Every call for one topic gives the same id.
+
+        It can be read and written like any other, and may begin at an offset above 0; this log never deletes, trims or
+        compacts it, and `topics` does not list it. Raises `TableNotFound` where there is no such topic,
+        `InvalidRequest` where this engine has no topics of others.
+        """
+        ...
+
     async def topics(self) -> list[Topic]:
-        """All topics, by name."""
+        """All topics that were created here, by name."""
         ...
 
     async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
@@ -118,6 +128,7 @@ class Log(Protocol):
         """Drop records below `below` that later unconditional writes of their keys made void; return how many.
 
         A replica that folds what is left from the beginning reaches the same state as one that folded everything.
+        Raises `InvalidRequest` where the engine cannot know what is void.
         """
         ...
 

@@ -20,6 +20,7 @@ async def open_log(url: str) -> Log:
 
         file:///data        an embedded log in the folder /data/log, owned by this process
         grpc://host:port    a log that a server owns
+        kafka://host:port   topics of a Kafka cluster; `log_tier.kafka.address` tells what else such a URL says
 
     Raises `InvalidRequest` for any other URL, and what opening that log raises.
     """
@@ -32,4 +33,13 @@ async def open_log(url: str) -> Log:
         from log_tier.service.client import RemoteLog
 
         return await RemoteLog.open(parts.netloc)
-    raise InvalidRequest(f"{url!r} names no log: use file:///an/absolute/folder or grpc://host:port")
+    if parts.scheme == "kafka":
+        try:
+            from log_tier.kafka import KafkaLog
+        except ImportError as error:
+            raise InvalidRequest(
+                f"a Kafka log needs the extra `kafka`: pip install 'duramen[kafka]' ({error})"
+            ) from error
+
+        return await KafkaLog.open(url)
+    raise InvalidRequest(f"{url!r} names no log: use file:///an/absolute/folder, grpc://host:port or kafka://host:port")

@@ -63,6 +63,10 @@ class Operation(IntEnum):
     """The larger of both; an absent key takes the operand."""
     APPEND = 7
     """Bytes + operand; an absent key counts as empty."""
+    VOID = 8
+    """Nothing, on every replica alike: the log holds something here that no table can, and the value says why.
+
+    Written by nobody: a log engine makes it of what others put into its topic."""
 
 
 class Condition(IntEnum):

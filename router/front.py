@@ -29,7 +29,8 @@ from log_tier.errors import (
     TableNotFound,
 )
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
-from log_tier.log import Appended, Bounds, Log, Topic
+from log_tier.log import Appended, Bounds, Log
+from log_tier.table_ref import TableRef
 from router.outcomes import outcome_unknown, outcomes_part
 from router.reading import ReplyRoom, read_keys
 from router.requests import (
@@ -96,7 +97,12 @@ class Front:
         for place, part in enumerate(parts):
             try:
                 replica = self.node.replica(part.table_id, part.partition)
-                if part.strong or part.lag_max_ms or replica.index.applied < part.after or replica.failure is not None:
+                if (
+                    part.strong
+                    or part.lag_max_ms
+                    or replica.index.applied < (part.after if part.after != NOTHING else replica.floor)
+                    or replica.failure is not None
+                ):
                     waiting.append((place, part))
                     results.append(InvalidRequest("unanswered"))  # replaced below, before anybody sees it
                 else:
@@ -134,6 +140,8 @@ class Front:
         self, table_id: TableId, partition: Partition, after: Offset, strong: bool, timeout: float, lag_max_ms: int = 0
     ) -> Replica:
         replica = await self._replica(table_id, partition)
+        if after == NOTHING:
+            after = replica.floor
         failure = replica.failure
         if failure is not None and (
             replica.index.applied < after or isinstance(failure, (TableNotFound, IndexDamaged))
@@ -249,18 +257,27 @@ class Front:
 
     # --- tables
 
-    async def create_table(self, name: str, *, partitions: int, replicas: int = 0, timeout: float) -> Topic:
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int = 0,
+        over: str = "",
+        partitioner: str = "",
+        timeout: float,
+    ) -> TableRef:
         """See `router.tables`; returns when this node has opened its share of the replicas."""
-        table = await self.tables.create(name, partitions, replicas)
+        table = await self.tables.create(name, partitions, replicas, over=over, partitioner=partitioner)
         await self.hosting.wait_version(self.catalog.map.version)
         await self.hosting.wait_hosted(table.id)
-        return table.topic
+        return table.ref
 
-    async def find_table(self, name: str, *, timeout: float) -> Topic:
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
         """See `router.tables`."""
-        return (await self.tables.find(name)).topic
+        return (await self.tables.find(name)).ref
 
-    async def list_tables(self, *, timeout: float) -> list[Topic]:
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
         """All tables, by name."""
         return await self.tables.all()
 
@@ -269,7 +286,7 @@ class Front:
         table = await self.tables.find(name)
         bounds = await self.log.all_bounds(table.id)
         return TableDescription(
-            table.topic,
+            table.ref,
             [
                 _described(self.node, table, partition, bounds[partition])
                 for partition in map(Partition, range(table.partitions))

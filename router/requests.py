@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from log_tier.errors import DuramenError, Rejected
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 
 __all__ = [
     "Connection",
@@ -170,7 +170,7 @@ class PartitionDescription(NamedTuple):
 class TableDescription:
     """How a table stands."""
 
-    table: Topic
+    table: TableRef
     partitions: Sequence[PartitionDescription]
 
 
@@ -218,15 +218,28 @@ class Connection(Protocol):
         """The last sequence of a producer that was applied, by partition (of `partitions`, or of all)."""
         ...
 
-    async def create_table(self, name: str, *, partitions: int, replicas: int = 0, timeout: float) -> Topic:
-        """Create a table; `replicas` of each partition, 0: one on each node, up to three."""
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int = 0,
+        over: str = "",
+        partitioner: str = "",
+        timeout: float,
+    ) -> TableRef:
+        """Create a table; `replicas` of each partition, 0: one on each node, up to three.
+
+        `over`: lay it over this existing topic of others, which says how many partitions it has (`partitions` is that
+        number, or 0). `partitioner`: empty for `"murmur2"` over such a topic, else `"slot"`.
+        """
         ...
 
-    async def find_table(self, name: str, *, timeout: float) -> Topic:
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
         """The table of that name."""
         ...
 
-    async def list_tables(self, *, timeout: float) -> list[Topic]:
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
         """All tables, by name."""
         ...
 

@@ -6,6 +6,10 @@ that whatever dies in between leaves something that the same call, made again, b
     create   topic, then command     a topic without a command is taken over by the next `create` of that name
     drop     topic, then command     a command without a topic is a table whose log says that it is gone
 
+A table **over** a topic of others is the command alone, both times: their topic was there before it and stays after it.
+Where that topic begins when the table is made is where the table begins, for good; what it loses later must come from
+snapshots and peers, as with any other table.
+
 A caller whose time is over does not stop a change: it is carried through.
 """
 
@@ -22,9 +26,18 @@ from log_tier.catalog.cluster_map import TableEntry
 from log_tier.catalog.commands import CreateTable, DropTable
 from log_tier.catalog.fold import RESERVED_PREFIX
 from log_tier.catalog.placement import candidates
-from log_tier.errors import CommandRejected, InvalidName, LimitExceeded, TableExists, TableNotFound
-from log_tier.identifiers import PARTITIONS_MAX, TableId, check_name
+from log_tier.errors import (
+    CommandRejected,
+    InvalidName,
+    InvalidRequest,
+    LimitExceeded,
+    TableExists,
+    TableNotFound,
+)
+from log_tier.identifiers import PARTITIONS_MAX, TableId, check_adopted_name, check_name
 from log_tier.log import Log, Topic
+from log_tier.partitioner import Partitioner, check_partitioner
+from log_tier.table_ref import TableRef
 
 __all__ = ["REPLICAS_DEFAULT_MAX", "Tables"]
 
@@ -73,31 +86,40 @@ class Tables:
             await self._catalog.refresh()
         return self._catalog.map.find(name)
 
-    async def all(self) -> list[Topic]:
+    async def all(self) -> list[TableRef]:
         """All tables, by name."""
         cluster = await self._catalog.refresh()
-        return sorted((table.topic for table in cluster.tables.values()), key=lambda topic: topic.name)
+        return sorted((table.ref for table in cluster.tables.values()), key=lambda ref: ref.name)
 
-    async def create(self, name: str, partitions: int, replicas: int = 0) -> TableEntry:
-        """Create a table; `replicas` 0: one on each node, up to three.
+    async def create(
+        self, name: str, partitions: int, replicas: int = 0, *, over: str = "", partitioner: str = ""
+    ) -> TableEntry:
+        """Create a table; `replicas` 0: one on each node, up to three. See `Connection.create_table` for the rest.
 
-        Raises `TableExists`, `InvalidName`, `LimitExceeded`, `CommandRejected` where there are too few nodes.
+        Raises `TableExists`, `InvalidName`, `LimitExceeded`, `CommandRejected` where there are too few nodes,
+        `InvalidRequest` for a partitioner that is none; with `over`, `TableNotFound` where there is no such topic, and
+        `InvalidRequest` where it has another number of partitions or the log has no topics of others.
         """
         check_name(name)
         if name.startswith(RESERVED_PREFIX):
             raise InvalidName(f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {name}")
-        if not 1 <= partitions <= PARTITIONS_MAX:
+        chosen = check_partitioner(partitioner or ("murmur2" if over else "slot"))
+        if over:
+            check_adopted_name(over)
+        if not (1 <= partitions <= PARTITIONS_MAX or (over and partitions == 0)):
             raise LimitExceeded(
                 f"a table has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
             )
-        return await self._carried_through(self._create(name, partitions, replicas))
+        return await self._carried_through(self._create(name, partitions, replicas, over, chosen))
 
-    async def _create(self, name: str, partitions: int, replicas: int) -> TableEntry:
+    async def _create(
+        self, name: str, partitions: int, replicas: int, over: str, partitioner: Partitioner
+    ) -> TableEntry:
         async with self._changing:
             cluster = await self._catalog.refresh()
             known = cluster.named(name)
             if known is not None:
-                if known.id in {topic.id for topic in await self._log.topics()}:
+                if known.adopted or known.id in {topic.id for topic in await self._log.topics()}:
                     raise _exists(name)
                 await self._forget(known)
             nodes = candidates(cluster)
@@ -108,14 +130,52 @@ class Tables:
                     f"{', '.join(nodes) or 'none'}: start more nodes, or ask for fewer replicas",
                     version=cluster.version,
                 )
-            topic = await self._topic(name, partitions)
+            if over:
+                command = await self._over(name, partitions, replicas, over, partitioner)
+            else:
+                topic = await self._topic(name, partitions)
+                command = CreateTable(topic.id, name, topic.partitions, replicas, partitioner)
             try:
-                _, cluster = await self._catalog.submit(CreateTable(topic.id, name, topic.partitions, replicas))
+                _, cluster = await self._catalog.submit(command)
             except CommandRejected as error:
-                if topic.id in self._catalog.map.tables:
+                if command.table in self._catalog.map.tables:
                     raise _exists(name) from error  # somebody else was faster with the same topic
                 raise
-            return cluster.table(topic.id)
+            return cluster.table(command.table)
+
+    async def _over(
+        self, name: str, partitions: int, replicas: int, over: str, partitioner: Partitioner
+    ) -> CreateTable:
+        """The command that makes a table over a topic of others, as that topic is now."""
+        topic = await self._log.adopt_topic(over)
+        if partitions not in (0, topic.partitions):
+            raise InvalidRequest(
+                f"topic {over} has {topic.partitions} partitions, and {partitions} are asked for table {name}: a table "
+                "over a topic has as many as that; leave the number out"
+            )
+        if topic.partitions > PARTITIONS_MAX:
+            raise LimitExceeded(
+                f"topic {over} has {topic.partitions} partitions, a table has 1 to {PARTITIONS_MAX}",
+                limit=PARTITIONS_MAX,
+                size=topic.partitions,
+            )
+        known = self._catalog.map.tables.get(topic.id)
+        if known is not None:
+            raise TableExists(
+                f"table {known.name!r} lies over topic {over} already: use it, or drop it first (the topic stays)",
+                table=known.name,
+            )
+        starts = tuple(bounds.earliest for bounds in await self._log.all_bounds(topic.id))
+        return CreateTable(
+            topic.id,
+            name,
+            topic.partitions,
+            replicas,
+            partitioner,
+            adopted=True,
+            over=over,
+            starts=starts if any(starts) else (),
+        )
 
     async def _topic(self, name: str, partitions: int) -> Topic:
         """The topic for a new table: a new one, or one that an interrupted `create` left."""
@@ -127,15 +187,16 @@ class Tables:
         return topic
 
     async def drop(self, name: str) -> TableEntry:
-        """Delete a table and its log; the nodes delete its indexes when they see it."""
+        """Delete a table and its log (not a topic of others); the nodes delete its indexes when they see it."""
         table = await self.find(name)
         await self._carried_through(self._drop(table))
         return table
 
     async def _drop(self, table: TableEntry) -> None:
         async with self._changing:
-            with suppress(TableNotFound):
-                await self._log.delete_topic(table.id)
+            if not table.adopted:
+                with suppress(TableNotFound):
+                    await self._log.delete_topic(table.id)
             await self._forget(table)
 
     async def _forget(self, table: TableEntry) -> None:
@@ -151,7 +212,7 @@ class Tables:
         """
         topics = {topic.id: topic for topic in await self._log.topics() if not topic.name.startswith(RESERVED_PREFIX)}
         for table in list(self._catalog.map.tables.values()):
-            if table.id not in topics:
+            if table.id not in topics and not table.adopted:
                 logger.warning("table %s has no log any more: it is dropped", table.name)
                 await self._forget(table)
         for topic in topics.values():

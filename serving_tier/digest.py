@@ -91,7 +91,8 @@ def digest_moment(
         for key, stored in some:
             if stored[7] and not is_live(stored, moment.log_time_ms):
                 continue
-            slot = slot_of(key) if b"{" in key else crc_hqx(key, 0) & 16383
+            # `slot_of` by hand; a brace is looked for as a number, which costs a third.
+            slot = slot_of(key) if 0x7B in key else crc_hqx(key, 0) & 16383
             take[slot]((pack(len(key), len(stored)), key, stored))
             if wanted and slot % buckets in wanted:
                 listing.add(key, stored)

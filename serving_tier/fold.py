@@ -97,6 +97,8 @@ class Effects:
     records: int = 0
     rejected: int = 0
     duplicates: int = 0
+    void: int = 0
+    """Of those rejected: records that no table can hold."""
 
 
 class _Record(NamedTuple):
@@ -246,6 +248,7 @@ def _fold_group(group: list[_Record], view: FoldView, effects: Effects) -> None:
                 Judgement(member.offset, 1, decision.verdict, decision.actual, record.offset) for member in group
             )
             effects.rejected += len(group)
+            effects.void += len(group) if decision.verdict is Verdict.UNREADABLE else 0
             effects.records += len(group)
             return
         if decision is not None:
@@ -286,6 +289,8 @@ def _decide(record: _Record, live: bytes | None, log_time_ms: int) -> _Decision:
     operation = record.operation
     if operation is Operation.NOOP:
         return None
+    if operation is Operation.VOID:
+        return _Refusal(Verdict.UNREADABLE)
     if operation is Operation.DELETE:
         return None if live is None else _Change(None)
     if operation is Operation.PUT:

@@ -141,6 +141,10 @@ class Hosting:
             nodes = [replica.node for replica in table.assignments[partition]]
             wanted[table.id, partition] = (table, nodes.index(self.node_id))
         before, self._wanted = self._wanted, wanted
+        for name, (table, _) in wanted.items():
+            if name in before and before[name][0].start(name[1]) != table.start(name[1]):
+                # Another table over the same topic of others, made before we saw that the first one was dropped.
+                await self._let_go(name, cluster)
         gone = [name for name in {**before, **self.node.hosted()} if name not in wanted]
         for name, (table, rank) in wanted.items():
             self.node.set_rank(name, rank)
@@ -225,18 +229,19 @@ class Hosting:
             return  # a rebuild was faster
         pending = self.pending[name]
         folder = self.node.replica_folder(*name)
-        rank = self._wanted[name][1]
+        table, rank = self._wanted[name]
+        start = table.start(name[1])
         source = "log"
         if await asyncio.to_thread(folder.exists):
             try:
-                await self.node.host(topic, name[1], rank=rank, repair=False)
+                await self.node.host(topic, name[1], start=start, rank=rank, repair=False)
             except (IndexDamaged, OffsetTrimmed) as error:
                 logger.warning("%s/%s: %s; it is fetched again", topic.name, name[1], error)
                 await asyncio.to_thread(_discard, folder)
             else:
                 return
         source = await self._fetched(topic, name[1], folder, "auto", pending.progress)
-        await self.node.host(topic, name[1], rank=rank, source=source)
+        await self.node.host(topic, name[1], start=start, rank=rank, source=source)
 
     async def _fetched(
         self, topic: Topic, partition: Partition, folder: Path, source: str, progress: Callable[[str, int, int], None]
@@ -253,7 +258,8 @@ class Hosting:
 
         The old one is read until the new one is level with the log. Raises what kept it; the old one then stays.
         """
-        topic = self.maps.map.table(name[0]).topic
+        table = self.maps.map.table(name[0])
+        topic, start = table.topic, table.start(name[1])
         async with self._lock(name):
             folder = self.node.replica_folder(*name)
             aside = folder.with_name(folder.name + _ASIDE)
@@ -261,7 +267,7 @@ class Hosting:
             found = await self._fetched(topic, name[1], aside, source, progress)
             if name in self.node.hosted():
                 progress("replaying", 0, 0)
-                replica = await self.node.open_aside(topic, name[1], aside)
+                replica = await self.node.open_aside(topic, name[1], aside, start=start)
                 try:
                     await replica.wait_ready()
                 finally:
@@ -271,7 +277,7 @@ class Hosting:
             old = folder.with_name(folder.name + _OLD)
             await asyncio.to_thread(_swap, folder, aside, old)
             rank = self._wanted[name][1] if name in self._wanted else 0
-            await self.node.host(topic, name[1], rank=rank, source=found)
+            await self.node.host(topic, name[1], start=start, rank=rank, source=found)
             await asyncio.to_thread(_discard, old)
         return found
 

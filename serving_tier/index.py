@@ -39,6 +39,8 @@ class Applied(NamedTuple):
     """Records folded: not the skipped ones, and not the duplicates."""
     rejected: int
     duplicates: int
+    void: int
+    """Of those rejected: records that no table can hold."""
 
 
 class Found(NamedTuple):
@@ -70,6 +72,8 @@ class IndexStatistics(NamedTuple):
     expiries: int
     bytes_used: int
     """Bytes of the file that hold something; 0 where there is no file."""
+    void: int
+    """Records so far that no table can hold: foreign producers' mistakes."""
 
 
 class IndexLimits(NamedTuple):

@@ -7,6 +7,8 @@ values are little-endian.
     data             key                        →  flags and version, expiry if any, value
     meta             "identity"                 →  format version u32, partition u32, table id 16 bytes
                      "state"                    →  applied offset i64, log time ms i64, verdicts from i64
+                     "start"                    →  first offset i64; only where that is not 0
+                     "void"                     →  records that no table can hold, counted u64; only where there are
     producers        producer id u64            →  base sequence u64, base offset i64, span u32
     producer_order   base offset u64            →  producer id u64
     verdicts         offset u64                 →  verdict u8, 3 zeros, span u32, actual i64, about i64
@@ -26,25 +28,35 @@ from serving_tier.verdicts import Judgement, Verdict
 __all__ = [
     "IDENTITY",
     "INDEX_FORMAT_VERSION",
+    "START",
     "STATE",
+    "VOID",
     "State",
     "number_key",
     "number_of",
     "pack_identity",
     "pack_judgement",
     "pack_producer",
+    "pack_start",
+    "pack_void",
     "unpack_identity",
     "unpack_judgement",
     "unpack_producer",
+    "unpack_start",
+    "unpack_void",
 ]
 
 INDEX_FORMAT_VERSION: Final = 1
 
 IDENTITY: Final = b"identity"
 STATE: Final = b"state"
+START: Final = b"start"
+VOID: Final = b"void"
 
 _KEY: Final = struct.Struct(">Q")
 _IDENTITY_ROW: Final = struct.Struct("<II16s")
+_START_ROW: Final = struct.Struct("<q")
+_VOID_ROW: Final = struct.Struct("<Q")
 _STATE_ROW: Final = struct.Struct("<qqq")
 _PRODUCER: Final = struct.Struct("<QqI")
 _JUDGEMENT: Final = struct.Struct("<B3xIqq")
@@ -84,6 +96,26 @@ def unpack_identity(row: bytes) -> tuple[int, TableId, Partition]:
     """Format version, table, partition. Raises `struct.error` for a row of another size."""
     version, partition, table_id = _IDENTITY_ROW.unpack(row)
     return version, table_id_from_bytes(table_id), Partition(partition)
+
+
+def pack_start(start: Offset) -> bytes:
+    """The row `start` of `meta`: where an index over the topic of others began."""
+    return _START_ROW.pack(start)
+
+
+def unpack_start(row: bytes | None) -> Offset:
+    """The first offset that an index holds; there is no row where that is 0. Raises `struct.error`."""
+    return Offset(0) if row is None else Offset(_START_ROW.unpack(row)[0])
+
+
+def pack_void(count: int) -> bytes:
+    """The row `void` of `meta`."""
+    return _VOID_ROW.pack(count)
+
+
+def unpack_void(row: bytes | None) -> int:
+    """How many records were void; there is no row where none was. Raises `struct.error`."""
+    return 0 if row is None else int(_VOID_ROW.unpack(row)[0])
 
 
 def pack_producer(state: ProducerState) -> bytes:

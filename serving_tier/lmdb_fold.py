@@ -11,13 +11,16 @@ from serving_tier.fold import Effects
 from serving_tier.index import IndexLimits
 from serving_tier.index_format import (
     STATE,
+    VOID,
     State,
     number_key,
     number_of,
     pack_judgement,
     pack_producer,
+    pack_void,
     unpack_judgement,
     unpack_producer,
+    unpack_void,
 )
 from serving_tier.lmdb_environment import Databases
 from serving_tier.producers import ProducerState
@@ -76,6 +79,9 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
         txn.cursor(databases.results).putmulti(rows)
     _trim_results(txn, databases, effects.applied - limits.results)
     _sweep(txn, databases, effects.log_time_ms, max(_SWEEP_MIN, 2 * effects.records))
+    if effects.void:
+        count = unpack_void(txn.get(VOID, db=databases.meta)) + effects.void
+        txn.put(VOID, pack_void(count), db=databases.meta)
     after = State(effects.applied, effects.log_time_ms, verdicts_from)
     txn.put(STATE, after.pack(), db=databases.meta)
     return after

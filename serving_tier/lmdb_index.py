@@ -23,7 +23,7 @@ import lmdb
 from log_tier.batch import decode_batch
 from log_tier.batch_header import split_batches
 from log_tier.errors import IndexDamaged, ShuttingDown
-from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.identifiers import FIRST, Offset, Partition, TableId
 from serving_tier.entry import Entry, entry_of, expiry_of, is_live, value_of
 from serving_tier.fold import fold
 from serving_tier.index import Applied, Found, IndexLimits, IndexStatistics, ScanPage
@@ -31,14 +31,19 @@ from serving_tier.index_folder import BootId, claim_folder, read_boot_id, releas
 from serving_tier.index_format import (
     IDENTITY,
     INDEX_FORMAT_VERSION,
+    START,
     STATE,
+    VOID,
     State,
     number_key,
     number_of,
     pack_identity,
+    pack_start,
     unpack_identity,
     unpack_judgement,
     unpack_producer,
+    unpack_start,
+    unpack_void,
 )
 from serving_tier.lmdb_environment import MAP_BYTES_MAX, Databases, named_troubles, open_environment
 from serving_tier.lmdb_fold import LmdbView, carry_out
@@ -68,36 +73,44 @@ class LmdbIndex:
         *,
         table_id: TableId,
         partition: Partition,
+        start: Offset = FIRST,
         map_bytes: int = MAP_BYTES_MAX,
         boot_id: BootId = read_boot_id,
         limits: IndexLimits = IndexLimits(),  # noqa: B008  (immutable)
     ) -> Self:
         """Open the index in the folder `path`, or make one. A few ms, whatever its size.
 
-        Raises `IndexDamaged` for one that cannot be trusted (discard the folder and fold the log again), `DiskFull`,
-        `FolderInUse` where this process has it open.
+        `start`: the first offset of its table. A new index has applied everything below it, which is nothing.
+
+        Raises `IndexDamaged` for one that cannot be trusted, or that began elsewhere (discard the folder and fold the
+        log again), `DiskFull`, `FolderInUse` where this process has it open.
         """
         claim_folder(path, table_id=table_id, partition=partition, boot_id=boot_id)
         env, databases = open_environment(path, map_bytes=map_bytes)
         index = cls(env, databases, path, map_bytes=map_bytes, limits=limits)
         try:
             with named_troubles(path, map_bytes):
-                index._load(table_id, partition)
+                index._load(table_id, partition, start)
         except BaseException:
             index.close(clean=False)
             raise
         return index
 
-    def _load(self, table_id: TableId, partition: Partition) -> None:
+    def _load(self, table_id: TableId, partition: Partition, start: Offset) -> None:
         """Check whose index this is, and learn where it stands."""
         with self._begin(self._meta, write=True) as txn:
-            identity, state = txn.get(IDENTITY), txn.get(STATE)
+            identity, state, begun = txn.get(IDENTITY), txn.get(STATE), txn.get(START)
             if identity is None and state is None and txn.stat(self._data)["entries"] == 0:
+                if start > 0:
+                    self._state = State(applied=Offset(start - 1), verdicts_from=start)
+                    self.applied = self._state.applied
+                    txn.put(START, pack_start(start))
                 txn.put(IDENTITY, pack_identity(table_id, partition))
                 txn.put(STATE, self._state.pack())
                 return
         try:
             found = unpack_identity(identity or b"")
+            found_start = unpack_start(begun)
             self._state = State.unpack(state or b"")
             self.applied = self._state.applied
         except struct.error as error:
@@ -110,6 +123,12 @@ class LmdbIndex:
             raise IndexDamaged(
                 f"{self._path} says that it is format, table, partition {found}, and should be {wanted}: "
                 "discard it and fold the log again",
+                file=str(self._path),
+            )
+        if found_start != start:
+            raise IndexDamaged(
+                f"{self._path} holds its topic from offset {found_start} on, its table begins at {start}: it is of an "
+                "earlier table over that topic; discard it and fold the log again",
                 file=str(self._path),
             )
 
@@ -141,7 +160,9 @@ class LmdbIndex:
                     after = carry_out(effects, txn, self._databases, before=before, limits=self._limits)
             self._state = after
             self.applied = after.applied
-        return Applied(after.applied, after.log_time_ms, effects.records, effects.rejected, effects.duplicates)
+        return Applied(
+            after.applied, after.log_time_ms, effects.records, effects.rejected, effects.duplicates, effects.void
+        )
 
     def get(self, key: bytes) -> Entry | None:
         """One entry. One lookup, about 1 µs."""
@@ -272,6 +293,7 @@ class LmdbIndex:
         try:
             with self._begin() as txn:
                 state = State.unpack(txn.get(STATE, db=self._meta))
+                void = unpack_void(txn.get(VOID, db=self._meta))
                 rows = {
                     name: int(txn.stat(database)["entries"]) for name, database in self._databases._asdict().items()
                 }
@@ -287,6 +309,7 @@ class LmdbIndex:
             results=rows["results"],
             expiries=rows["expiries"],
             bytes_used=(info["last_pgno"] + 1) * page,
+            void=void,
         )
 
     def identity(self) -> tuple[TableId, Partition]:

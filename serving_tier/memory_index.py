@@ -34,6 +34,7 @@ class MemoryIndex:
     def __init__(self, *, limits: IndexLimits = IndexLimits()) -> None:  # noqa: B008  (immutable)
         self._limits = limits
         self._lock: AbstractContextManager[object] = RLock()
+        self._void = 0
         self._applied: Offset = NOTHING
         self._log_time_ms = 0
         self._verdicts_from = Offset(0)
@@ -83,9 +84,12 @@ class MemoryIndex:
         )
         with self._lock:
             self._carry_out(effects)
-        return Applied(effects.applied, effects.log_time_ms, effects.records, effects.rejected, effects.duplicates)
+        return Applied(
+            effects.applied, effects.log_time_ms, effects.records, effects.rejected, effects.duplicates, effects.void
+        )
 
     def _carry_out(self, effects: Effects) -> None:
+        self._void += effects.void
         for key, stored in effects.entries.items():
             if stored is None:
                 self._entries.pop(key, None)
@@ -205,6 +209,7 @@ class MemoryIndex:
                 results=len(self._results),
                 expiries=len(self._hints),
                 bytes_used=0,
+                void=self._void,
             )
 
     def close(self, *, clean: bool = True) -> None:

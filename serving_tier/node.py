@@ -20,7 +20,7 @@ from typing import Final
 
 from log_tier.batch import Columns, encode_batch
 from log_tier.errors import DuramenError, NotHosted, TableNotFound, Unavailable
-from log_tier.identifiers import Partition, TableId
+from log_tier.identifiers import FIRST, Offset, Partition, TableId
 from log_tier.log import Log, Topic
 from log_tier.record import Operation
 from serving_tier.applier import Applier
@@ -83,9 +83,17 @@ class Node:
         return self.folder / table_id / str(partition)
 
     async def host(
-        self, topic: Topic, partition: Partition, *, rank: int = 0, source: str = "log", repair: bool = True
+        self,
+        topic: Topic,
+        partition: Partition,
+        *,
+        start: Offset = FIRST,
+        rank: int = 0,
+        source: str = "log",
+        repair: bool = True,
     ) -> Replica:
         """Open one partition's index, or make it, and follow the log. `source`: where its content came from.
+        `start`: the first offset of the table.
 
         `repair`: an index that cannot be trusted is discarded and folded from the log; else that raises
         `IndexDamaged`. Raises what `Replica.open` raises; `replica()` tells it again until another try succeeds.
@@ -93,7 +101,7 @@ class Node:
         name = (topic.id, partition)
         assert name not in self._replicas, f"{topic.name}/{partition} is hosted already"
         try:
-            replica = await self._opened(topic, partition, self.replica_folder(*name), repair=repair)
+            replica = await self._opened(topic, partition, self.replica_folder(*name), repair=repair, start=start)
         except DuramenError as error:
             self.refusals[name] = error
             raise
@@ -104,12 +112,23 @@ class Node:
         self._replicas = {**self._replicas, name: replica}
         return replica
 
-    async def open_aside(self, topic: Topic, partition: Partition, folder: Path) -> Replica:
+    async def open_aside(
+        self,
+        topic: Topic,
+        partition: Partition,
+        folder: Path,
+        *,
+        start: Offset = FIRST,
+    ) -> Replica:
         """Open a replica in another folder, beside the one that is hosted; it is not found by readers."""
-        return await self._opened(topic, partition, folder, repair=False)
+        return await self._opened(topic, partition, folder, repair=False, start=start)
 
-    async def _opened(self, topic: Topic, partition: Partition, folder: Path, *, repair: bool) -> Replica:
-        return await Replica.open(topic, partition, log=self._log, applier=self._applier, folder=folder, repair=repair)
+    async def _opened(
+        self, topic: Topic, partition: Partition, folder: Path, *, repair: bool, start: Offset
+    ) -> Replica:
+        return await Replica.open(
+            topic, partition, log=self._log, applier=self._applier, folder=folder, repair=repair, start=start
+        )
 
     def set_rank(self, name: ReplicaName, rank: int) -> None:
         """Its place among the partition's replicas; 0 does what only one should do."""

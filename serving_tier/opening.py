@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from log_tier.errors import DiskFull, DuramenError, FolderReadOnly, IndexDamaged, LogDamaged, OffsetTrimmed
-from log_tier.identifiers import Partition
+from log_tier.identifiers import FIRST, Offset, Partition
 from log_tier.log import Bounds, Topic
 from serving_tier.applier import Applier
 from serving_tier.lmdb_index import LmdbIndex
@@ -26,13 +26,23 @@ _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 async def open_index(
-    topic: Topic, partition: Partition, bounds: Bounds, *, applier: Applier, folder: Path, repair: bool
+    topic: Topic,
+    partition: Partition,
+    bounds: Bounds,
+    *,
+    applier: Applier,
+    folder: Path,
+    repair: bool,
+    start: Offset = FIRST,
 ) -> LmdbIndex:
-    """The index in `folder`, which the log within `bounds` can carry on. See `Replica.open` for what it raises."""
+    """The index in `folder`, which the log within `bounds` can carry on; a new one begins at `start`.
+
+    See `Replica.open` for what it raises.
+    """
 
     def opening() -> LmdbIndex:
         try:
-            return LmdbIndex.open(folder, table_id=topic.id, partition=partition)
+            return LmdbIndex.open(folder, table_id=topic.id, partition=partition, start=start)
         except OSError as error:
             raise _folder_trouble(error, folder) from error
 

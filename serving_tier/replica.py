@@ -41,7 +41,7 @@ from log_tier.errors import (
     TableNotFound,
     TokenAhead,
 )
-from log_tier.identifiers import Offset, Partition
+from log_tier.identifiers import FIRST, NOTHING, Offset, Partition
 from log_tier.log import Log, Topic
 from serving_tier.applier import Applier
 from serving_tier.lag import Lag, LagBounds, ReplicaState, next_state
@@ -104,6 +104,9 @@ class Replica:
         self._lag_bounds = lag_bounds
         self._lag = Lag(latest=latest, applied=index.applied, now=clock())
         self._opened_at = latest
+        self.floor = latest
+        """What a reader who has seen nothing waits for: what the log held when this replica was opened, so that a
+        restart never shows less than was there before it. `NOTHING` once that is applied."""
         self._waiters = OffsetWaiters()
         self._moments = Moments(self.name, partition, index, self.readers)
         self._applying = False
@@ -146,10 +149,11 @@ class Replica:
         applier: Applier,
         folder: Path,
         repair: bool = True,
+        start: Offset = FIRST,
         lag_bounds: LagBounds = LagBounds(),  # noqa: B008  (immutable)
         clock: Callable[[], float] = time.monotonic,
     ) -> Replica:
-        """Open the index in `folder` and follow the log from there.
+        """Open the index in `folder` and follow the log from there; a new index begins at `start`.
 
         One that cannot be trusted is discarded and folded from the log; without `repair` it raises `IndexDamaged`,
         for whoever has better sources.
@@ -158,7 +162,7 @@ class Replica:
         index needs next, and `DiskFull` or `FolderReadOnly` where the folder cannot be made.
         """
         bounds = await log.bounds(topic.id, partition)
-        index = await open_index(topic, partition, bounds, applier=applier, folder=folder, repair=repair)
+        index = await open_index(topic, partition, bounds, applier=applier, folder=folder, repair=repair, start=start)
         replica = cls(
             topic,
             partition,
@@ -269,6 +273,8 @@ class Replica:
         )
         if self.state == before:
             return
+        if self.state != "replaying":
+            self.floor = NOTHING
         if self.state == "ready":
             self._ready.set()
         elif self.state == "behind":

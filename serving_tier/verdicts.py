@@ -43,6 +43,8 @@ class Verdict(IntEnum):
     RESULT_TOO_LARGE = 4
     DUPLICATE = 5
     """A second copy, void. In an `Outcome`: of a write so old that its own outcome is forgotten."""
+    UNREADABLE = 6
+    """Something that no table can hold, which others put into the log's topic (`Operation.VOID`)."""
 
 
 class Judgement(NamedTuple):
@@ -77,6 +79,7 @@ _ERRORS: Final[dict[Verdict, tuple[type[Rejected], str]]] = {
     Verdict.NOT_A_NUMBER: (NotANumber, "the value there, or the operand, is no number"),
     Verdict.NUMBER_OVERFLOW: (NumberOverflow, "the result is beyond 64 bits, or not finite"),
     Verdict.RESULT_TOO_LARGE: (ResultTooLarge, "the value would grow over the limit"),
+    Verdict.UNREADABLE: (Rejected, "no table can hold what is in the log there"),
 }
 
 

@@ -4,6 +4,25 @@ from __future__ import annotations
 
 import os
 
+import pytest
+from kafka_brokers import kafka, kafka_url, start_brokers, three_brokers
+from log_choice import log_of_the_databases
+
+__all__ = ["kafka", "kafka_url", "log_of_the_databases", "start_brokers", "three_brokers"]
+
 # Tests start processes while gRPC runs in this one. Its handlers around fork can leave a child waiting for a thread
 # that it does not have; our children run another program at once and need nothing of it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--log kafka`: the end-to-end tests with their log on a real broker."""
+    parser.addoption("--log", choices=["embedded", "kafka"], default="embedded", help="where databases have their log")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is about the embedded log's own files says so, and is left out where the log is another one."""
+    if config.getoption("--log") != "embedded":
+        for item in items:
+            if item.get_closest_marker("own_log") is not None:
+                item.add_marker(pytest.mark.skip(reason="about the files of the embedded log"))

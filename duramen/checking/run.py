@@ -18,9 +18,8 @@ from log_tier.batch_header import split_batches
 from log_tier.catalog.remote import fetch_view
 from log_tier.errors import DuramenError, Unavailable, WriteUnknown
 from log_tier.identifiers import Offset, Partition
-from log_tier.log import Topic
-from log_tier.partitioner import partition_of
 from log_tier.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Condition, Operation
+from log_tier.table_ref import TableRef
 from log_tier.tokens import Token
 from router.grpc_door.connection import GrpcConnection
 from router.requests import ScanRequest, WatchEvent
@@ -64,15 +63,15 @@ async def run_check(
 
         first = await client()
         table = await first.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions)
-        topic = table._topic or await table._resolve()
-        start = Token({topic.id: {Partition(number): Offset(-1) for number in range(partitions)}})
+        ref = table._ref or await table._resolve()
+        start = Token({ref.id: {Partition(number): Offset(-1) for number in range(partitions)}})
         ended: asyncio.Future[Token] = loop.create_future()
         watchers = [
             asyncio.create_task(
                 run_watcher(
                     1000 + number,
                     (await client()).table(table.name),
-                    topic,
+                    ref,
                     recorder,
                     seed=seed,
                     stop=stop,
@@ -84,7 +83,7 @@ async def run_check(
         ]
         clients = [
             asyncio.create_task(
-                run_client(number, (await client()).table(table.name), topic, recorder, shape, seed=seed, stop=stop)
+                run_client(number, (await client()).table(table.name), ref, recorder, shape, seed=seed, stop=stop)
             )
             for number in range(shape.clients)
         ]
@@ -93,7 +92,7 @@ async def run_check(
             await _until(seconds, stop, [*clients, *watchers, breaking])
             await asyncio.gather(*clients)
             await breaking
-            end = await _mark_the_end(first, table, topic, recorder)
+            end = await _mark_the_end(first, table, ref, recorder)
             ended.set_result(end)
             await asyncio.gather(*watchers)
         finally:
@@ -101,9 +100,9 @@ async def run_check(
                 task.cancel()
             await asyncio.gather(*clients, *watchers, breaking, return_exceptions=True)
         history = History(partitions, recorder.calls, about={"seed": seed, "seconds": seconds, "table": table.name})
-        history.log = await _read_log(first, topic, end)
+        history.log = await _read_log(first, ref, end)
         for target in targets[:1]:
-            await _read_replicas(target, topic, end, recorder)
+            await _read_replicas(target, ref, end, recorder)
         await first.drop_table(table.name)
         return history
 
@@ -124,13 +123,11 @@ async def _until(seconds: float, stop: asyncio.Event, tasks: Sequence[asyncio.Ta
         task.result()
 
 
-async def _mark_the_end(database: Database, table: Table, topic: Topic, recorder: Recorder) -> Token:
+async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorder: Recorder) -> Token:
     """One last put in each partition: what every watcher and every replica must reach."""
-    token = Token({topic.id: {}})
-    for number in range(topic.partitions):
-        key = next(
-            key for key in (b"end%d" % k for k in range(10_000)) if partition_of(key, topic.partitions) == number
-        )
+    token = Token({ref.id: {}})
+    for number in range(ref.partitions):
+        key = next(key for key in (b"end%d" % k for k in range(10_000)) if ref.partition_of(key) == number)
         deadline = asyncio.get_running_loop().time() + _HEAL_S
         while True:
             value = secrets.token_hex(8).encode()
@@ -152,15 +149,15 @@ async def _mark_the_end(database: Database, table: Table, topic: Topic, recorder
     return token
 
 
-async def _read_log(database: Database, topic: Topic, end: Token) -> list[LogRecord]:
+async def _read_log(database: Database, ref: TableRef, end: Token) -> list[LogRecord]:
     """Every record of the table, up to the end that was marked."""
-    wanted = dict(end.offsets(topic.id))
+    wanted = dict(end.offsets(ref.id))
     found: list[LogRecord] = []
     positions = {partition: Offset(0) for partition in wanted}
     deadline = asyncio.get_running_loop().time() + _HEAL_S
     while any(positions[partition] <= offset for partition, offset in wanted.items()):
         try:
-            events: Any = database.connection.watch(topic.id, positions)
+            events: Any = database.connection.watch(ref.id, positions)
             async with aclosing(events) as following, asyncio.timeout(_HEAL_S):
                 async for event in following:
                     records = [r for r in _records_of(event) if r.offset >= positions[event.partition]]
@@ -206,21 +203,21 @@ def _records_of(event: WatchEvent) -> list[LogRecord]:
     return found
 
 
-async def _read_replicas(target: str, topic: Topic, end: Token, recorder: Recorder) -> None:
+async def _read_replicas(target: str, ref: TableRef, end: Token, recorder: Recorder) -> None:
     """Each replica's whole content, asked of its node and of nobody else."""
     view = await fetch_view(target, timeout=10)
-    table = view.map.table(topic.id)
-    for partition, offset in end.offsets(topic.id).items():
+    table = view.map.table(ref.id)
+    for partition, offset in end.offsets(ref.id).items():
         for node in table.readable(partition):
             connection = GrpcConnection(view.map.nodes[node].address)
             try:
-                await _read_replica(connection, node, topic, partition, offset, recorder)
+                await _read_replica(connection, node, ref, partition, offset, recorder)
             finally:
                 await connection.close()
 
 
 async def _read_replica(
-    connection: GrpcConnection, node: str, topic: Topic, partition: Partition, offset: Offset, recorder: Recorder
+    connection: GrpcConnection, node: str, ref: TableRef, partition: Partition, offset: Offset, recorder: Recorder
 ) -> None:
     call = recorder.begin(-1, "replica", node=node, session=False)
     call.partition = partition
@@ -228,7 +225,7 @@ async def _read_replica(
     applied: int = offset
     begin = b""
     while True:
-        request = ScanRequest(topic.id, begin, limit=_PAGE, after={partition: offset}, partitions=(partition,))
+        request = ScanRequest(ref.id, begin, limit=_PAGE, after={partition: offset}, partitions=(partition,))
         page = await connection.scan(request, timeout=_HEAL_S)
         applied = page.applied[partition]
         entries += [

@@ -19,9 +19,8 @@ from duramen.client.scanning import ScanRange, scan_table
 from duramen.client.table import Table
 from log_tier.errors import DuramenError, Rejected, WriteUnknown
 from log_tier.identifiers import Offset, Partition
-from log_tier.log import Topic
-from log_tier.partitioner import partition_of
 from log_tier.record import Operation
+from log_tier.table_ref import TableRef
 from log_tier.tokens import Token
 
 __all__ = ["Recorder", "WorkloadShape", "run_client", "run_watcher"]
@@ -64,8 +63,8 @@ class Recorder:
 
 
 class _Client:
-    def __init__(self, number: int, table: Table, topic: Topic, recorder: Recorder, shape: WorkloadShape, seed: str):
-        self.number, self.table, self.topic, self.recorder, self.shape = number, table, topic, recorder, shape
+    def __init__(self, number: int, table: Table, ref: TableRef, recorder: Recorder, shape: WorkloadShape, seed: str):
+        self.number, self.table, self.ref, self.recorder, self.shape = number, table, ref, recorder, shape
         self.random = random.Random(f"{seed}/{number}")
         self.written = 0
         self.versions: dict[bytes, int] = {}
@@ -95,7 +94,7 @@ class _Client:
         """`send` returns a `Done`, or a list of them."""
         kind = "write" if len(operations) == 1 else "batch"
         call = self.recorder.begin(self.number, kind, operations=operations)
-        call.partition = partition_of(operations[0]["key"].encode(), self.topic.partitions)
+        call.partition = self.ref.partition_of(operations[0]["key"].encode())
         try:
             found = await send()
         except Rejected as error:
@@ -178,11 +177,11 @@ class _Client:
             token = None
         groups: dict[Partition, list[bytes]] = defaultdict(list)
         for key in dict.fromkeys(keys):
-            groups[partition_of(key, self.topic.partitions)].append(key)
+            groups[self.ref.partition_of(key)].append(key)
         await asyncio.gather(*(self.read_keys(part, group, level, token) for part, group in groups.items()))
 
     async def read_keys(self, partition: Partition, keys: list[bytes], level: Any, token: Token | None) -> None:
-        after = {} if token is None else {str(p): o for p, o in token.offsets(self.topic.id).items()}
+        after = {} if token is None else {str(p): o for p, o in token.offsets(self.ref.id).items()}
         call = self.recorder.begin(
             self.number,
             "read",
@@ -193,10 +192,10 @@ class _Client:
         )
         call.partition = partition
         database = self.database
-        asked = asked_of(database.session, self.topic, token, level)
+        asked = asked_of(database.session, self.ref, token, level)
         try:
             result = await database.reads.submit(
-                self.topic,
+                self.ref,
                 partition,
                 tuple(keys),
                 after=asked.after(partition),
@@ -222,12 +221,12 @@ class _Client:
     async def scan(self) -> None:
         prefix = self.random.choice([b"hot", b"both{%d}" % self.random.randrange(_TAGS), b"cold1", b""])
         call = self.recorder.begin(self.number, "scan", prefix=prefix.decode(), session=True)
-        asked = asked_of(self.database.session, self.topic, None, "session")
+        asked = asked_of(self.database.session, self.ref, None, "session")
         wanted = ScanRange.of(prefix=prefix or None, start=None, end=None, reverse=False, limit=None)
         pages: list[dict[str, Any]] = []
         lower = prefix.decode()
         try:
-            scanning: Any = scan_table(self.database, self.topic, wanted, asked, self.shape.timeout_s)
+            scanning: Any = scan_table(self.database, self.ref, wanted, asked, self.shape.timeout_s)
             async with aclosing(scanning) as found:
                 async for page in found:
                     entries = [
@@ -255,10 +254,17 @@ def _operation(name: str, key: bytes, value: bytes, condition: str = "", version
 
 
 async def run_client(
-    number: int, table: Table, topic: Topic, recorder: Recorder, shape: WorkloadShape, *, seed: str, stop: asyncio.Event
+    number: int,
+    table: Table,
+    ref: TableRef,
+    recorder: Recorder,
+    shape: WorkloadShape,
+    *,
+    seed: str,
+    stop: asyncio.Event,
 ) -> None:
     """Call after call until `stop`. The choice of calls depends on the seed and the number alone."""
-    client = _Client(number, table, topic, recorder, shape, seed)
+    client = _Client(number, table, ref, recorder, shape, seed)
     kinds: list[Callable[[], Awaitable[None]]] = [
         *[client.put] * 6,
         *[client.read] * 8,
@@ -277,7 +283,7 @@ async def run_client(
 async def run_watcher(
     number: int,
     table: Table,
-    topic: Topic,
+    ref: TableRef,
     recorder: Recorder,
     *,
     seed: str,
@@ -287,7 +293,7 @@ async def run_watcher(
 ) -> None:
     """Watch from `start`, torn down now and then and resumed by token, to the token that `until` gives."""
     chance = random.Random(f"{seed}/watch/{number}")
-    first = {Partition(p): Offset(start.offsets(topic.id).get(Partition(p), -1) + 1) for p in range(topic.partitions)}
+    first = {Partition(p): Offset(start.offsets(ref.id).get(Partition(p), -1) + 1) for p in range(ref.partitions)}
     seen: dict[int, list[list[Any]]] = defaultdict(list)
     position: Token = start
     end: Token | None = None
@@ -296,7 +302,7 @@ async def run_watcher(
     def reached() -> bool:
         """Everything up to the end was shown; what changed nothing at the end is not shown, so this asks the token."""
         assert end is not None
-        return all(position.offsets(topic.id).get(p, -1) >= offset for p, offset in end.offsets(topic.id).items())
+        return all(position.offsets(ref.id).get(p, -1) >= offset for p, offset in end.offsets(ref.id).items())
 
     while end is None or not reached():
         runs: Any = table.watch_runs(after=position, timeout=60)
@@ -327,8 +333,8 @@ async def run_watcher(
                 left -= 1
                 if left <= 0 and not stop.is_set():
                     break
-    for partition in range(topic.partitions):
+    for partition in range(ref.partitions):
         call = recorder.begin(number, "watch", **{"from": first[Partition(partition)], "session": False})
         call.partition = partition
-        last = end.offsets(topic.id).get(Partition(partition), -1)
+        last = end.offsets(ref.id).get(Partition(partition), -1)
         recorder.end(call, "ok", to=last, changes=[change for change in seen[partition] if change[0] <= last])

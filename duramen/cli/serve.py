@@ -28,7 +28,9 @@ _Config = Annotated[
 _Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The data folder.")]
 _Host = Annotated[str | None, typer.Option("--host", help="The address to listen on.")]
 _Port = Annotated[int | None, typer.Option("--port", help="The port; 0 takes a free one and prints it.")]
-_Log = Annotated[str | None, typer.Option("--log", metavar="URL", help="Where the log is: grpc://host:port.")]
+_Log = Annotated[
+    str | None, typer.Option("--log", metavar="URL", help="Where the log is: grpc:// or kafka://host:port.")
+]
 _LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")]
 
 

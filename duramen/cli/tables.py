@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
 from duramen.cli.options import AT_DEFAULT, At, Json, Timeout, connected
 from duramen.cli.output import say, say_json, say_table
+from duramen.client.results import TableInfo
 from log_tier.errors import InvalidRequest
+from log_tier.partitioner import Partitioner, check_partitioner
+from log_tier.table_ref import TableRef
 
 __all__ = ["app"]
 
@@ -25,10 +28,24 @@ _Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")
 @app.command()
 def create(
     table: _Name,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="How many; the number stays.")] = 8,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="How many; the number stays. Default: 8.")
+    ] = None,
     replicas: Annotated[
         int | None,
         typer.Option("--replicas", "-r", help="How many nodes hold each partition; default: all, up to three."),
+    ] = None,
+    over: Annotated[
+        str | None,
+        typer.Option("--over", metavar="TOPIC", help="Lay it over this topic of others, on a Kafka log."),
+    ] = None,
+    partitioner: Annotated[
+        str | None,
+        typer.Option(
+            "--partitioner",
+            help="How keys find their partition: slot, or murmur2 as Kafka's producers do. Default: slot; with --over "
+            "murmur2.",
+        ),
     ] = None,
     if_missing: Annotated[bool, typer.Option("--if-missing", help="One that is there already is fine.")] = False,
     at: At = AT_DEFAULT,
@@ -39,18 +56,32 @@ def create(
 
     A table's keys are spread over its partitions, each with a log and an index of its own.
 
+    With --over the table's log is a topic that exists already and that others write: what they write is in the table,
+    what is written to the table they see. It has as many partitions as the topic, and keys are placed as its producers
+    place them. Dropping the table keeps the topic.
+
     \b
       duramen table create flights
       duramen table create events --partitions 32 --if-missing
       duramen table create ships --replicas 2             # on a cluster
+      duramen table create orders --over orders-v1 --partitioner murmur2
     """
     with connected(at, timeout) as database:
-        database.create_table(table, partitions=partitions, replicas=replicas, if_missing=if_missing)
-        topic = database.describe_table(table).table
+        if partitioner is not None:
+            check_partitioner(partitioner)
+        database.create_table(
+            table,
+            partitions=partitions,
+            replicas=replicas,
+            over=over,
+            partitioner=cast("Partitioner | None", partitioner),
+            if_missing=if_missing,
+        )
+        made = database.describe_table(table).table
     if json:
-        say_json({"table": topic.name, "id": topic.id, "partitions": topic.partitions})
+        say_json(_document(made))
     else:
-        say(f"table {topic.name} has {topic.partitions} partition{'s' if topic.partitions > 1 else ''} (id {topic.id})")
+        say(f"{_named(made)} has {made.partitions} partition{'s' if made.partitions > 1 else ''} (id {made.id})")
 
 
 @app.command("list")
@@ -65,9 +96,13 @@ def list_tables(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False
         found = database.tables()
     if json:
         for table in found:
-            say_json({"table": table.name, "id": table.id, "partitions": table.partitions})
+            say_json(_document(table))
     elif found:
-        say_table(["table", "partitions", "id"], [(t.name, t.partitions, t.id) for t in found], right=["partitions"])
+        say_table(
+            ["table", "partitions", "partitioner", "over", "id"],
+            [(t.name, t.partitions, t.partitioner, t.over or "–", t.id) for t in found],
+            right=["partitions"],
+        )
     else:
         say("no tables yet: `duramen table create NAME` makes one")
 
@@ -83,12 +118,23 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
     """
     with connected(at, timeout) as database:
         description = database.describe_table(table)
-    topic, parts = description.table, description.partitions
+    described, parts = description.table, description.partitions
     if json:
         for part in parts:
-            say_json({"table": topic.name, "id": topic.id, **part._asdict()})
+            say_json(
+                {
+                    "table": described.name,
+                    "id": described.id,
+                    "partitioner": described.partitioner,
+                    "over": described.over or None,
+                    **part._asdict(),
+                }
+            )
         return
-    say(f"table {topic.name}, id {topic.id}: {sum(part.keys for part in parts):,} keys")
+    say(
+        f"{_named(described)}, id {described.id}, partitioner {described.partitioner}: "
+        f"{sum(part.keys for part in parts):,} keys"
+    )
     columns = ["partition", "earliest", "latest", "applied", "keys", "index KiB", "state"]
     say_table(
         columns,
@@ -118,18 +164,40 @@ def drop(
 ) -> None:
     """Delete a table with all it holds. It cannot be undone.
 
+    Of a table over a topic of others (see create --over) only the indexes go: the topic keeps its records.
+
     \b
       duramen table drop flights --yes
     """
     with connected(at, timeout) as database:
         description = database.describe_table(table)
         keys = sum(part.keys for part in description.partitions)
+        over = description.table.over
         if not yes:
+            lost = f"its indexes with {keys:,} keys; its topic {over} stays" if over else f"its {keys:,} keys for ever"
             if not sys.stdin.isatty():
-                raise InvalidRequest(f"dropping {table} deletes its {keys} keys for ever: say --yes")
-            typer.confirm(f"Delete table {table} with its {keys:,} keys for ever?", abort=True)
+                raise InvalidRequest(f"dropping {table} deletes {lost}: say --yes")
+            typer.confirm(f"Drop table {table}? It deletes {lost}", abort=True)
         database.drop_table(table)
     if json:
-        say_json({"table": table, "id": description.table.id, "dropped": True, "keys": keys})
+        say_json(
+            {"table": table, "id": description.table.id, "dropped": True, "keys": keys, "kept_topic": over or None}
+        )
+    elif over:
+        say(f"dropped {table} with its indexes of {keys:,} keys; its topic {over} stays as it is")
     else:
         say(f"dropped {table} with its {keys:,} keys")
+
+
+def _named(table: TableRef | TableInfo) -> str:
+    return f"table {table.name}" + (f" over topic {table.over}" if table.over else "")
+
+
+def _document(table: TableRef | TableInfo) -> dict[str, Any]:
+    return {
+        "table": table.name,
+        "id": table.id,
+        "partitions": table.partitions,
+        "partitioner": table.partitioner,
+        "over": table.over or None,
+    }

@@ -33,6 +33,9 @@ def up(
     ] = Path("duramen-data"),
     host: Annotated[str, typer.Option("--host", help="The address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port; 0 takes a free one and prints it.")] = 7070,
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="URL", help="Where the log is, if not in DIR: kafka://host:port.")
+    ] = None,
     nodes: Annotated[
         int | None,
         typer.Option("--nodes", metavar="N", help="Run log, N serving nodes and a router as processes of their own."),
@@ -55,7 +58,8 @@ def up(
       duramen up
       duramen up --data /var/lib/duramen --host 0.0.0.0 --port 7070
       duramen up --port 0 --json          # one JSON line with the port, when it is ready
-      duramen up --nodes 3                # six processes; one that dies is started again
+      duramen up --nodes 3                # five processes; one that dies is started again
+      duramen up --log kafka://broker1:9092,broker2:9092
     """
     import logging
 
@@ -73,6 +77,7 @@ def up(
         run_role(
             supervise(
                 data,
+                log_url=log,
                 nodes=nodes,
                 host=host,
                 port=port,
@@ -85,9 +90,9 @@ def up(
     from duramen.roles.single import SingleServer
     from duramen.serving_node import SnapshotPolicy
 
-    announce = _Announcer(data, host, json)
+    announce = _Announcer(data, log, host, json)
     policy = SnapshotPolicy(every_s=snapshot_every_s)
-    opening = SingleServer.open(data, host=host, port=port, snapshots=policy)
+    opening = SingleServer.open(data, log_url=log, host=host, port=port, snapshots=policy)
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
@@ -120,8 +125,10 @@ def _tell_people(event: dict[str, Any]) -> None:
 class _Announcer:
     """Says that the server began and ended."""
 
-    def __init__(self, data: Path, host: str, json: bool) -> None:
+    def __init__(self, data: Path, log: str | None, host: str, json: bool) -> None:
         self._data, self._host, self._json = data.absolute(), host, json
+        # Its query may hold a password.
+        self._log = log.partition("?")[0] if log is not None else None
 
     def started(self, server: SingleServer) -> None:
         tables = sorted(server.front.catalog.map.tables.values(), key=lambda table: table.name)
@@ -137,6 +144,7 @@ class _Announcer:
                     "port": server.port,
                     "pid": os.getpid(),
                     "data": str(self._data),
+                    "log": self._log,
                     "tables": [{"table": t.name, "id": t.id, "partitions": t.partitions} for t in tables],
                     "recovery": {"cuts": cuts, "damages": damages, "notes": notes},
                 },
@@ -147,6 +155,8 @@ class _Announcer:
         names = ", ".join(f"{t.name} ({t.partitions})" for t in tables[:8]) + (" …" if len(tables) > 8 else "")
         say(f"Duramen is up on {self._host}:{server.port}")
         say(f"  data      {self._data}")
+        if self._log is not None:
+            say(f"  log       {self._log}")
         say(f"  tables    {names or 'none yet: duramen table create NAME'}")
         say("  recovery  " + ("\n            ".join([*cuts, *notes]) or "nothing to recover"))
         for damage in damages:

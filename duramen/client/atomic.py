@@ -9,7 +9,6 @@ from duramen.client.results import Done, Number
 from log_tier.batch import Columns
 from log_tier.errors import InvalidRequest, LimitExceeded, PartitionMismatch
 from log_tier.identifiers import Offset
-from log_tier.partitioner import partition_of
 from log_tier.record import Operation
 
 if TYPE_CHECKING:
@@ -20,12 +19,17 @@ __all__ = ["ATOMIC_RECORDS_MAX", "AtomicBatch"]
 # A group is folded in one piece and its effects are held until its last record is judged.
 ATOMIC_RECORDS_MAX: Final = 10_000
 
+_HOW_TOGETHER: Final = {
+    "slot": "give its keys a common {tag}",
+    "murmur2": "the table's partitioner, murmur2, knows no tags: only a key's own bytes say where it lies",
+}
+
 
 class AtomicBatch:
     """Collects records; `commit()` writes them. Conditions of any of them are conditions of all.
 
-    Later records see what earlier ones did. All keys must lie in one partition, which a common `{tag}` ensures:
-    `{user7}.name` and `{user7}.cart`.
+    Later records see what earlier ones did. All keys must lie in one partition, which a common `{tag}` ensures where
+    keys are placed by slot: `{user7}.name` and `{user7}.cart`.
     """
 
     def __init__(self, table: Table) -> None:
@@ -109,20 +113,20 @@ class AtomicBatch:
         table = self._table
         database = table._database
         deadline = database.deadline(timeout)
-        topic = table._topic or await table._resolve(deadline)
-        partitions = {partition_of(record.keys[0], topic.partitions): record.keys[0] for record in self._records}
+        ref = table._ref or await table._resolve(deadline)
+        partitions = {ref.partition_of(record.keys[0]): record.keys[0] for record in self._records}
         if len(partitions) > 1:
             (first, one), (second, other) = list(partitions.items())[:2]
             raise PartitionMismatch(
                 f"{one[:40]!r} lies in partition {first} of {table.name}, {other[:40]!r} in {second}: an atomic batch "
-                "touches one partition; give its keys a common {tag}"
+                f"touches one partition; {_HOW_TOGETHER[ref.partitioner]}"
             )
         (partition,) = partitions
-        call = database.writes.submit(topic, partition, joined(self._records), outcomes=True, deadline=deadline)
+        call = database.writes.submit(ref, partition, joined(self._records), outcomes=True, deadline=deadline)
         self._committed = True
         written = await table._noticing_drops(call)
         results = written.results or [None] * len(self._records)
         return [
-            Done(topic.id, partition, Offset(written.offset + number), number_of(result))
+            Done(ref.id, partition, Offset(written.offset + number), number_of(result))
             for number, result in enumerate(results)
         ]

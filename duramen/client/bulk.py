@@ -11,9 +11,8 @@ from duramen.client.levels import Asked
 from duramen.client.requests import check_key, check_value, record_of
 from log_tier.batch import Columns
 from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.log import Topic
-from log_tier.partitioner import partition_of
 from log_tier.record import Operation
+from log_tier.table_ref import TableRef
 from router.requests import ReadResult
 
 if TYPE_CHECKING:
@@ -31,20 +30,20 @@ _KEYS_PER_PART: Final = 2048
 
 
 async def get_many(
-    database: Database, topic: Topic, wanted: Sequence[bytes], asked: Asked, deadline: float
+    database: Database, ref: TableRef, wanted: Sequence[bytes], asked: Asked, deadline: float
 ) -> list[bytes | None]:
     """The values of checked keys, in their order."""
-    count = topic.partitions
+    count, partition_of = ref.partitions, ref.partition_of
     places: list[list[int]] = [[] for _ in range(count)]
     for place, key in enumerate(wanted):
-        places[partition_of(key, count)].append(place)
+        places[partition_of(key)].append(place)
     calls: list[tuple[list[int], asyncio.Future[ReadResult]]] = []
     with _Together(calls):
         for partition, mine in zip(map(Partition, range(count)), places, strict=True):
             for at in range(0, len(mine), _KEYS_PER_PART):
                 piece = mine[at : at + _KEYS_PER_PART]
                 call = database.reads.submit(
-                    topic,
+                    ref,
                     partition,
                     [wanted[place] for place in piece],
                     after=asked.after(partition),
@@ -64,18 +63,18 @@ async def get_many(
 
 async def put_window(
     database: Database,
-    topic: Topic,
+    ref: TableRef,
     window: Sequence[tuple[bytes, bytes]],
     ttl: float | None,
     deadline: float,
     offsets: dict[Partition, Offset],
 ) -> None:
     """Write one window of pairs; `offsets` learns the last offset of each partition that was written."""
-    count = topic.partitions
+    count, partition_of = ref.partitions, ref.partition_of
     keys: list[list[bytes]] = [[] for _ in range(count)]
     values: list[list[bytes]] = [[] for _ in range(count)]
     for key, value in window:
-        partition = partition_of(check_key(key), count)
+        partition = partition_of(check_key(key))
         keys[partition].append(key)
         values[partition].append(check_value(value))
     model = record_of(Operation.PUT, b"k", b"", ttl=ttl)
@@ -90,7 +89,7 @@ async def put_window(
                     None,
                     model.expiries and [model.expiries[0]] * (last - first),
                 )
-                call = database.writes.submit(topic, partition, columns, outcomes=False, deadline=deadline)
+                call = database.writes.submit(ref, partition, columns, outcomes=False, deadline=deadline)
                 calls.append((partition, call))
         await _all(call for _, call in calls)
     for partition, call in calls:

@@ -15,15 +15,16 @@ from duramen.client.session import Session
 from duramen.client.table import Table
 from duramen.client.writes import WriteCoalescer
 from log_tier.errors import DatabaseClosed, InvalidRequest, TableExists
-from log_tier.identifiers import Offset, check_name
-from log_tier.log import Topic
+from log_tier.identifiers import Offset, check_adopted_name, check_name
+from log_tier.partitioner import Partitioner, check_partitioner
+from log_tier.table_ref import TableRef
 from log_tier.tokens import Token
 from router.direct import DirectReads
 from router.requests import Connection, TableDescription
 
 __all__ = ["PARTITIONS_DEFAULT", "TIMEOUT_DEFAULT_S", "Database", "check_timeout"]
 
-DirectFactory = Callable[[str, Callable[[Topic], Sequence[Offset]]], DirectReads]
+DirectFactory = Callable[[str, Callable[[TableRef], Sequence[Offset]]], DirectReads]
 
 # Enough for a table to be spread over a few nodes later on; each costs one sync of its own in a write to all of them.
 PARTITIONS_DEFAULT: Final = 8
@@ -84,31 +85,49 @@ class Database:
         self,
         name: str,
         *,
-        partitions: int = PARTITIONS_DEFAULT,
+        partitions: int | None = None,
         replicas: int | None = None,
+        over: str | None = None,
+        partitioner: Partitioner | None = None,
         if_missing: bool = False,
         timeout: float | None = None,
     ) -> Table:
-        """Create a table of that many partitions; the number stays. With `if_missing` an existing one is taken.
+        """Create a table of that many partitions (None: 8); the number stays. With `if_missing` an existing one is
+        taken, as it is.
 
         `replicas`: how many nodes hold each partition; None: each node, up to three. Raises `TableExists`, and
         `CommandRejected` where there are not so many nodes.
+
+        `over` lays the table over an existing topic that others write and read as well (on a Kafka log): its records
+        are the table's, what the table writes they see, and dropping the table leaves it. Its number of partitions is
+        the table's. `partitioner` is how keys find their partition, `"slot"` or `"murmur2"` (Kafka's own producers');
+        None: `"murmur2"` with `over`, else `"slot"`. It must be the one that the topic's producers use, else keys are
+        looked for where they are not.
         """
         check_name(name)
-        if type(partitions) is not int:
+        if over is not None:
+            check_adopted_name(over)
+        if partitioner is not None:
+            check_partitioner(partitioner)
+        if partitions is not None and type(partitions) is not int:
             raise InvalidRequest(f"a table has a whole number of partitions, not {partitions!r}")
         if replicas is not None and (type(replicas) is not int or replicas < 1):
             raise InvalidRequest(f"replicas is a whole number, at least 1, or None, not {replicas!r}")
         deadline = self.deadline(timeout)
         try:
-            topic = await self.connection.create_table(
-                name, partitions=partitions, replicas=replicas or 0, timeout=self.timeout(timeout)
+            ref = await self.connection.create_table(
+                name,
+                partitions=partitions if partitions is not None else 0 if over else PARTITIONS_DEFAULT,
+                replicas=replicas or 0,
+                over=over or "",
+                partitioner=partitioner or "",
+                timeout=self.timeout(timeout),
             )
         except TableExists:
             if not if_missing:
                 raise
-            topic = await ask_until(deadline, lambda remaining: self.connection.find_table(name, timeout=remaining))
-        return Table(self, name, topic)
+            ref = await ask_until(deadline, lambda remaining: self.connection.find_table(name, timeout=remaining))
+        return Table(self, name, ref)
 
     def table(self, name: str) -> Table:
         """An existing table. That it exists shows with the first call. Raises `InvalidName`."""
@@ -116,10 +135,8 @@ class Database:
 
     async def tables(self, *, timeout: float | None = None) -> list[TableInfo]:
         """All tables, by name."""
-        topics = await ask_until(
-            self.deadline(timeout), lambda remaining: self.connection.list_tables(timeout=remaining)
-        )
-        return [TableInfo(topic.id, topic.name, topic.partitions) for topic in topics]
+        refs = await ask_until(self.deadline(timeout), lambda remaining: self.connection.list_tables(timeout=remaining))
+        return [TableInfo(ref.id, ref.name, ref.partitions, ref.partitioner, ref.over) for ref in refs]
 
     async def describe_table(self, name: str, *, timeout: float | None = None) -> TableDescription:
         """How a table's partitions stand."""

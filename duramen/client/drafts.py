@@ -11,8 +11,8 @@ from log_tier.batch import Columns, encode_batch
 from log_tier.batch_header import read_header
 from log_tier.errors import DeadlineExceeded, DuramenError, WriteUnknown
 from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.log import Topic
 from log_tier.record import PLAIN_PUT
+from log_tier.table_ref import TableRef
 from router.outcomes import outcome_unknown
 from router.requests import OutcomesPart, WriteOutcome, WritePart, WriteResult
 
@@ -56,7 +56,7 @@ class Draft:
         "unknown",
     )
 
-    def __init__(self, table: Topic, partition: Partition, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, table: TableRef, partition: Partition, loop: asyncio.AbstractEventLoop) -> None:
         self.table = table
         self.partition = partition
         self.columns = Columns([], [])

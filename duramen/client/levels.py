@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 from duramen.client.session import Session
 from log_tier.errors import InvalidRequest, InvalidToken
 from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from log_tier.tokens import Token
 
 __all__ = ["SESSION", "Asked", "Bounded", "Level", "asked_of", "bounded", "check_level"]
@@ -76,23 +76,23 @@ def check_level(level: Level) -> None:
         raise InvalidRequest(f"level is one of {', '.join(_LEVELS)} or duramen.bounded(max_lag), not {level!r}")
 
 
-def asked_of(session: Session, topic: Topic, token: Token | None, level: Level) -> Asked:
+def asked_of(session: Session, ref: TableRef, token: Token | None, level: Level) -> Asked:
     """What a read with this token at this level asks of a table. Raises `InvalidToken`, also for another table's."""
     lag_max_ms = int(level.max_lag * 1000) if isinstance(level, Bounded) else 0
     if lag_max_ms and token is None:
         return Asked(None, False, True, lag_max_ms)
     asked: dict[Partition, Offset] = {}
     if token is not None:
-        asked.update(token.offsets(topic.id, table_name=topic.name))
+        asked.update(token.offsets(ref.id, table_name=ref.name))
         for partition, offset in asked.items():
-            if partition >= topic.partitions or offset > _OFFSET_MAX:
+            if partition >= ref.partitions or offset > _OFFSET_MAX:
                 raise InvalidToken(
-                    f"the token names offset {offset} of partition {partition}; {topic.name} has "
-                    f"{topic.partitions} partitions, and offsets end at {_OFFSET_MAX}: it was not made here"
+                    f"the token names offset {offset} of partition {partition}; {ref.name} has "
+                    f"{ref.partitions} partitions, and offsets end at {_OFFSET_MAX}: it was not made here"
                 )
     if level == "eventual":
         return Asked(asked, False, False)
-    for number, offset in enumerate(session.offsets(topic)):
+    for number, offset in enumerate(session.offsets(ref)):
         if offset > asked.get(Partition(number), NOTHING):
             asked[Partition(number)] = offset
     return Asked(asked, level == "strong", True, lag_max_ms)

@@ -28,7 +28,7 @@ from log_tier.errors import (
     ReplicaBehind,
 )
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from router.requests import Connection, ReadPart, ReadResult
 
 __all__ = ["READS_PENDING_MAX", "ReadCoalescer"]
@@ -65,7 +65,7 @@ class _Group:
 
     def __init__(
         self,
-        table: Topic,
+        table: TableRef,
         partition: Partition,
         after: Offset | None,
         *,
@@ -134,7 +134,7 @@ class ReadCoalescer:
 
     def submit(
         self,
-        table: Topic,
+        table: TableRef,
         partition: Partition,
         keys: Sequence[bytes],
         *,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.partitioner import Partitioner
 from log_tier.record import Operation
 from log_tier.tokens import Token
 
@@ -83,3 +84,6 @@ class TableInfo(NamedTuple):
     id: TableId
     name: str
     partitions: int
+    partitioner: Partitioner = "slot"
+    over: str = ""
+    """The topic of others that it lies over; empty where its topic is its own."""

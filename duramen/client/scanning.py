@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from duramen.client.levels import Asked
 from duramen.client.patient import ask_until
 from log_tier.errors import InvalidKey, InvalidRequest
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from router.requests import ScanRequest, ScanResult
 from serving_tier.scan import prefix_range
 
@@ -50,7 +50,7 @@ class ScanRange(NamedTuple):
 
 
 async def scan_table(
-    database: Database, topic: Topic, asked_range: ScanRange, asked: Asked, timeout: float
+    database: Database, ref: TableRef, asked_range: ScanRange, asked: Asked, timeout: float
 ) -> AsyncGenerator[ScanResult, None]:
     """Yield pages until the range or the limit is exhausted; each page is at least as new as the one before it.
 
@@ -60,10 +60,10 @@ async def scan_table(
     loop = asyncio.get_running_loop()
     size = _PAGE_FIRST
     strong = asked.strong
-    seen = dict(database.session.seen(topic) if asked.offsets is None else asked.offsets)
+    seen = dict(database.session.seen(ref) if asked.offsets is None else asked.offsets)
     while (left is None or left > 0) and (end is None or start < end):
         request = ScanRequest(
-            topic.id,
+            ref.id,
             start,
             end,
             reverse,
@@ -78,7 +78,7 @@ async def scan_table(
 
         page = await ask_until(loop.time() + timeout, ask)
         if asked.seen:
-            database.session.saw_all(topic, page.applied)
+            database.session.saw_all(ref, page.applied)
         seen.update(page.applied)
         yield page
         if not page.more or not page.keys:

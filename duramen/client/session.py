@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from log_tier.tokens import Token
 
 __all__ = ["Session"]
@@ -22,7 +22,7 @@ class Session:
         self._tables: dict[TableId, list[Offset]] = {}
         self._imported = Token(session=True)
 
-    def offsets(self, table: Topic) -> list[Offset]:
+    def offsets(self, table: TableRef) -> list[Offset]:
         """What was seen of a table, by partition: the live list, to be looked at and not changed."""
         found = self._tables.get(table.id)
         if found is None:
@@ -32,17 +32,17 @@ class Session:
                     found[partition] = offset
         return found
 
-    def seen(self, table: Topic) -> dict[Partition, Offset]:
+    def seen(self, table: TableRef) -> dict[Partition, Offset]:
         """The same by partition, without those of which nothing was seen."""
         return {Partition(number): offset for number, offset in enumerate(self.offsets(table)) if offset > NOTHING}
 
-    def saw(self, table: Topic, partition: Partition, offset: Offset) -> None:
+    def saw(self, table: TableRef, partition: Partition, offset: Offset) -> None:
         """A reply came from a state that holds `offset`."""
         offsets = self._tables.get(table.id) or self.offsets(table)
         if offset > offsets[partition]:
             offsets[partition] = offset
 
-    def saw_all(self, table: Topic, seen: Mapping[Partition, Offset]) -> None:
+    def saw_all(self, table: TableRef, seen: Mapping[Partition, Offset]) -> None:
         """The same for several partitions."""
         for partition, offset in seen.items():
             self.saw(table, partition, offset)

@@ -18,9 +18,8 @@ from duramen.client.writer import TableWriter
 from log_tier.batch import Columns
 from log_tier.errors import InvalidRequest, InvalidToken, TableNotFound
 from log_tier.identifiers import Offset, Partition, check_name
-from log_tier.log import Topic
-from log_tier.partitioner import partition_of
 from log_tier.record import Operation
+from log_tier.table_ref import TableRef
 from log_tier.tokens import Token
 from router.requests import ReadResult, TableDescription
 
@@ -47,9 +46,9 @@ class Table:
     and `after`, a token from another process, whose writes the read then sees as well.
     """
 
-    def __init__(self, database: Database, name: str, topic: Topic | None = None) -> None:
+    def __init__(self, database: Database, name: str, ref: TableRef | None = None) -> None:
         self._database = database
-        self._topic = topic
+        self._ref = ref
         self.name = check_name(name)
 
     def __repr__(self) -> str:
@@ -87,13 +86,13 @@ class Table:
     async def _read_one(self, key: bytes, after: str | Token | None, level: Level, timeout: float | None) -> ReadResult:
         check_key(key)
         deadline = self._database.deadline(timeout)
-        topic = self._topic or await self._resolve(deadline)
+        ref = self._ref or await self._resolve(deadline)
         asked = SESSION
         if after is not None or level != "session":
-            topic, asked = await self._asked(topic, after, level, deadline)
-        partition = partition_of(key, topic.partitions)
+            ref, asked = await self._asked(ref, after, level, deadline)
+        partition = ref.partition_of(key)
         call = self._database.reads.submit(
-            topic,
+            ref,
             partition,
             (key,),
             after=asked.after(partition),
@@ -115,11 +114,11 @@ class Table:
         """The values of `keys`, in their order; None where a key is absent."""
         wanted = [check_key(key) for key in keys]
         deadline = self._database.deadline(timeout)
-        topic = self._topic or await self._resolve(deadline)
+        ref = self._ref or await self._resolve(deadline)
         asked = SESSION
         if after is not None or level != "session":
-            topic, asked = await self._asked(topic, after, level, deadline)
-        return await self._noticing_drops(get_many(self._database, topic, wanted, asked, deadline))
+            ref, asked = await self._asked(ref, after, level, deadline)
+        return await self._noticing_drops(get_many(self._database, ref, wanted, asked, deadline))
 
     async def scan(
         self,
@@ -164,9 +163,9 @@ class Table:
         asked_range = ScanRange.of(prefix=prefix, start=start, end=end, reverse=reverse, limit=limit)
         seconds = self._database.timeout(timeout)
         deadline = self._database.deadline(timeout)
-        topic = self._topic or await self._resolve(deadline)
-        topic, asked = await self._asked(topic, after, level, deadline)
-        pages = scan_table(self._database, topic, asked_range, asked, seconds)
+        ref = self._ref or await self._resolve(deadline)
+        ref, asked = await self._asked(ref, after, level, deadline)
+        pages = scan_table(self._database, ref, asked_range, asked, seconds)
         try:
             async for page in pages:
                 yield list(zip(page.keys, page.values, strict=True))
@@ -208,12 +207,12 @@ class Table:
             raise InvalidRequest(f'start is "now" or "earliest", not {start!r}')
         seconds = self._database.timeout(timeout)
         deadline = self._database.deadline(timeout)
-        topic = self._topic or await self._resolve(deadline)
+        ref = self._ref or await self._resolve(deadline)
         positions = None
         if after is not None:
-            topic, asked = await self._asked(topic, after, "eventual", deadline)
+            ref, asked = await self._asked(ref, after, "eventual", deadline)
             positions = asked.offsets
-        runs = watch_table(self._database, topic, positions, start, seconds)
+        runs = watch_table(self._database, ref, positions, start, seconds)
         try:
             async for run in runs:
                 yield run
@@ -300,12 +299,12 @@ class Table:
 
     async def _write(self, record: Columns, outcomes: bool, timeout: float | None) -> Done:
         deadline = self._database.deadline(timeout)
-        topic = self._topic or await self._resolve(deadline)
-        partition = partition_of(record.keys[0], topic.partitions)
-        call = self._database.writes.submit(topic, partition, record, outcomes=outcomes, deadline=deadline)
+        ref = self._ref or await self._resolve(deadline)
+        partition = ref.partition_of(record.keys[0])
+        call = self._database.writes.submit(ref, partition, record, outcomes=outcomes, deadline=deadline)
         written = await self._noticing_drops(call)
         value = number_of(written.results[0]) if outcomes and written.results else None
-        return Done(topic.id, partition, written.offset, value)
+        return Done(ref.id, partition, written.offset, value)
 
     async def put_many(
         self,
@@ -320,15 +319,15 @@ class Table:
         windows before it are written, and some of its own pairs may be.
         """
         deadline = self._database.deadline(timeout)
-        topic = self._topic or await self._resolve(deadline)
+        ref = self._ref or await self._resolve(deadline)
         stream = iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
         offsets: dict[Partition, Offset] = {}
         records = 0
         while window := list(islice(stream, WINDOW_RECORDS)):
             deadline = self._database.deadline(timeout)
-            await self._noticing_drops(put_window(self._database, topic, window, ttl, deadline, offsets))
+            await self._noticing_drops(put_window(self._database, ref, window, ttl, deadline, offsets))
             records += len(window)
-        return ManyDone(topic.id, records, offsets)
+        return ManyDone(ref.id, records, offsets)
 
     def batch(self) -> AtomicBatch:
         """An atomic batch: all its records take effect, or none. Its keys must share a partition (a `{tag}`)."""
@@ -354,29 +353,29 @@ class Table:
         description = await self.describe(timeout=timeout)
         return str(Token({description.table.id: {part.partition: part.latest for part in description.partitions}}))
 
-    async def _resolve(self, deadline: float | None = None) -> Topic:
+    async def _resolve(self, deadline: float | None = None) -> TableRef:
         """Find the table behind the name. `deadline` is on the event loop's clock; None: the default timeout."""
         database = self._database
-        self._topic = await ask_until(
+        self._ref = await ask_until(
             database.deadline(None) if deadline is None else deadline,
             lambda remaining: database.connection.find_table(self.name, timeout=remaining),
         )
-        return self._topic
+        return self._ref
 
     # --- common to all
 
     async def _asked(
-        self, topic: Topic, after: str | Token | None, level: Level, deadline: float
-    ) -> tuple[Topic, Asked]:
+        self, ref: TableRef, after: str | Token | None, level: Level, deadline: float
+    ) -> tuple[TableRef, Asked]:
         """The table, and what a read must see of it."""
         check_level(level)
         token = None if after is None else Token.parse(after)
         try:
-            return topic, asked_of(self._database.session, topic, token, level)
+            return ref, asked_of(self._database.session, ref, token, level)
         except InvalidToken:
             # The table may have been dropped and made again since we found it, and the token may be of the new one.
             found = await self._resolve(deadline)
-            if found.id == topic.id:
+            if found.id == ref.id:
                 raise
             return found, asked_of(self._database.session, found, token, level)
 
@@ -388,5 +387,5 @@ class Table:
 
     def _gone(self, error: TableNotFound) -> TableNotFound:
         """The table behind the name was dropped; if the name comes back, the next call finds the new table."""
-        self._topic = None
+        self._ref = None
         return TableNotFound(f"table {self.name!r} is gone ({error.message})", table=self.name)

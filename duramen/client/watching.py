@@ -12,8 +12,8 @@ from log_tier.batch import decode_batch
 from log_tier.batch_header import read_header, split_batches
 from log_tier.errors import Disconnected, DuramenError, TableNotFound, Unavailable
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
-from log_tier.log import Topic
 from log_tier.record import OPERATION_MASK, PLAIN_PUT, Operation
+from log_tier.table_ref import TableRef
 from router.requests import WatchEvent
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _OPERATIONS: Final = {int(operation): operation for operation in Operation}
 
 async def watch_table(
     database: Database,
-    topic: Topic,
+    ref: TableRef,
     after: Mapping[Partition, Offset] | None,
     start: Literal["now", "earliest"],
     timeout: float,
@@ -38,20 +38,20 @@ async def watch_table(
 
     The positions of all partitions are kept here, and a new connection begins exactly there: no gap, no duplicate.
     """
-    partitions = [Partition(number) for number in range(topic.partitions)]
+    partitions = [Partition(number) for number in range(ref.partitions)]
     positions: dict[Partition, Offset] = {}
     if after is not None:
         positions = {partition: Offset(after.get(partition, NOTHING) + 1) for partition in partitions}
     elif start == "earliest":
-        description = await database.describe_table(topic.name, timeout=timeout)
-        if description.table.id != topic.id:
-            raise TableNotFound(f"table {topic.name} was dropped and made again; watch it anew", table=topic.name)
+        description = await database.describe_table(ref.name, timeout=timeout)
+        if description.table.id != ref.id:
+            raise TableNotFound(f"table {ref.name} was dropped and made again; watch it anew", table=ref.name)
         positions = {part.partition: part.earliest for part in description.partitions}
     loop = asyncio.get_running_loop()
     pause, lost_at = _PAUSE_FIRST_S, loop.time()
     while True:
         try:
-            watch: Any = database.connection.watch(topic.id, positions)
+            watch: Any = database.connection.watch(ref.id, positions)
             async with aclosing(watch) as events:
                 async for event in cast("AsyncIterator[WatchEvent]", events):
                     pause, lost_at = _PAUSE_FIRST_S, 0.0
@@ -59,11 +59,11 @@ async def watch_table(
                         positions = dict(event.positions)
                         continue
                     before = {partition: Offset(position - 1) for partition, position in positions.items()}
-                    changes = list(changes_of(topic.id, event, positions[event.partition], before))
+                    changes = list(changes_of(ref.id, event, positions[event.partition], before))
                     position = max(positions[event.partition], _after(event))
                     positions[event.partition] = position
                     # What a watch has shown, this client has seen: no later read shows less.
-                    database.session.saw(topic, event.partition, Offset(position - 1))
+                    database.session.saw(ref, event.partition, Offset(position - 1))
                     if changes:
                         yield changes
         except Unavailable as error:
@@ -99,7 +99,7 @@ def changes_of(
             if offset < position or offset in void:
                 continue
             code = PLAIN_PUT if attributes is None else attributes[number] & OPERATION_MASK
-            if code == Operation.NOOP:
+            if code in (Operation.NOOP, Operation.VOID):
                 continue
             yield Change(
                 table_id,

@@ -24,8 +24,7 @@ from duramen.client.results import ManyDone
 from log_tier.batch import Columns, encode_batch
 from log_tier.errors import DuramenError, InvalidRequest, WriteUnknown
 from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.log import Topic
-from log_tier.partitioner import partition_of
+from log_tier.table_ref import TableRef
 from router.requests import WritePart, WriteResult
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class TableWriter:
     def __init__(self, table: Table, producer: str) -> None:
         self._table = table
         self._producer_id = producer_id_of(producer)
-        self._topic: Topic | None = None
+        self._ref: TableRef | None = None
         self._next: list[int] = []
         """The sequence of the next record, by partition."""
         self._resume: list[int] = []
@@ -88,12 +87,12 @@ class TableWriter:
     async def __aenter__(self) -> TableWriter:
         table = self._table
         database = table._database
-        self._topic = topic = table._topic or await table._resolve()
-        found = await database.connection.producer(topic.id, self._producer_id, timeout=database.timeout(None))
-        self._next = [0] * topic.partitions
-        self._resume = [found.get(Partition(number), -1) + 1 for number in range(topic.partitions)]
-        self._keys = [[] for _ in range(topic.partitions)]
-        self._values = [[] for _ in range(topic.partitions)]
+        self._ref = ref = table._ref or await table._resolve()
+        found = await database.connection.producer(ref.id, self._producer_id, timeout=database.timeout(None))
+        self._next = [0] * ref.partitions
+        self._resume = [found.get(Partition(number), -1) + 1 for number in range(ref.partitions)]
+        self._keys = [[] for _ in range(ref.partitions)]
+        self._values = [[] for _ in range(ref.partitions)]
         return self
 
     async def __aexit__(
@@ -112,13 +111,13 @@ class TableWriter:
 
     async def put_rows(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Take many records. About 1 µs each, and the wait for the last flush but one."""
-        topic = self._topic
-        if topic is None:
+        ref = self._ref
+        if ref is None:
             raise InvalidRequest("use the writer with `async with`")
-        count, following, resume = topic.partitions, self._next, self._resume
+        partition_of, following, resume = ref.partition_of, self._next, self._resume
         keys, values = self._keys, self._values
         for key, value in rows:
-            partition = partition_of(check_key(key), count)
+            partition = partition_of(check_key(key))
             check_value(value)
             sequence = following[partition]
             following[partition] = sequence + 1
@@ -130,22 +129,22 @@ class TableWriter:
             self._waiting += 1
             self._waiting_bytes += len(key) + len(value)
             if self._waiting >= _FLUSH_RECORDS or self._waiting_bytes >= _FLUSH_BYTES:
-                await self._depart(topic)
+                await self._depart(ref)
 
     async def flush(self) -> ManyDone:
         """Send what has gathered and wait until it is on stable storage."""
-        topic = self._topic
-        if topic is None:
+        ref = self._ref
+        if ref is None:
             raise InvalidRequest("use the writer with `async with`")
-        await self._depart(topic)
+        await self._depart(ref)
         await self._land()
-        return ManyDone(topic.id, self.written, dict(self._offsets))
+        return ManyDone(ref.id, self.written, dict(self._offsets))
 
-    async def _depart(self, topic: Topic) -> None:
+    async def _depart(self, ref: TableRef) -> None:
         """Let what has gathered leave, once what left before has arrived."""
         await self._land()
         flight = _Flight([], {})
-        for number in map(Partition, range(topic.partitions)):
+        for number in map(Partition, range(ref.partitions)):
             keys = self._keys[number]
             if keys:
                 columns = Columns(keys.copy(), self._values[number].copy())
@@ -156,13 +155,13 @@ class TableWriter:
                     sequence=sequence,
                     compress=self._table._database.compress,
                 )
-                flight.parts.append(WritePart(topic.id, number, batch))
+                flight.parts.append(WritePart(ref.id, number, batch))
                 flight.records[number] = len(keys)
                 keys.clear()
                 self._values[number].clear()
         self._waiting = self._waiting_bytes = 0
         if flight.parts:
-            self._flight = asyncio.create_task(self._send(self._table._database, topic, flight))
+            self._flight = asyncio.create_task(self._send(self._table._database, ref, flight))
 
     async def _land(self) -> None:
         """Wait for the flight under way. Raises what kept it, or an earlier one, from arriving."""
@@ -179,7 +178,7 @@ class TableWriter:
         if self._failure is not None:
             raise self._failure
 
-    async def _send(self, database: Database, topic: Topic, flight: _Flight) -> None:
+    async def _send(self, database: Database, ref: TableRef, flight: _Flight) -> None:
         """Send until everything is written; the same bytes again after an error that allows it."""
         parts = flight.parts
         failure: DuramenError | None = None
@@ -198,7 +197,7 @@ class TableWriter:
                     records = flight.records[part.partition]
                     last = Offset(result.base_offset + records - 1)
                     self._offsets[part.partition] = max(self._offsets.get(part.partition, NOTHING), last)
-                    database.session.saw(topic, part.partition, last)
+                    database.session.saw(ref, part.partition, last)
                     self.written += records
                     continue
                 left.append(part)

@@ -40,7 +40,7 @@ from log_tier.errors import (
     WriteUnknown,
 )
 from log_tier.identifiers import Partition, TableId
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from router.outcomes import outcome_unknown
 from router.requests import Connection, OutcomesPart, WriteResult
 
@@ -98,7 +98,7 @@ class WriteCoalescer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(
-        self, table: Topic, partition: Partition, records: Columns, *, outcomes: bool, deadline: float
+        self, table: TableRef, partition: Partition, records: Columns, *, outcomes: bool, deadline: float
     ) -> asyncio.Future[Written]:
         """Write records of one partition, in one batch. Keys and values have been checked.
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from duramen.roles.node_folder import NodeFolder
+from duramen.roles.registering import register_node, told_to_clients
 from duramen.roles.shell import Shell
 from duramen.serving_node import COPIES_FOLDER, ON_DEMAND, ServingNode, SnapshotPolicy
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.service import ClusterService, ServerRole
-from log_tier.errors import CommandRejected, DuramenError, NodeIdTaken
+from log_tier.errors import DuramenError, NodeIdTaken
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from router.admin.opening import AdminOnDemand
@@ -111,7 +112,7 @@ class NodeRole:
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
                 address = _advertised(advertise, shell)
-                await _register(catalog, RegisterNode(node_id, address, folder.identity, take_over))
+                await register_node(catalog, RegisterNode(node_id, address, folder.identity, take_over))
                 node = await ServingNode.open(
                     log, catalog, data, node_id=node_id, identity=folder.identity, snapshots=snapshots
                 )
@@ -119,7 +120,7 @@ class NodeRole:
                 unless_opened.pop_all()
             front = Front(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(front.close)
-            close_services = add_node_services(shell, front, node, role="node", log_url=log_url)
+            close_services = add_node_services(shell, front, node, role="node", log_url=told_to_clients(log_url))
             opened.push_async_callback(close_services)
             opened.push_async_callback(shell.close)
             await shell.start(NODE_SERVICES, serving=False)
@@ -180,13 +181,3 @@ def _advertised(advertise: str, shell: Shell) -> str:
         return shell.address
     host, _, port = advertise.rpartition(":")
     return f"{host}:{shell.port}" if port == "0" else advertise
-
-
-async def _register(catalog: Catalog, command: RegisterNode) -> None:
-    known = catalog.map.nodes.get(command.node)
-    if known is not None and (known.address, known.identity) == (command.address, command.identity):
-        return
-    try:
-        await catalog.submit(command)
-    except CommandRejected as error:
-        raise NodeIdTaken(error.message, node=command.node) from error

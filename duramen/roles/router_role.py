@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import Final
 
+from duramen.roles.registering import told_to_clients
 from duramen.roles.shell import Shell
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.service import ClusterService
@@ -62,7 +63,7 @@ class RouterRole:
             opened.push_async_callback(shell.close)
             keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.doors)  # type: ignore[no-untyped-call]
-            url = log_url if client_log_url is None else client_log_url
+            url = told_to_clients(log_url) if client_log_url is None else client_log_url
             cluster = ClusterService(catalog, shell.streams, role="router", log_url=url)
             cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.doors)  # type: ignore[no-untyped-call]
             admin_pb2_grpc.add_AdminServicer_to_server(AdminService.at_hand(admin, shell.streams), shell.doors)  # type: ignore[no-untyped-call]

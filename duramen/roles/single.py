@@ -1,4 +1,4 @@
-"""The whole database in one process, on one port."""
+"""The whole database in one process, on one port; its log may be a Kafka cluster instead."""
 
 from __future__ import annotations
 
@@ -34,16 +34,20 @@ class SingleServer:
         cls,
         data: Path,
         *,
+        log_url: str | None = None,
         host: str = "127.0.0.1",
         port: int = 7070,
         snapshots: SnapshotPolicy = ON_DEMAND,
     ) -> SingleServer:
-        """Open the data folder and listen. Raises `PortInUse`, and what `open_front` raises."""
+        """Open the data folder and listen. `log_url`: where the log is, if not there.
+
+        Raises `PortInUse`, and what `open_front` raises.
+        """
         async with AsyncExitStack() as opened:
             shell = await Shell.listen(host, port)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
-                machine = await open_machine(data, address=shell.address, snapshots=snapshots)
+                machine = await open_machine(data, log_url=log_url, address=shell.address, snapshots=snapshots)
                 unless_opened.pop_all()
             opened.push_async_callback(machine.front.close)
             opened.push_async_callback(add_node_services(shell, machine.front, machine.node, role="single", log_url=""))

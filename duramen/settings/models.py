@@ -35,7 +35,10 @@ class NodeSettings(BaseSettings):
 
     id: str = Field("n1", description="The node's name in the catalog; each node has its own, for ever.")
     data: Path = Field(Path("duramen-node"), description="The folder of its indexes: a cache, it may be lost.")
-    log: str = Field("grpc://127.0.0.1:7071", description="Where the log is.")
+    log: str = Field(
+        "grpc://127.0.0.1:7071",
+        description="Where the log is: grpc://host:port, or kafka://host:port,host:port/namespace.",
+    )
     host: str = Field("127.0.0.1", description=_HOST)
     port: Port = Field(7072, description="The port; 0 takes a free one and says which.")
     advertise: str = Field(
@@ -69,12 +72,16 @@ class RouterSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="DURAMEN_ROUTER_", extra="forbid")
 
-    log: str = Field("grpc://127.0.0.1:7071", description="Where the log is.")
+    log: str = Field(
+        "grpc://127.0.0.1:7071",
+        description="Where the log is: grpc://host:port, or kafka://host:port,host:port/namespace.",
+    )
     host: str = Field("127.0.0.1", description=_HOST)
     port: Port = Field(7070, description="The port; 0 takes a free one and says which.")
     client_log: str = Field(
         "same",
-        description='Where clients reach the log: a URL, "same" as `log`, or empty: they write through routers.',
+        description='Where clients reach the log: grpc://host:port, "same" as `log`, or empty: they write through '
+        "routers, as they always do with Kafka.",
     )
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 

@@ -25,9 +25,19 @@ _OURS: Final = frozenset({"log", "index", "copies", "snapshot-work", "point-in-t
 
 
 async def supervise(
-    data: Path, *, nodes: int, host: str, port: int, log_level: str, snapshot_every_s: float, tell: Event
+    data: Path,
+    *,
+    nodes: int,
+    host: str,
+    port: int,
+    log_level: str,
+    snapshot_every_s: float,
+    tell: Event,
+    log_url: str | None = None,
 ) -> None:
     """Run a cluster below `data` until SIGTERM or SIGINT. `tell` hears what happens, as the JSON lines of `--json`.
+
+    `log_url`: where the log is; None: a process of the cluster, with its data below `data`.
 
     Raises what keeps a child from starting for the first time; then everything is stopped again.
     """
@@ -49,6 +59,7 @@ async def supervise(
     try:
         await _start_all(
             data,
+            log_url=log_url,
             nodes=nodes,
             host=host,
             port=port,
@@ -89,6 +100,7 @@ async def supervise(
 async def _start_all(
     data: Path,
     *,
+    log_url: str | None,
     nodes: int,
     host: str,
     port: int,
@@ -101,10 +113,12 @@ async def _start_all(
     """The log, then the nodes all at once, then the router."""
     common = ["--host", host, "--log-level", log_level]
     output = data / _OUTPUT
-    log = Child("log", "log", [*common, "--data", str(data)], output=output / "log.err", tell=tell)
-    children.append(log)
-    await log.start()
-    url = f"grpc://{_reachable(host)}:{log.port}"
+    url = log_url
+    if url is None:
+        log = Child("log", "log", [*common, "--data", str(data)], output=output / "log.err", tell=tell)
+        children.append(log)
+        await log.start()
+        url = f"grpc://{_reachable(host)}:{log.port}"
     store = f"file://{quote(str(data / _SNAPSHOTS))}"
     made = [
         Child(
@@ -114,9 +128,9 @@ async def _start_all(
                 *common,
                 *("--id", name, "--data", str(data / _NODES / name), "--log", url, "--snapshots", store),
                 *("--advertise-host", _reachable(host), "--snapshot-every-s", str(snapshot_every_s)),
-                # The log's folder is ours alone, so nobody else can be this node: a folder of the time when everything
-                # was one process has no other owner.
-                "--take-over",
+                # A log's folder that is ours alone has no other node of that name: one of the time when everything was
+                # one process has no other owner.
+                *(["--take-over"] if log_url is None else []),
             ],
             output=output / f"{name}.err",
             tell=tell,

@@ -13,7 +13,7 @@ What holds:
   under the command's id, so that its sender learns it and a command that was sent twice takes effect once.
 - C3 A partition is never left without a replica that can be read, where it had one: a move takes its source away only
   after its target was ready, and a removal that would take the last one is rejected.
-- C4 One change of a partition's replicas is under way at a time.
+- C4 One job at a time changes a partition's replicas.
 
 **Jobs.** What takes long (a move, a snapshot, a restore, a trim) is a *job*: a state in the map, made of *tasks*. Each
 task names the node that does the work; the node sees it in the map, works, and reports with a command. Nothing

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from log_tier.errors import TableNotFound
-from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.identifiers import FIRST, NOTHING, Offset, Partition, TableId
 from log_tier.log import Topic
+from log_tier.partitioner import Partitioner
+from log_tier.table_ref import TableRef
 
 __all__ = [
     "FINISHED",
@@ -70,11 +72,27 @@ class TableEntry:
     """How many each partition should have."""
     assignments: tuple[tuple[Assignment, ...], ...]
     """By partition, in the order in which they came; the first one does what only one should do."""
+    partitioner: Partitioner = "slot"
+    adopted: bool = False
+    """Its topic is one of others: it is not deleted with the table, nor trimmed or compacted."""
+    over: str = ""
+    """The name of that topic, for people."""
+    starts: tuple[Offset, ...] = ()
+    """Where the table begins, by partition: the earliest offset of its topic when it was made. Empty: all at 0."""
 
     @property
     def topic(self) -> Topic:
-        """The table's log."""
+        """The table's log, under the table's name."""
         return Topic(self.id, self.name, self.partitions)
+
+    @property
+    def ref(self) -> TableRef:
+        """What its callers need to know."""
+        return TableRef(self.id, self.name, self.partitions, self.partitioner, self.over)
+
+    def start(self, partition: Partition) -> Offset:
+        """The first offset that belongs to the table: whoever folds from there has folded all of it."""
+        return self.starts[partition] if self.starts else FIRST
 
     def readable(self, partition: Partition) -> tuple[str, ...]:
         """The nodes whose replica may be read."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, get_origin, get_type_hints
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Any, Final, Literal, get_origin, get_type_hints
 
 from log_tier.batch import Columns, encode_batch
 from log_tier.catalog.cluster_map import Argument, SnapshotEntry
 from log_tier.errors import InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.partitioner import PARTITIONERS, Partitioner
 
 __all__ = [
     "COMMANDS",
@@ -55,12 +56,21 @@ class RegisterNode:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A table over a topic that the log has. The fold places its replicas."""
+    """A table over a topic that the log has. The fold places its replicas.
+
+    The fields with defaults came later, and are written only where they say something else: a table of the usual kind
+    is understood by processes that do not know them, and one of another kind stops those.
+    """
 
     table: TableId
     name: str
     partitions: int
     replicas: int
+    partitioner: Partitioner = "slot"
+    adopted: bool = False
+    """The topic is one of others; see `TableEntry`."""
+    over: str = ""
+    starts: tuple[Offset, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +195,9 @@ _NAMES: Final = {kind: name for name, kind in COMMANDS.items()}
 
 
 def _plain_type(hint: Any) -> type:
-    """What a field's values are in Python: a NewType's own type, a generic's origin."""
-    plain: type = getattr(hint, "__supertype__", None) or get_origin(hint) or hint
+    """What a field's values are in Python: a NewType's own type, a generic's origin, text for a choice of words."""
+    origin = get_origin(hint)
+    plain: type = str if origin is Literal else getattr(hint, "__supertype__", None) or origin or hint
     return plain
 
 
@@ -202,11 +213,23 @@ def _wrong_field(thing: Any) -> str:
         value = getattr(thing, name)
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             return f"{type(thing).__name__}.{name} is {value!r}, and should be {wanted.__name__}"
+    if isinstance(thing, CreateTable):
+        return _wrong_table(thing)
     parts = thing.tasks if isinstance(thing, StartJob) else (thing.snapshot,) if isinstance(thing, AddSnapshot) else ()
     for part in parts:
         wrong = _wrong_field(part) if type(part) in _FIELD_TYPES else f"{part!r} is no part of a command"
         if wrong:
             return wrong
+    return ""
+
+
+def _wrong_table(command: CreateTable) -> str:
+    if command.partitioner not in PARTITIONERS:
+        known = " or ".join(PARTITIONERS)
+        return f"CreateTable.partitioner is {command.partitioner!r}, and should be {known}"
+    for start in command.starts:
+        if type(start) is not int or start < 0:
+            return f"CreateTable.starts holds {start!r}, and should hold offsets"
     return ""
 
 
@@ -220,6 +243,10 @@ def command_batch(command: Command, command_id: str) -> bytes:
     if wrong:
         raise InvalidRequest(f"the command cannot be: {wrong}")
     document = {"v": COMMAND_FORMAT_VERSION, "id": command_id, **asdict(command)}
+    if isinstance(command, CreateTable):
+        for each in fields(command):
+            if each.default is not MISSING and document[each.name] == each.default:
+                del document[each.name]
     value = json.dumps(document, separators=(",", ":")).encode()
     if len(value) > _COMMAND_BYTES_MAX:
         raise LimitExceeded(
@@ -267,4 +294,6 @@ def _built(kind: type[Command], document: dict[str, Any]) -> Command:
         return AddSnapshot(SnapshotEntry(**{**entry, "offset": Offset(entry["offset"])}))
     if kind is ForgetSnapshots:
         document["ids"] = tuple(document["ids"])
+    if kind is CreateTable and "starts" in document:
+        document["starts"] = tuple(document["starts"])
     return kind(**document)

@@ -82,12 +82,20 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
         raise Refusal(error.message) from error
     if command.name.startswith(RESERVED_PREFIX):
         raise Refusal(f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {command.name}")
-    if command.table in cluster.dropped:
+    if command.table in cluster.dropped and not command.adopted:
         raise Refusal(f"the id {command.table} was a table's that was dropped; ids are never used again")
-    if command.table in cluster.tables or cluster.named(command.name) is not None:
+    same = cluster.tables.get(command.table)
+    if same is not None and same.adopted and same.name != command.name:
+        raise Refusal(f"table {same.name!r} lies over topic {same.over} already: use it, or drop it first")
+    if same is not None or cluster.named(command.name) is not None:
         raise Refusal(f"there is a table {command.name!r} already: choose another name, or drop it first")
     if not 1 <= command.partitions <= PARTITIONS_MAX:
         raise Refusal(f"a table has 1 to {PARTITIONS_MAX} partitions, not {command.partitions}")
+    if command.starts and len(command.starts) != command.partitions:
+        raise Refusal(
+            f"table {command.name} has {command.partitions} partitions, and {len(command.starts)} offsets at which "
+            "they begin: name one for each, or none"
+        )
     nodes = candidates(cluster)
     if not 1 <= command.replicas <= min(len(nodes), _REPLICAS_MAX):
         raise Refusal(
@@ -96,8 +104,20 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
         )
     placed = place_replicas(cluster, partitions=command.partitions, replicas=command.replicas)
     assignments = tuple(tuple(Assignment(node, "member") for node in chosen) for chosen in placed)
-    table = TableEntry(command.table, command.name, command.partitions, command.replicas, assignments)
-    return replace(cluster, tables={**cluster.tables, table.id: table})
+    table = TableEntry(
+        command.table,
+        command.name,
+        command.partitions,
+        command.replicas,
+        assignments,
+        partitioner=command.partitioner,
+        adopted=command.adopted,
+        over=command.over,
+        starts=command.starts,
+    )
+    # The topic of others outlives the tables over it, and so does its id.
+    dropped = tuple(gone for gone in cluster.dropped if gone != table.id)
+    return replace(cluster, tables={**cluster.tables, table.id: table}, dropped=dropped)
 
 
 def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.DropTable) -> ClusterMap:

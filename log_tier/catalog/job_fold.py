@@ -48,7 +48,10 @@ __all__ = [
 ACTIONS: Final = frozenset({"move", "add", "remove", "snapshot", "rebuild", "copy", "trim", "compact"})
 
 _MEMBERSHIP: Final = frozenset({"move", "add", "remove"})
-"""Actions that change who holds a partition: one at a time for each (C4)."""
+"""Actions that change who holds a partition: one job at a time for each (C4)."""
+
+_SHORTENING: Final = frozenset({"trim", "compact"})
+"""Actions that take records away from a log."""
 
 # Enough for an operator to see what happened this week; every process holds the map whole.
 FINISHED_JOBS_MAX: Final = 100
@@ -170,6 +173,8 @@ def _begin(cluster: ClusterMap, plan: TaskPlan, *, ignoring: int = -1) -> tuple[
     if plan.action in _MEMBERSHIP:
         _check_alone(cluster, table, plan.partition, ignoring)
         return _BEGINNINGS[plan.action](cluster, table, task, where)
+    if plan.action in _SHORTENING and table.adopted:
+        raise Refusal(f"the log of {where} is the topic {table.over!r} of others: it is theirs to {plan.action}")
     held = table if plan.action != "copy" else _source_of(cluster, plan)
     partition = plan.partition if plan.action != "copy" else Partition(int(plan.arguments["source_partition"]))
     if plan.node not in held.readable(partition):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from typing import Any, Final
 
 from log_tier.catalog.cluster_map import (
@@ -17,6 +17,7 @@ from log_tier.catalog.cluster_map import (
 )
 from log_tier.errors import UnknownFormat
 from log_tier.identifiers import Offset
+from log_tier.partitioner import PARTITIONERS
 
 __all__ = ["map_from_json", "map_to_json"]
 
@@ -29,7 +30,7 @@ def map_to_json(cluster: ClusterMap) -> bytes:
         "v": _FORMAT_VERSION,
         "version": cluster.version,
         "nodes": [asdict(node) for node in cluster.nodes.values()],
-        "tables": [asdict(table) for table in cluster.tables.values()],
+        "tables": [_table_document(table) for table in cluster.tables.values()],
         "jobs": [asdict(job) for job in cluster.jobs.values()],
         "dropped": cluster.dropped,
         "snapshots": [asdict(entry) for entries in cluster.snapshots.values() for entry in entries],
@@ -45,8 +46,8 @@ def map_from_json(text: bytes) -> ClusterMap:
             f"the cluster map has format {document.get('v')}, this process reads {_FORMAT_VERSION}: update it"
         )
     snapshots: dict[Any, tuple[SnapshotEntry, ...]] = {}
-    for fields in document["snapshots"]:
-        entry = SnapshotEntry(**fields)
+    for row in document["snapshots"]:
+        entry = SnapshotEntry(**row)
         place = (entry.table, entry.partition)
         snapshots[place] = (*snapshots.get(place, ()), entry)
     return ClusterMap(
@@ -59,10 +60,26 @@ def map_from_json(text: bytes) -> ClusterMap:
     )
 
 
-def _table(fields: dict[str, Any]) -> TableEntry:
-    assignments = tuple(tuple(Assignment(*replica) for replica in assigned) for assigned in fields["assignments"])
-    return TableEntry(**{**fields, "assignments": assignments})
+def _table_document(table: TableEntry) -> dict[str, Any]:
+    """The fields with defaults came later: like those of the command, they stand there only where they say something,
+    so that whoever does not know them reads the map of usual tables.
+    """
+    document = asdict(table)
+    for each in fields(table):
+        if each.default is not MISSING and document[each.name] == each.default:
+            del document[each.name]
+    return document
 
 
-def _job(fields: dict[str, Any]) -> Job:
-    return Job(**{**fields, "tasks": tuple(Task(**task) for task in fields["tasks"])})
+def _table(row: dict[str, Any]) -> TableEntry:
+    if row.get("partitioner", "slot") not in PARTITIONERS:
+        raise UnknownFormat(
+            f"table {row['name']} has the partitioner {row['partitioner']!r}, this process knows "
+            f"{', '.join(PARTITIONERS)}: update it"
+        )
+    assignments = tuple(tuple(Assignment(*replica) for replica in assigned) for assigned in row["assignments"])
+    return TableEntry(**{**row, "assignments": assignments, "starts": tuple(row.get("starts", ()))})
+
+
+def _job(row: dict[str, Any]) -> Job:
+    return Job(**{**row, "tasks": tuple(Task(**task) for task in row["tasks"])})

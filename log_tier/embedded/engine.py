@@ -27,7 +27,7 @@ from log_tier.embedded.retention import Retention, plan_trim
 from log_tier.embedded.settings import TOPICS_MAX, Clock, EngineSettings, wall_clock_ms
 from log_tier.embedded.tail_cache import TailMemory
 from log_tier.embedded.trimming import trim_partition
-from log_tier.errors import DuramenError, LimitExceeded, ShuttingDown, TableExists, TableNotFound
+from log_tier.errors import DuramenError, InvalidRequest, LimitExceeded, ShuttingDown, TableExists, TableNotFound
 from log_tier.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name
 from log_tier.log import Appended, Bounds, ReadChunk, Topic
 
@@ -265,6 +265,13 @@ class EmbeddedLog:
             return topic
 
         return await self._keep(work)
+
+    async def adopt_topic(self, name: str) -> Topic:
+        """Not here: whatever is in this folder, this log has made."""
+        raise InvalidRequest(
+            f"topic {name!r} cannot be adopted: an embedded log has no topics of others, a Kafka log has "
+            "(`--log kafka://…`); without it, create a table of its own"
+        )
 
     async def delete_topic(self, topic: TableId) -> None:
         """Delete a topic; who reads or writes it gets `TableNotFound` from now on."""

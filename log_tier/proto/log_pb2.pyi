@@ -70,6 +70,25 @@ class CreateTopicRequest(_message.Message):
 Global___CreateTopicRequest: _TypeAlias = CreateTopicRequest  # noqa: Y015
 
 @_typing.final
+class AdoptTopicRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptTopicRequest: _TypeAlias = AdoptTopicRequest  # noqa: Y015
+
+@_typing.final
 class DeleteTopicRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -39,6 +39,11 @@ class LogStub:
                 request_serializer=log__tier_dot_proto_dot_log__pb2.CreateTopicRequest.SerializeToString,
                 response_deserializer=log__tier_dot_proto_dot_log__pb2.Topic.FromString,
                 _registered_method=True)
+        self.AdoptTopic = channel.unary_unary(
+                '/duramen.v1.Log/AdoptTopic',
+                request_serializer=log__tier_dot_proto_dot_log__pb2.AdoptTopicRequest.SerializeToString,
+                response_deserializer=log__tier_dot_proto_dot_log__pb2.Topic.FromString,
+                _registered_method=True)
         self.DeleteTopic = channel.unary_unary(
                 '/duramen.v1.Log/DeleteTopic',
                 request_serializer=log__tier_dot_proto_dot_log__pb2.DeleteTopicRequest.SerializeToString,
@@ -91,6 +96,13 @@ class LogServicer:
 
     def CreateTopic(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AdoptTopic(self, request, context):
+        """An existing topic that others write, under its own name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -159,6 +171,11 @@ def add_LogServicer_to_server(servicer, server):
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
                     request_deserializer=log__tier_dot_proto_dot_log__pb2.CreateTopicRequest.FromString,
+                    response_serializer=log__tier_dot_proto_dot_log__pb2.Topic.SerializeToString,
+            ),
+            'AdoptTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdoptTopic,
+                    request_deserializer=log__tier_dot_proto_dot_log__pb2.AdoptTopicRequest.FromString,
                     response_serializer=log__tier_dot_proto_dot_log__pb2.Topic.SerializeToString,
             ),
             'DeleteTopic': grpc.unary_unary_rpc_method_handler(
@@ -233,6 +250,33 @@ class Log:
             target,
             '/duramen.v1.Log/CreateTopic',
             log__tier_dot_proto_dot_log__pb2.CreateTopicRequest.SerializeToString,
+            log__tier_dot_proto_dot_log__pb2.Topic.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdoptTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Log/AdoptTopic',
+            log__tier_dot_proto_dot_log__pb2.AdoptTopicRequest.SerializeToString,
             log__tier_dot_proto_dot_log__pb2.Topic.FromString,
             options,
             channel_credentials,

@@ -70,6 +70,10 @@ class RemoteLog:
         request = log_pb2.CreateTopicRequest(name=name, partitions=partitions)
         return _topic(await self._ask(self._stub.CreateTopic, request))
 
+    async def adopt_topic(self, name: str) -> Topic:
+        """See `Log`."""
+        return _topic(await self._ask(self._stub.AdoptTopic, log_pb2.AdoptTopicRequest(name=name)))
+
     async def delete_topic(self, topic: TableId) -> None:
         """See `Log`."""
         await self._ask(self._stub.DeleteTopic, log_pb2.DeleteTopicRequest(topic_id=table_id_to_bytes(topic)))

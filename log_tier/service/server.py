@@ -44,6 +44,12 @@ class LogService(log_pb2_grpc.LogServicer):
         except DuramenError as error:
             await abort(context, error)
 
+    async def AdoptTopic(self, request: log_pb2.AdoptTopicRequest, context: _Context) -> log_pb2.Topic:  # noqa: N802
+        try:
+            return topic_message(await self._log.adopt_topic(request.name))
+        except DuramenError as error:
+            await abort(context, error)
+
     async def DeleteTopic(  # noqa: N802
         self, request: log_pb2.DeleteTopicRequest, context: _Context
     ) -> log_pb2.DeleteTopicReply:

@@ -209,12 +209,12 @@ class Admin:
         offsets = await self._offsets(situation, source, change)
         replicas = min(source.replicas, max(1, len(candidates(situation.cluster))))
         plan = plan_restore_table(situation, table=source, target=_PLANNED, target_name=change.target, offsets=offsets)
-        planned = CreateTable(_PLANNED, change.target, source.partitions, replicas)
+        planned = CreateTable(_PLANNED, change.target, source.partitions, replicas, source.partitioner)
         check_plan(check_plan(situation.cluster, planned), plan.command)
         self._check_same(plan, plan_id)
         if dry_run:
             return plan_document(plan, dry_run=True)
-        made = await self._tables.create(change.target, source.partitions, replicas)
+        made = await self._tables.create(change.target, source.partitions, replicas, partitioner=source.partitioner)
         plan = plan_restore_table(situation, table=source, target=made.id, target_name=change.target, offsets=offsets)
         try:
             job, _ = await self._catalog.submit(plan.command)

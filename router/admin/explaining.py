@@ -14,7 +14,7 @@ from log_tier.catalog.cluster_map import TableEntry
 from log_tier.errors import DuramenError, InvalidKey, InvalidRequest
 from log_tier.identifiers import NOTHING, Offset, Partition
 from log_tier.log import Log
-from log_tier.partitioner import partition_of, slot_of
+from log_tier.partitioner import slot_of
 from log_tier.record import KEY_BYTES_MAX
 from router.admin.asking import AskNode
 from router.admin.situation import Situation
@@ -55,7 +55,7 @@ async def explain_key(
         raise InvalidKey(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}")
     if not 0 <= writes <= WRITES_MAX:
         raise InvalidRequest(f"the last 0 to {WRITES_MAX} writes can be asked, not {writes}")
-    partition = partition_of(key, entry.partitions)
+    partition = entry.ref.partition_of(key)
     bounds = await log.bounds(entry.id, partition)
     replicas, tail = await asyncio.gather(
         asyncio.gather(
@@ -67,7 +67,8 @@ async def explain_key(
     return {
         "table": entry.name,
         "key": json_text(key),
-        "slot": slot_of(key),
+        "partitioner": entry.partitioner,
+        "slot": slot_of(key) if entry.partitioner == "slot" else None,
         "partition": partition,
         "earliest": bounds.earliest,
         "latest": bounds.latest,

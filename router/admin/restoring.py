@@ -108,7 +108,7 @@ def check_restorable(
             asked=offset,
             latest=bounds.latest,
         )
-    if bounds.earliest == 0:
+    if bounds.earliest <= table.start(partition):
         return
     known = situation.cluster.snapshots_of(table.id, partition)
     usable = [

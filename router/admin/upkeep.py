@@ -65,6 +65,11 @@ def _below_snapshots(
     entry = situation.table(table, partition)
     if asked is not None and asked < 0:
         raise InvalidRequest(f"{argument} is an offset, not {asked}")
+    if entry.adopted:
+        raise situation.refusal(
+            f"the log of {entry.name} is the topic {entry.over!r} of others, who read it as well: it is theirs to "
+            f"{action}; set its retention or compaction where the topic is"
+        )
     choices = Choices(situation)
     steps: list[Step] = []
     notes: list[str] = []

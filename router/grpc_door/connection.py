@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from log_tier.errors import Disconnected, DuramenError, InvalidRequest, LimitExceeded
 from log_tier.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
-from log_tier.log import Topic
 from log_tier.service.wire import Wire
+from log_tier.table_ref import TableRef
 from router.grpc_door import messages
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
@@ -87,7 +87,16 @@ class GrpcConnection:
         reply = await self._wire.ask(self._kv.Producer, request, timeout=timeout)
         return {Partition(position.partition): position.last_sequence for position in reply.positions}
 
-    async def create_table(self, name: str, *, partitions: int, replicas: int = 0, timeout: float) -> Topic:
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int = 0,
+        over: str = "",
+        partitioner: str = "",
+        timeout: float,
+    ) -> TableRef:
         """See `Connection`."""
         if not 0 <= partitions < 1 << 32:  # which no message can carry
             raise LimitExceeded(
@@ -95,18 +104,20 @@ class GrpcConnection:
             )
         if not 0 <= replicas < 1 << 32:
             raise InvalidRequest(f"a partition has at least one replica, not {replicas}; 0 leaves it to the cluster")
-        request = tables.CreateTableRequest(name=name, partitions=partitions, replicas=replicas)
-        return messages.topic_from(await self._wire.ask(self._tables.Create, request, timeout=timeout))
+        request = tables.CreateTableRequest(
+            name=name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner
+        )
+        return messages.ref_from(await self._wire.ask(self._tables.Create, request, timeout=timeout))
 
-    async def find_table(self, name: str, *, timeout: float) -> Topic:
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
         """See `Connection`."""
         request = tables.FindTableRequest(name=name)
-        return messages.topic_from(await self._wire.ask(self._tables.Find, request, timeout=timeout))
+        return messages.ref_from(await self._wire.ask(self._tables.Find, request, timeout=timeout))
 
-    async def list_tables(self, *, timeout: float) -> list[Topic]:
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
         """See `Connection`."""
         reply = await self._wire.ask(self._tables.List, tables.ListTablesRequest(), timeout=timeout)
-        return [messages.topic_from(table) for table in reply.tables]
+        return [messages.ref_from(table) for table in reply.tables]
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         """See `Connection`."""

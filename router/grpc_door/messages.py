@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from log_tier.errors import DuramenError, Rejected
+from log_tier.errors import DuramenError, Rejected, UnknownFormat
 from log_tier.identifiers import NOTHING, Offset, Partition, table_id_from_bytes, table_id_to_bytes
-from log_tier.log import Topic
+from log_tier.partitioner import PARTITIONERS
 from log_tier.service.problems import error_of, problem_of
+from log_tier.table_ref import TableRef
 from router.proto import keyvalue_pb2 as kv
 from router.proto import tables_pb2 as tables
 from router.requests import (
@@ -33,12 +34,12 @@ __all__ = [
     "read_reply",
     "read_request",
     "read_results_from",
+    "ref_from",
     "scan_from",
     "scan_reply",
     "scan_request",
     "scan_result_from",
     "table_message",
-    "topic_from",
     "watch_event_from",
     "watch_reply",
     "write_parts_from",
@@ -305,14 +306,34 @@ def watch_event_from(reply: kv.WatchReply) -> WatchEvent:
 # --- tables
 
 
-def table_message(topic: Topic) -> tables.Table:
+def table_message(ref: TableRef) -> tables.Table:
     """Server's side."""
-    return tables.Table(id=table_id_to_bytes(topic.id), name=topic.name, partitions=topic.partitions)
+    return tables.Table(
+        id=table_id_to_bytes(ref.id),
+        name=ref.name,
+        partitions=ref.partitions,
+        partitioner=ref.partitioner,
+        over=ref.over,
+    )
 
 
-def topic_from(message: tables.Table) -> Topic:
-    """Client's side."""
-    return Topic(table_id_from_bytes(message.id), message.name, message.partitions)
+def ref_from(message: tables.Table) -> TableRef:
+    """Client's side. Raises `UnknownFormat` for a partitioner that is not known here: keys would be looked up where
+    they are not.
+    """
+    partitioner = message.partitioner or "slot"
+    if partitioner not in PARTITIONERS:
+        raise UnknownFormat(
+            f"table {message.name} has the partitioner {partitioner!r}, this client knows {', '.join(PARTITIONERS)}: "
+            "update it"
+        )
+    return TableRef(
+        table_id_from_bytes(message.id),
+        message.name,
+        message.partitions,
+        partitioner,
+        message.over,
+    )
 
 
 def description_message(description: TableDescription) -> tables.TableDescription:
@@ -326,7 +347,7 @@ def description_message(description: TableDescription) -> tables.TableDescriptio
 def description_from(message: tables.TableDescription) -> TableDescription:
     """Client's side."""
     return TableDescription(
-        topic_from(message.table),
+        ref_from(message.table),
         [
             PartitionDescription(
                 Partition(partition.partition),

@@ -118,7 +118,12 @@ class TablesService(tables_pb2_grpc.TablesServicer):
     async def Create(self, request: tables.CreateTableRequest, context: _Context) -> tables.Table:  # noqa: N802
         try:
             table = await self._inner.create_table(
-                request.name, partitions=request.partitions, replicas=request.replicas, timeout=_timeout(context)
+                request.name,
+                partitions=request.partitions,
+                replicas=request.replicas,
+                over=request.over,
+                partitioner=request.partitioner,
+                timeout=_timeout(context),
             )
             return messages.table_message(table)
         except DuramenError as error:
@@ -135,7 +140,7 @@ class TablesService(tables_pb2_grpc.TablesServicer):
             found = await self._inner.list_tables(timeout=_timeout(context))
         except DuramenError as error:
             await abort(context, error)
-        return tables.ListTablesReply(tables=[messages.table_message(topic) for topic in found])
+        return tables.ListTablesReply(tables=[messages.table_message(ref) for ref in found])
 
     async def Describe(  # noqa: N802
         self, request: tables.FindTableRequest, context: _Context

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 
 from log_tier.errors import DeadlineExceeded, Disconnected, DuramenError, ReplicaBehind, ShuttingDown
 from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from router.requests import (
     Connection,
     OutcomesPart,
@@ -112,19 +112,30 @@ class SeveralConnections:
             timeout=timeout,
         )
 
-    async def create_table(self, name: str, *, partitions: int, replicas: int = 0, timeout: float) -> Topic:
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int = 0,
+        over: str = "",
+        partitioner: str = "",
+        timeout: float,
+    ) -> TableRef:
         """See `Connection`."""
         return await self._ask(
-            lambda server: server.create_table(name, partitions=partitions, replicas=replicas, timeout=timeout),
+            lambda server: server.create_table(
+                name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
+            ),
             timeout=timeout,
             harmless=False,
         )
 
-    async def find_table(self, name: str, *, timeout: float) -> Topic:
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
         """See `Connection`."""
         return await self._ask(lambda server: server.find_table(name, timeout=timeout), timeout=timeout)
 
-    async def list_tables(self, *, timeout: float) -> list[Topic]:
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
         """See `Connection`."""
         return await self._ask(lambda server: server.list_tables(timeout=timeout), timeout=timeout)
 

@@ -130,11 +130,12 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """table, key, slot, partition, earliest, latest, replicas: a list of node, role, state, applied, present, version,
-        expires_at_ms, value (its first 200 bytes), value_bytes, error (why it could not say); searched_from (the lowest
-        offset of the log that was looked at), verdicts_of (the node that judged), writes: a list, the newest first, of
-        offset, timestamp_ms, operation, value, value_bytes, condition, expiry, grouped, producer_id, verdict (accepted, as
-        far as the replica remembers; "void: …"; "unknown: …").
+        """table, key, partitioner, slot (null where keys are not placed by slot), partition, earliest, latest, replicas:
+        a list of node, role, state, applied, present, version, expires_at_ms, value (its first 200 bytes),
+        value_bytes, error (why it could not say); searched_from (the lowest offset of the log that was looked at),
+        verdicts_of (the node that judged), writes: a list, the newest first, of offset, timestamp_ms, operation,
+        value, value_bytes, condition, expiry, grouped, producer_id, verdict (accepted, as far as the replica
+        remembers; "void: …"; "unknown: …").
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -25,20 +25,28 @@ class Table(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    PARTITIONER_FIELD_NUMBER: _builtins.int
+    OVER_FIELD_NUMBER: _builtins.int
     id: _builtins.bytes
     """16 bytes, never reused: a table that was dropped and created again has another."""
     name: _builtins.str
     partitions: _builtins.int
+    partitioner: _builtins.str
+    """How a key finds its partition: "slot" (or empty), or "murmur2"."""
+    over: _builtins.str
+    """The topic of others that the table lies over; empty where its topic is its own."""
     def __init__(
         self,
         *,
         id: _builtins.bytes = ...,
         name: _builtins.str = ...,
         partitions: _builtins.int = ...,
+        partitioner: _builtins.str = ...,
+        over: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "name", b"name", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "name", b"name", "over", b"over", "partitioner", b"partitioner", "partitions", b"partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -51,20 +59,29 @@ class CreateTableRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    PARTITIONER_FIELD_NUMBER: _builtins.int
+    OVER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     partitions: _builtins.int
+    """0 with `over`: as many as that topic has."""
     replicas: _builtins.int
     """How many replicas each partition gets; 0: as many as there are nodes, up to three."""
+    partitioner: _builtins.str
+    """"slot" or "murmur2"; empty: "murmur2" with `over`, else "slot"."""
+    over: _builtins.str
+    """An existing topic that others write, to lay the table over."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         partitions: _builtins.int = ...,
         replicas: _builtins.int = ...,
+        partitioner: _builtins.str = ...,
+        over: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "over", b"over", "partitioner", b"partitioner", "partitions", b"partitions", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

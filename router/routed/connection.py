@@ -10,7 +10,8 @@ from typing import Any, Self
 from log_tier.catalog.catalog import Catalog, Maps
 from log_tier.errors import DuramenError
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
-from log_tier.log import Log, Topic
+from log_tier.log import Log
+from log_tier.table_ref import TableRef
 from router.fleet.fleet import LiveFleet
 from router.requests import (
     Connection,
@@ -128,15 +129,26 @@ class RoutedConnection:
             raise error
         return found
 
-    async def create_table(self, name: str, *, partitions: int, replicas: int = 0, timeout: float) -> Topic:
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int = 0,
+        over: str = "",
+        partitioner: str = "",
+        timeout: float,
+    ) -> TableRef:
         """See `Connection`."""
-        return await self._tables.create(name, partitions=partitions, replicas=replicas, timeout=timeout)
+        return await self._tables.create(
+            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
+        )
 
-    async def find_table(self, name: str, *, timeout: float) -> Topic:
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
         """See `Connection`."""
         return await self._tables.find(name, timeout=timeout)
 
-    async def list_tables(self, *, timeout: float) -> list[Topic]:
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
         """See `Connection`."""
         return await self._tables.all(timeout=timeout)
 

@@ -15,7 +15,8 @@ from typing import Final, Protocol
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.errors import DeadlineExceeded, TableNotFound
 from log_tier.identifiers import NOTHING, Partition
-from log_tier.log import Bounds, Log, Topic
+from log_tier.log import Bounds, Log
+from log_tier.table_ref import TableRef
 from router.fleet.views import ReplicaView
 from router.requests import Connection, PartitionDescription, TableDescription
 from router.routed.routes import Routes
@@ -34,7 +35,9 @@ _SHOWN_S: Final = 2.0
 class TableChanges(Protocol):
     """Who carries out changes."""
 
-    async def create(self, name: str, *, partitions: int, replicas: int, timeout: float) -> Topic:
+    async def create(
+        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
+    ) -> TableRef:
         """Create a table. Raises as `Connection.create_table` does."""
         ...
 
@@ -42,11 +45,11 @@ class TableChanges(Protocol):
         """Drop a table."""
         ...
 
-    async def find(self, name: str, *, timeout: float) -> Topic:
+    async def find(self, name: str, *, timeout: float) -> TableRef:
         """A table that the own map does not show."""
         ...
 
-    async def all(self, *, timeout: float) -> list[Topic]:
+    async def all(self, *, timeout: float) -> list[TableRef]:
         """All tables, by name, the newest included."""
         ...
 
@@ -61,19 +64,22 @@ class CatalogChanges:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def create(self, name: str, *, partitions: int, replicas: int, timeout: float) -> Topic:
+    async def create(
+        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
+    ) -> TableRef:
         """See `router.tables`; a caller whose time is over does not stop it."""
-        return (await self._tables.create(name, partitions, replicas)).topic
+        table = await self._tables.create(name, partitions, replicas, over=over, partitioner=partitioner)
+        return table.ref
 
     async def drop(self, name: str, *, timeout: float) -> None:
         """See `router.tables`."""
         await self._tables.drop(name)
 
-    async def find(self, name: str, *, timeout: float) -> Topic:
+    async def find(self, name: str, *, timeout: float) -> TableRef:
         """See `router.tables`."""
-        return (await self._tables.find(name)).topic
+        return (await self._tables.find(name)).ref
 
-    async def all(self, *, timeout: float) -> list[Topic]:
+    async def all(self, *, timeout: float) -> list[TableRef]:
         """See `router.tables`."""
         return await self._tables.all()
 
@@ -88,19 +94,23 @@ class RemoteChanges:
     def __init__(self, server: Connection) -> None:
         self._server = server
 
-    async def create(self, name: str, *, partitions: int, replicas: int, timeout: float) -> Topic:
+    async def create(
+        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
+    ) -> TableRef:
         """See `Connection`."""
-        return await self._server.create_table(name, partitions=partitions, replicas=replicas, timeout=timeout)
+        return await self._server.create_table(
+            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
+        )
 
     async def drop(self, name: str, *, timeout: float) -> None:
         """See `Connection`."""
         await self._server.drop_table(name, timeout=timeout)
 
-    async def find(self, name: str, *, timeout: float) -> Topic:
+    async def find(self, name: str, *, timeout: float) -> TableRef:
         """See `Connection`."""
         return await self._server.find_table(name, timeout=timeout)
 
-    async def all(self, *, timeout: float) -> list[Topic]:
+    async def all(self, *, timeout: float) -> list[TableRef]:
         """See `Connection`."""
         return await self._server.list_tables(timeout=timeout)
 
@@ -118,28 +128,32 @@ class RoutedTables:
         self._fallback = fallback
         self._loop = asyncio.get_running_loop()
 
-    async def create(self, name: str, *, partitions: int, replicas: int, timeout: float) -> Topic:
+    async def create(
+        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
+    ) -> TableRef:
         """Create a table; return when a replica of each partition can be read, within the timeout."""
         deadline = self._loop.time() + timeout
-        topic = await self._changes.create(name, partitions=partitions, replicas=replicas, timeout=timeout)
+        ref = await self._changes.create(
+            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
+        )
         with suppress(DeadlineExceeded):  # it exists all the same, and whoever reads it waits a little longer
-            await self._shown(topic, there=True)
+            await self._shown(ref, there=True)
             left = min(_OPENED_S, deadline - self._loop.time())
-            await self._routes.fleet.wait_for(lambda: self._can_be_read(topic), timeout=max(0.0, left))
-        return topic
+            await self._routes.fleet.wait_for(lambda: self._can_be_read(ref), timeout=max(0.0, left))
+        return ref
 
     async def drop(self, name: str, *, timeout: float) -> None:
         """Drop a table."""
-        topic = await self.find(name, timeout=timeout)
+        ref = await self.find(name, timeout=timeout)
         await self._changes.drop(name, timeout=timeout)
         with suppress(DeadlineExceeded):
-            await self._shown(topic, there=False)
+            await self._shown(ref, there=False)
 
-    async def _shown(self, topic: Topic, *, there: bool) -> None:
-        await self._routes.maps.wait_for(lambda cluster: (topic.id in cluster.tables) == there, timeout=_SHOWN_S)
+    async def _shown(self, ref: TableRef, *, there: bool) -> None:
+        await self._routes.maps.wait_for(lambda cluster: (ref.id in cluster.tables) == there, timeout=_SHOWN_S)
 
-    def _can_be_read(self, topic: Topic) -> bool:
-        table = self._routes.maps.map.tables.get(topic.id)
+    def _can_be_read(self, ref: TableRef) -> bool:
+        table = self._routes.maps.map.tables.get(ref.id)
         if table is None:
             return True  # dropped meanwhile
         return all(
@@ -158,12 +172,12 @@ class RoutedTables:
                     found.append((node, replica))
         return found
 
-    async def find(self, name: str, *, timeout: float) -> Topic:
+    async def find(self, name: str, *, timeout: float) -> TableRef:
         """The table of that name: from the own map, else from whoever knows better."""
         table = self._routes.maps.map.named(name)
-        return table.topic if table is not None else await self._changes.find(name, timeout=timeout)
+        return table.ref if table is not None else await self._changes.find(name, timeout=timeout)
 
-    async def all(self, *, timeout: float) -> list[Topic]:
+    async def all(self, *, timeout: float) -> list[TableRef]:
         """All tables, by name."""
         return await self._changes.all(timeout=timeout)
 
@@ -172,13 +186,13 @@ class RoutedTables:
         if self._log is None:
             assert self._fallback is not None
             return await self._fallback.describe_table(name, timeout=timeout)
-        topic = await self.find(name, timeout=timeout)
-        table = await self._routes.known(topic.id)
+        ref = await self.find(name, timeout=timeout)
+        table = await self._routes.known(ref.id)
         bounds = await self._log.all_bounds(table.id)
         if len(bounds) != table.partitions:
             raise TableNotFound(f"table {name} has {table.partitions} partitions, its log {len(bounds)}", table=name)
         return TableDescription(
-            topic, [self._described(table, Partition(number), bounds[number]) for number in range(table.partitions)]
+            ref, [self._described(table, Partition(number), bounds[number]) for number in range(table.partitions)]
         )
 
     def _described(self, table: TableEntry, partition: Partition, bounds: Bounds) -> PartitionDescription:

@@ -8,7 +8,7 @@ from typing import Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import NodeEntry
-from log_tier.identifiers import Partition
+from log_tier.identifiers import FIRST, Partition
 from log_tier.log import Log, Topic
 from serving_tier.hosting import Bootstrap
 from serving_tier.snapshots.peer_copy import CopySource
@@ -35,19 +35,26 @@ def node_bootstrap(
         topic: Topic, partition: Partition, folder: Path, wanted: str, progress: Callable[[str, int, int], None]
     ) -> str:
         bounds = await log.bounds(topic.id, partition)
-        if wanted == "auto" and bounds.earliest == 0 and bounds.latest < _REPLAY_RECORDS:
-            wanted = "log"
         cluster = maps.map
         table = cluster.tables.get(topic.id)
+        start = FIRST if table is None else table.start(partition)
+        if wanted == "auto" and bounds.earliest <= start and bounds.latest - start < _REPLAY_RECORDS:
+            wanted = "log"
         holders: Sequence[str] = () if table is None else table.readable(partition)
         peers = [
             peer(cluster.nodes[holder])
             for holder in holders
             if holder != node_id and holder in cluster.nodes and cluster.nodes[holder].address
         ]
-        plan = plan_sources(cluster.snapshots_of(topic.id, partition), peers, bounds, wanted=wanted)
+        plan = plan_sources(cluster.snapshots_of(topic.id, partition), peers, bounds, wanted=wanted, start=start)
         return await bootstrap(
-            plan, store=store, topic=topic, partition=partition, bounds=bounds, folder=folder, progress=progress
+            plan,
+            store=store,
+            topic=topic,
+            partition=partition,
+            bounds=bounds,
+            folder=folder,
+            progress=progress,
         )
 
     return fill

@@ -23,7 +23,7 @@ from typing import Any, Final
 from log_tier.batch import Columns, cut_batch, encode_batch
 from log_tier.batch_header import read_header, split_batches
 from log_tier.errors import DuramenError, OffsetTrimmed, TokenAhead
-from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.identifiers import Offset, Partition, TableId
 from log_tier.log import Log, Topic
 from log_tier.record import Expiry, Operation, attribute_of
 from serving_tier.entry import Entry
@@ -44,15 +44,16 @@ _BATCH_BYTES: Final = 2 * 1024 * 1024
 async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) -> str:
     """Do one `copy` task. Raises `OffsetTrimmed` where the past is gone, `TokenAhead` where it is yet to come."""
     arguments = run.task.arguments
-    source = run.cluster.table(TableId(str(arguments["source_table"]))).topic
+    table = run.cluster.table(TableId(str(arguments["source_table"])))
     partition = Partition(int(arguments["source_partition"]))
+    source, start = table.topic, table.start(partition)
     until = Offset(int(arguments["offset"]))
     folder = hosting.node.folder.with_name(_FOLDER) / f"{run.job.id}-{run.number}"
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     try:
-        if until > NOTHING:
-            await _fill(run, log, snapshots, source, partition, until, folder)
-        index = await asyncio.to_thread(LmdbIndex.open, folder, table_id=source.id, partition=partition)
+        if until >= start:  # else nothing was there yet
+            await _fill(run, log, snapshots, source, partition, start, until, folder)
+        index = await asyncio.to_thread(LmdbIndex.open, folder, table_id=source.id, partition=partition, start=start)
         try:
             await _replay(run, log, source, partition, index, until)
             return await _write(run, log, index)
@@ -68,6 +69,7 @@ async def _fill(
     snapshots: NodeSnapshots | None,
     source: Topic,
     partition: Partition,
+    start: Offset,
     until: Offset,
     folder: Path,
 ) -> None:
@@ -91,7 +93,7 @@ async def _fill(
         except DuramenError as error:
             troubles.append(f"{entry.path}: {error.message}")
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    if bounds.earliest > 0:
+    if bounds.earliest > start:
         raise OffsetTrimmed(
             f"{source.name}/{partition} cannot be restored at offset {until}: its log begins at {bounds.earliest}, and "
             f"no good snapshot lies between{': ' + '; '.join(troubles) if troubles else ''}",

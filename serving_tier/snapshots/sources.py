@@ -3,7 +3,8 @@
     the newest good snapshot      if the log goes on where it ends: offset + 1 >= earliest, offset <= latest
     an older one                  on the same condition
     a live peer's copy            the condition is looked at when its manifest is here
-    the log's beginning           if the log still has it: earliest is 0, compacted or not
+    the log's beginning           if the log still has it, compacted or not: earliest is at most the table's start,
+                                  which is 0 unless it lies over a topic of others
 
 One after the other; what is bad is logged by name and the next one is tried. A trouble of our own disk ends it at
 once: the next source would meet it too.
@@ -31,7 +32,7 @@ from log_tier.errors import (
     TableNotFound,
     Unavailable,
 )
-from log_tier.identifiers import Offset, Partition
+from log_tier.identifiers import FIRST, Offset, Partition
 from log_tier.log import Bounds, Topic
 from serving_tier.snapshots.install import install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
@@ -58,12 +59,20 @@ class SourcePlan:
     log: bool
     """The log's beginning is the last resort."""
     passed_over: tuple[str, ...]
+    start: Offset = FIRST
+    """The table's first offset."""
 
 
 def plan_sources(
-    snapshots: Sequence[SnapshotEntry], peers: Sequence[CopySource], bounds: Bounds, *, wanted: str = "auto"
+    snapshots: Sequence[SnapshotEntry],
+    peers: Sequence[CopySource],
+    bounds: Bounds,
+    *,
+    wanted: str = "auto",
+    start: Offset = FIRST,
 ) -> SourcePlan:
-    """Pure. `snapshots` of one partition in any order, `peers` in the order in which they shall be asked.
+    """Pure. `snapshots` of one partition in any order, `peers` in the order in which they shall be asked; `start`: the
+    first offset of the table.
 
     Raises `InvalidRequest` for a source that is none.
     """
@@ -79,13 +88,15 @@ def plan_sources(
         else:
             usable.append(entry)
     from_log = wanted in ("auto", "log")
-    if from_log and bounds.earliest > 0:
-        passed_over.append(f"the log: it begins at {bounds.earliest}, what was before is trimmed")
+    if from_log and bounds.earliest > start:
+        lost = f"the table at {start}: what was between" if start else "what was before"
+        passed_over.append(f"the log: it begins at {bounds.earliest}, {lost} is trimmed")
     return SourcePlan(
         tuple(usable),
         tuple(peers) if wanted in ("auto", "peer") else (),
-        from_log and bounds.earliest == 0,
+        from_log and bounds.earliest <= start,
         tuple(passed_over),
+        start,
     )
 
 
@@ -160,7 +171,7 @@ async def bootstrap(
     )
     if away:
         raise Unavailable(text, partition=partition, earliest=bounds.earliest)
-    raise OffsetTrimmed(text, partition=partition, asked=0, earliest=bounds.earliest)
+    raise OffsetTrimmed(text, partition=partition, asked=plan.start, earliest=bounds.earliest)
 
 
 def _check_way_on(manifest: SnapshotManifest, bounds: Bounds) -> None:

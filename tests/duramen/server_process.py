@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from log_choice import url_of
+
 import duramen
 from duramen.blocking import Database
 
@@ -48,6 +50,8 @@ class ServerProcess:
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
         command = [sys.executable, "-m", "duramen", "up", "--data", str(self.data), "--port", str(port), "--json"]
+        if (url := url_of(self.data)) is not None:
+            command += ["--log", url]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
         line = read_line(self._process, START_SECONDS_MAX)

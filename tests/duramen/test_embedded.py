@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from duramen import aio
 from duramen.embedded import open_front
 from log_tier.batch import Columns, encode_batch
 from log_tier.embedded import EmbeddedLog
 from log_tier.errors import DuramenError, FolderInUse, FolderReadOnly, ForeignFolder, UnknownFormat
 from log_tier.identifiers import Offset, Partition
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from router.front import Front
 from router.requests import ReadPart, ReadResult, WritePart, WriteResult
 from serving_tier.node import Node
@@ -22,14 +23,14 @@ DEADLINE_S = 20
 ZERO = Partition(0)
 
 
-async def put(front: Front, table: Topic, key: bytes, value: bytes) -> Offset:
+async def put(front: Front, table: TableRef, key: bytes, value: bytes) -> Offset:
     batch = encode_batch(Columns([key], [value]))
     (result,) = await front.write([WritePart(table.id, ZERO, batch)], timeout=DEADLINE_S)
     assert isinstance(result, WriteResult)
     return result.base_offset
 
 
-async def get(front: Front, table: Topic, key: bytes, after: Offset) -> bytes | None:
+async def get(front: Front, table: TableRef, key: bytes, after: Offset) -> bytes | None:
     (result,) = await front.read([ReadPart(table.id, ZERO, [key], after)], timeout=DEADLINE_S)
     assert isinstance(result, ReadResult), result
     return result.values[0]
@@ -161,3 +162,22 @@ async def test_a_start_that_fails_lets_go_of_the_folder(
         await open_front(tmp_path / "data")
     monkeypatch.undo()
     await (await open_front(tmp_path / "data")).close()
+
+
+async def test_a_restart_never_shows_less_than_before(tmp_path: Path) -> None:
+    """A session that has seen nothing waits for what the log held when the database was opened, however it reads."""
+    data = tmp_path / "data"
+    keys = [b"k%06d" % number for number in range(100_000)]
+    async with await aio.open(data) as db:
+        flights = await db.create_table("flights", partitions=1)
+        await flights.put_many([(key, b"v") for key in keys])
+    for way in ("get", "get_many", "scan"):
+        shutil.rmtree(data / "index")
+        async with await aio.open(data) as db:
+            flights = db.table("flights")
+            if way == "get":
+                assert await flights.get(keys[-1]) == b"v"
+            elif way == "get_many":
+                assert await flights.get_many(keys[-2:]) == [b"v", b"v"]
+            else:
+                assert len([key async for key, _ in flights.scan(start=keys[-3])]) == 3

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_tier.errors import InvalidName, InvalidRequest
-from log_tier.identifiers import NAME_LENGTH_MAX, TableId, check_name, table_id_from_bytes, table_id_to_bytes
+from log_tier.identifiers import (
+    NAME_LENGTH_MAX,
+    TableId,
+    check_adopted_name,
+    check_name,
+    table_id_from_bytes,
+    table_id_to_bytes,
+)
 
 
 @pytest.mark.parametrize("name", ["a", "flights", "_x", "9", "a.b-c_d", "x" * NAME_LENGTH_MAX])
@@ -19,6 +26,17 @@ def test_names_that_can_be(name: str) -> None:
 def test_names_that_cannot_be_say_what_is_allowed(name: str) -> None:
     with pytest.raises(InvalidName, match="letters, digits"):
         check_name(name, what="topic")
+
+
+@pytest.mark.parametrize("name", ["a", "-orders.v1_", "...", ".a", "x" * 249])
+def test_what_kafka_calls_its_topics(name: str) -> None:
+    assert check_adopted_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "a\n", "x" * 250])
+def test_what_kafka_does_not_call_its_topics(name: str) -> None:
+    with pytest.raises(InvalidName, match="cannot be a topic of others"):
+        check_adopted_name(name)
 
 
 def test_a_name_is_text() -> None:

@@ -15,12 +15,12 @@ from log_tier.catalog.commands import RegisterNode, StartJob, TaskDone, TaskPlan
 from log_tier.catalog.service import ClusterService
 from log_tier.embedded import EmbeddedLog
 from log_tier.identifiers import Partition
-from log_tier.log import Topic
 from log_tier.proto import cluster_pb2_grpc, log_pb2_grpc
 from log_tier.service.channel import SERVER_OPTIONS
 from log_tier.service.client import RemoteLog
 from log_tier.service.server import LogService
 from log_tier.service.streams import OpenStreams
+from log_tier.table_ref import TableRef
 from router.fleet.fleet import LiveFleet
 from router.front import Front
 from router.grpc_door.services import KeyValueService, TablesService
@@ -278,14 +278,14 @@ class TestCluster:
         """The first router's connection."""
         return self.routers[0].connection
 
-    def replicas(self, table: Topic, partition: int) -> list[Replica]:
+    def replicas(self, table: TableRef, partition: int) -> list[Replica]:
         """Every replica of a partition, by node id."""
         name = (table.id, Partition(partition))
         return [
             node.front.node.hosted()[name] for _, node in sorted(self.nodes.items()) if name in node.front.node.hosted()
         ]
 
-    async def hosted(self, table: Topic) -> None:
+    async def hosted(self, table: TableRef) -> None:
         """Return when every node has opened its share of a table."""
         for node in self.nodes.values():
             async with asyncio.timeout(DEADLINE_S):
@@ -330,14 +330,14 @@ async def written(connection: Any, part: WritePart) -> WriteResult:
     return result
 
 
-async def taken_away(cluster: TestCluster, table: Topic, partition: int, node: str) -> None:
+async def taken_away(cluster: TestCluster, table: TableRef, partition: int, node: str) -> None:
     """Take a replica away from a node."""
     catalog = next(iter(cluster.nodes.values())).front.catalog
     plan = TaskPlan("remove", table.id, Partition(partition), node)
     await catalog.submit(StartJob("move", f"{table.name}/{partition}", (plan,)))
 
 
-async def moved(cluster: TestCluster, table: Topic, partition: int, source: str, target: str) -> None:
+async def moved(cluster: TestCluster, table: TableRef, partition: int, source: str, target: str) -> None:
     """Move a replica, as the node that gets it would."""
     front = cluster.nodes[target].front
     plan = TaskPlan("move", table.id, Partition(partition), target, {"from": source})

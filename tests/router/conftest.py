@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from one_machine import DEADLINE_S, one_machine
 
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from router.front import Front
 
 
@@ -19,5 +19,5 @@ async def front(tmp_path: Path) -> AsyncIterator[Front]:
 
 
 @pytest.fixture
-async def table(front: Front) -> Topic:
+async def table(front: Front) -> TableRef:
     return await front.create_table("flights", partitions=4, timeout=DEADLINE_S)

@@ -14,9 +14,9 @@ from log_tier.catalog.commands import RegisterNode
 from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.settings import EngineSettings
 from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.log import Topic
-from log_tier.partitioner import partition_of
+from log_tier.log import Log
 from log_tier.record import Operation, attribute_of
+from log_tier.table_ref import TableRef
 from router.front import Front
 from router.requests import WritePart, WriteResult
 from serving_tier.hosting import Hosting
@@ -29,9 +29,11 @@ NO_TABLE = TableId("AAAAAAAAAAAAAAAAAAAAAA")
 
 
 @asynccontextmanager
-async def one_machine(folder: Path, *, settings: EngineSettings | None = None) -> AsyncIterator[Front]:
-    """A front over an embedded log, its catalog and a node, all below `folder`."""
-    log = await EmbeddedLog.open(folder / "log", settings=settings or EngineSettings())
+async def one_machine(
+    folder: Path, *, settings: EngineSettings | None = None, log: Log | None = None
+) -> AsyncIterator[Front]:
+    """A front over a log (an embedded one, unless it is given), its catalog and a node, all below `folder`."""
+    log = log or await EmbeddedLog.open(folder / "log", settings=settings or EngineSettings())
     catalog = await Catalog.open(log)
     await catalog.submit(RegisterNode("n1", "", "one"))
     node = await Node.open(log, folder / "index")
@@ -57,18 +59,18 @@ def operations(
     return encode_batch(columns, producer_id=producer_id, sequence=sequence)
 
 
-async def write(front: Front, table: Topic, partition: int, batch: bytes, *, outcomes: bool = False) -> WriteResult:
+async def write(front: Front, table: TableRef, partition: int, batch: bytes, *, outcomes: bool = False) -> WriteResult:
     """Write one part, which must succeed."""
     (result,) = await front.write([WritePart(table.id, Partition(partition), batch, outcomes)], timeout=DEADLINE_S)
     assert isinstance(result, WriteResult), result
     return result
 
 
-async def put_all(front: Front, table: Topic, pairs: dict[bytes, bytes]) -> dict[Partition, Offset]:
+async def put_all(front: Front, table: TableRef, pairs: dict[bytes, bytes]) -> dict[Partition, Offset]:
     """Put each pair where it belongs; the last offsets."""
     groups: dict[Partition, list[tuple[bytes, bytes]]] = {}
     for key, value in pairs.items():
-        groups.setdefault(partition_of(key, table.partitions), []).append((key, value))
+        groups.setdefault(table.partition_of(key), []).append((key, value))
     last: dict[Partition, Offset] = {}
     for partition, group in groups.items():
         result = await write(front, table, partition, puts(*group))
@@ -106,5 +108,5 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def all_replicas(front: Front, table: Topic) -> Sequence[Replica]:
+def all_replicas(front: Front, table: TableRef) -> Sequence[Replica]:
     return [front.node.replica(table.id, Partition(number)) for number in range(table.partitions)]

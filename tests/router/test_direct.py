@@ -10,8 +10,8 @@ from one_machine import DEADLINE_S, all_replicas, held, put_all, puts, write
 
 from log_tier.errors import IndexDamaged, LogDamaged
 from log_tier.identifiers import NOTHING, Offset
-from log_tier.log import Topic
 from log_tier.partitioner import partition_of
+from log_tier.table_ref import TableRef
 from router.direct import NOT_FRESH, DirectReads
 from router.front import Front
 
@@ -22,7 +22,7 @@ class Seen:
     def __init__(self) -> None:
         self.offsets: dict[str, list[Offset]] = {}
 
-    def __call__(self, table: Topic) -> list[Offset]:
+    def __call__(self, table: TableRef) -> list[Offset]:
         return self.offsets.setdefault(table.id, [NOTHING] * table.partitions)
 
 
@@ -32,19 +32,19 @@ def seen() -> Seen:
 
 
 @pytest.fixture
-def reads(front: Front, table: Topic, seen: Seen) -> DirectReads:
+def reads(front: Front, table: TableRef, seen: Seen) -> DirectReads:
     made = DirectReads(front, "flights", seen)
     assert made.get(b"k") is NOT_FRESH, "the first one looks the table up"
     return made
 
 
-async def applied(front: Front, table: Topic) -> None:
+async def applied(front: Front, table: TableRef) -> None:
     for replica in all_replicas(front, table):
         bounds = await front.log.bounds(table.id, replica.partition)
         await replica.wait_applied(bounds.latest, timeout=DEADLINE_S)
 
 
-async def test_values_and_absent_keys(front: Front, table: Topic, reads: DirectReads) -> None:
+async def test_values_and_absent_keys(front: Front, table: TableRef, reads: DirectReads) -> None:
     pairs = {b"k%d" % number: b"v%d" % number for number in range(50)} | {b"empty": b""}
     await put_all(front, table, pairs)
     await applied(front, table)
@@ -53,7 +53,9 @@ async def test_values_and_absent_keys(front: Front, table: Topic, reads: DirectR
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 512, "text", None, 5])
-async def test_keys_that_are_none_go_the_long_way(front: Front, table: Topic, reads: DirectReads, key: object) -> None:
+async def test_keys_that_are_none_go_the_long_way(
+    front: Front, table: TableRef, reads: DirectReads, key: object
+) -> None:
     assert reads.get(key) is NOT_FRESH  # type: ignore[arg-type]
 
 
@@ -62,7 +64,7 @@ async def test_an_unknown_table_goes_the_long_way(front: Front, seen: Seen) -> N
 
 
 async def test_what_the_session_has_seen_is_waited_for_elsewhere(
-    front: Front, table: Topic, reads: DirectReads, seen: Seen
+    front: Front, table: TableRef, reads: DirectReads, seen: Seen
 ) -> None:
     key = b"key"
     partition = partition_of(key, table.partitions)
@@ -78,7 +80,7 @@ async def test_what_the_session_has_seen_is_waited_for_elsewhere(
 
 
 async def test_a_stopped_replica_does_not_answer_for_what_it_lacks(
-    front: Front, table: Topic, reads: DirectReads, seen: Seen, monkeypatch: pytest.MonkeyPatch
+    front: Front, table: TableRef, reads: DirectReads, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(chunk: bytes) -> object:
         raise LogDamaged("byte 77")
@@ -94,7 +96,7 @@ async def test_a_stopped_replica_does_not_answer_for_what_it_lacks(
 
 
 async def test_damage_is_not_taken_for_a_dropped_table(
-    front: Front, table: Topic, reads: DirectReads, monkeypatch: pytest.MonkeyPatch
+    front: Front, table: TableRef, reads: DirectReads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(key: bytes) -> bytes | None:
         raise IndexDamaged("a page cannot be read")
@@ -107,7 +109,7 @@ async def test_damage_is_not_taken_for_a_dropped_table(
 
 @pytest.mark.parametrize("partitions", [1, 2, 9])
 async def test_a_table_that_was_made_again_with_other_partitions(
-    front: Front, table: Topic, reads: DirectReads, partitions: int
+    front: Front, table: TableRef, reads: DirectReads, partitions: int
 ) -> None:
     assert reads.get(b"k") is None
     await front.drop_table("flights", timeout=1)

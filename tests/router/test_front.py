@@ -44,6 +44,7 @@ from log_tier.identifiers import Offset, Partition
 from log_tier.log import Topic
 from log_tier.partitioner import partition_of
 from log_tier.record import Condition, Operation
+from log_tier.table_ref import TableRef
 from router.front import PARTS_MAX, READ_KEYS_MAX, Front
 from router.requests import ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
 
@@ -57,7 +58,7 @@ async def read(front: Front, *parts: ReadPart, timeout: float = DEADLINE_S, pati
 # --- reads
 
 
-async def test_parts_are_answered_or_fail_by_themselves(front: Front, table: Topic) -> None:
+async def test_parts_are_answered_or_fail_by_themselves(front: Front, table: TableRef) -> None:
     place = await write(front, table, 0, puts((b"a", b"1"), (b"b", b"")))
     results = await read(
         front,
@@ -81,7 +82,7 @@ async def test_parts_are_answered_or_fail_by_themselves(front: Front, table: Top
     assert results[6] == ReadResult(Offset(-1), [], [], None)
 
 
-async def test_a_part_that_must_wait_fails_after_its_patience(front: Front, table: Topic) -> None:
+async def test_a_part_that_must_wait_fails_after_its_patience(front: Front, table: TableRef) -> None:
     with held(front.node.replica(table.id, ZERO)):
         place = await write(front, table, 0, puts((b"a", b"1")))
         behind, fresh = await read(
@@ -96,7 +97,7 @@ async def test_a_part_that_must_wait_fails_after_its_patience(front: Front, tabl
     assert found.values == [b"1"]
 
 
-async def test_strong_waits_for_what_the_log_holds(front: Front, table: Topic) -> None:
+async def test_strong_waits_for_what_the_log_holds(front: Front, table: TableRef) -> None:
     with held(front.node.replica(table.id, ZERO)):
         await write(front, table, 0, puts((b"a", b"1")))
         eventual, strong = await read(
@@ -108,7 +109,7 @@ async def test_strong_waits_for_what_the_log_holds(front: Front, table: Topic) -
     assert strong.values == [b"1"]
 
 
-async def test_the_room_of_a_reply_is_shared_by_its_parts(front: Front, table: Topic) -> None:
+async def test_the_room_of_a_reply_is_shared_by_its_parts(front: Front, table: TableRef) -> None:
     """Ten parts of 4 MiB fit one by one and not together: those beyond the room say so, in their place."""
     value = bytes(4 * MIB)
     places = [await write(front, table, number % 4, puts((b"k%d" % number, value))) for number in range(10)]
@@ -124,7 +125,7 @@ async def test_the_room_of_a_reply_is_shared_by_its_parts(front: Front, table: T
 
 
 @pytest.mark.parametrize("strong", [False, True])
-async def test_too_many_keys_or_parts(front: Front, table: Topic, strong: bool) -> None:
+async def test_too_many_keys_or_parts(front: Front, table: TableRef, strong: bool) -> None:
     with pytest.raises(LimitExceeded, match=f"at most {READ_KEYS_MAX} keys, this one for {READ_KEYS_MAX + 1}"):
         await read(front, ReadPart(table.id, ZERO, [b"k"] * (READ_KEYS_MAX + 1), strong=strong))
     with pytest.raises(LimitExceeded, match=f"at most {PARTS_MAX} parts"):
@@ -134,7 +135,7 @@ async def test_too_many_keys_or_parts(front: Front, table: Topic, strong: bool) 
 
 
 async def test_a_stopped_replica_says_why_and_serves_what_it_has(
-    front: Front, table: Topic, monkeypatch: pytest.MonkeyPatch
+    front: Front, table: TableRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await write(front, table, 0, puts((b"a", b"1")), outcomes=True)
     replica = front.node.replica(table.id, ZERO)
@@ -163,7 +164,7 @@ async def test_a_stopped_replica_says_why_and_serves_what_it_has(
 # --- writes
 
 
-async def test_writes_fail_by_themselves(front: Front, table: Topic) -> None:
+async def test_writes_fail_by_themselves(front: Front, table: TableRef) -> None:
     good = puts((b"a", b"1"))
     flipped = bytearray(good)
     flipped[-1] ^= 1
@@ -185,7 +186,7 @@ async def test_writes_fail_by_themselves(front: Front, table: Topic) -> None:
     assert (await front.log.bounds(table.id, ZERO)).latest == 0
 
 
-async def test_outcomes_tell_what_became_of_each_record(front: Front, table: Topic) -> None:
+async def test_outcomes_tell_what_became_of_each_record(front: Front, table: TableRef) -> None:
     result = await write(
         front,
         table,
@@ -203,7 +204,7 @@ async def test_outcomes_tell_what_became_of_each_record(front: Front, table: Top
     assert told == {1: (type(None), b"7"), 3: (NotANumber, None), 4: (type(None), b"6")}
 
 
-async def test_a_second_copy_gets_the_first_ones_answer(front: Front, table: Topic) -> None:
+async def test_a_second_copy_gets_the_first_ones_answer(front: Front, table: TableRef) -> None:
     await write(front, table, 0, puts((b"other", b"")))
     batch = operations((Operation.ADD, b"n", b"2"), (Operation.ADD, b"n", b"3"), producer_id=9, sequence=4)
     first = await write(front, table, 0, batch, outcomes=True)
@@ -212,7 +213,7 @@ async def test_a_second_copy_gets_the_first_ones_answer(front: Front, table: Top
     assert [outcome.original for outcome in second.outcomes] == [first.base_offset, first.base_offset + 1]
 
 
-async def test_a_second_copy_of_a_rejected_write_names_the_first_ones_offset(front: Front, table: Topic) -> None:
+async def test_a_second_copy_of_a_rejected_write_names_the_first_ones_offset(front: Front, table: TableRef) -> None:
     batch = operations((Operation.PUT, b"k", b"v"), condition=Condition.PRESENT, producer_id=9, sequence=4)
     for copy in range(2):
         result = await write(front, table, 0, batch, outcomes=True)
@@ -222,7 +223,9 @@ async def test_a_second_copy_of_a_rejected_write_names_the_first_ones_offset(fro
         assert result.base_offset == copy
 
 
-async def test_a_replica_that_lags_leaves_the_outcome_unknown_and_the_write_written(front: Front, table: Topic) -> None:
+async def test_a_replica_that_lags_leaves_the_outcome_unknown_and_the_write_written(
+    front: Front, table: TableRef
+) -> None:
     with held(front.node.replica(table.id, ZERO)):
         plain, judged = await front.write(
             [WritePart(table.id, ONE, puts((b"a", b"1"))), WritePart(table.id, ZERO, puts((b"b", b"1")), True)],
@@ -238,7 +241,7 @@ async def test_a_replica_that_lags_leaves_the_outcome_unknown_and_the_write_writ
 # --- scans
 
 
-async def test_a_scan_covers_all_partitions_in_order(front: Front, table: Topic) -> None:
+async def test_a_scan_covers_all_partitions_in_order(front: Front, table: TableRef) -> None:
     model = {b"k%03d" % number: b"v%d" % number for number in range(300)}
     after = await put_all(front, table, model)
     page = await front.scan(ScanRequest(table.id, limit=1000, after=after), timeout=DEADLINE_S)
@@ -268,12 +271,12 @@ async def test_a_page_of_large_values_fits_into_a_reply(front: Front) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 10_001])
-async def test_a_page_of_a_size_that_is_not_served(front: Front, table: Topic, limit: int) -> None:
+async def test_a_page_of_a_size_that_is_not_served(front: Front, table: TableRef, limit: int) -> None:
     with pytest.raises(LimitExceeded, match=f"1 to 10000 entries, not {limit}"):
         await front.scan(ScanRequest(table.id, limit=limit), timeout=1)
 
 
-async def test_a_scan_that_waits_in_vain(front: Front, table: Topic) -> None:
+async def test_a_scan_that_waits_in_vain(front: Front, table: TableRef) -> None:
     with held(*all_replicas(front, table)):
         await write(front, table, 0, puts((b"a", b"1")))
         with pytest.raises(ReplicaBehind):
@@ -287,7 +290,7 @@ async def test_a_scan_that_waits_in_vain(front: Front, table: Topic) -> None:
 # --- tables
 
 
-async def test_names_and_numbers_of_tables(front: Front, table: Topic) -> None:
+async def test_names_and_numbers_of_tables(front: Front, table: TableRef) -> None:
     with pytest.raises(TableExists, match="there is a table 'flights' already"):
         await front.create_table("flights", partitions=1, timeout=1)
     with pytest.raises(InvalidName):
@@ -329,11 +332,11 @@ async def test_a_topic_without_its_command_is_taken_over(front: Front) -> None:
         await front.find_table("ships", timeout=1)
     with pytest.raises(TableExists):
         await front.create_table("ships", partitions=3, timeout=1)
-    assert await front.create_table("ships", partitions=2, timeout=1) == made
+    assert await front.create_table("ships", partitions=2, timeout=1) == TableRef(made.id, "ships", 2)
     await write(front, made, 1, puts((b"a", b"1")), outcomes=True)
 
 
-async def test_a_table_without_its_topic_is_gone_and_can_be_made_again(front: Front, table: Topic) -> None:
+async def test_a_table_without_its_topic_is_gone_and_can_be_made_again(front: Front, table: TableRef) -> None:
     """What a crash between the two steps of `drop` leaves."""
     await front.log.delete_topic(table.id)
     replica = front.node.replica(table.id, ZERO)
@@ -354,14 +357,15 @@ async def test_many_changes_at_once(front: Front) -> None:
             return error
 
     results = await asyncio.gather(*map(change, range(40)))
-    assert all(result is None or isinstance(result, Topic | TableExists | TableNotFound) for result in results)
+    assert all(result is None or isinstance(result, TableRef | TableExists | TableNotFound) for result in results)
     tables = await front.list_tables(timeout=1)
-    assert tables == [topic for topic in await front.log.topics() if topic.name != CATALOG_TOPIC]
+    made = [topic for topic in await front.log.topics() if topic.name != CATALOG_TOPIC]
+    assert tables == [TableRef(topic.id, topic.name, topic.partitions) for topic in made]
     for topic in tables:
         await write(front, topic, 0, puts((b"a", b"1")), outcomes=True)
 
 
-async def test_dropping_ends_whatever_waits(front: Front, table: Topic) -> None:
+async def test_dropping_ends_whatever_waits(front: Front, table: TableRef) -> None:
     replicas = all_replicas(front, table)
     with held(*replicas):
         await write(front, table, 0, puts((b"a", b"1")))

@@ -7,23 +7,23 @@ from one_machine import DEADLINE_S, NO_TABLE, ONE, ZERO, all_replicas, held, ope
 
 from log_tier.errors import ReplicaBehind, TableNotFound, WriteUnknown
 from log_tier.identifiers import Offset, Partition
-from log_tier.log import Topic
 from log_tier.partitioner import partition_of
 from log_tier.record import Operation
+from log_tier.table_ref import TableRef
 from router.front import Front
 from router.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
 
 ADD = operations((Operation.ADD, b"n", b"1"))
 
 
-async def test_a_bounded_read_of_a_replica_that_keeps_up(front: Front, table: Topic) -> None:
+async def test_a_bounded_read_of_a_replica_that_keeps_up(front: Front, table: TableRef) -> None:
     await write(front, table, 0, puts((b"k", b"v")), outcomes=True)
     (found,) = await front.read([ReadPart(table.id, ZERO, [b"k"], lag_max_ms=60_000)], timeout=DEADLINE_S)
     assert isinstance(found, ReadResult)
     assert found.values == [b"v"]
 
 
-async def test_a_bounded_read_of_a_replica_that_does_not(front: Front, table: Topic) -> None:
+async def test_a_bounded_read_of_a_replica_that_does_not(front: Front, table: TableRef) -> None:
     replica = front.node.replica(table.id, ZERO)
     with held(replica):
         await write(front, table, 0, puts((b"k", b"v")))
@@ -46,7 +46,7 @@ async def test_a_bounded_read_of_a_replica_that_does_not(front: Front, table: To
     assert found.values == [b"v"]
 
 
-async def test_some_partitions_of_a_scan(front: Front, table: Topic) -> None:
+async def test_some_partitions_of_a_scan(front: Front, table: TableRef) -> None:
     pairs = {b"k%d" % number: b"v" for number in range(40)}
     after = await put_all(front, table, pairs)
     wanted = [Partition(1), Partition(3)]
@@ -57,7 +57,7 @@ async def test_some_partitions_of_a_scan(front: Front, table: Topic) -> None:
         await front.scan(ScanRequest(table.id, partitions=[Partition(9)]), timeout=DEADLINE_S)
 
 
-async def test_some_partitions_of_a_watch(front: Front, table: Topic) -> None:
+async def test_some_partitions_of_a_watch(front: Front, table: TableRef) -> None:
     events = front.watch(table.id, {ONE: Offset(0)}, [ONE])
     assert (await anext(events)).positions == {ONE: 0}
     await write(front, table, 0, puts((b"k", b"v")))
@@ -66,14 +66,14 @@ async def test_some_partitions_of_a_watch(front: Front, table: Topic) -> None:
     await events.aclose()  # type: ignore[attr-defined]
 
 
-async def test_some_partitions_of_a_producer(front: Front, table: Topic) -> None:
+async def test_some_partitions_of_a_producer(front: Front, table: TableRef) -> None:
     for partition in (0, 1):
         await write(front, table, partition, puts((b"k", b"v"), producer_id=7, sequence=partition))
     assert await front.producer(table.id, 7, timeout=DEADLINE_S) == {ZERO: 0, ONE: 1}
     assert await front.producer(table.id, 7, timeout=DEADLINE_S, partitions=[ONE, Partition(2)]) == {ONE: 1}
 
 
-async def test_outcomes_asked_later(front: Front, table: Topic) -> None:
+async def test_outcomes_asked_later(front: Front, table: TableRef) -> None:
     with held(*all_replicas(front, table)):
         plain, pending = await front.write(
             [WritePart(table.id, ONE, puts((b"k", b"v"))), WritePart(table.id, ZERO, ADD, outcomes=True)],

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from log_tier.errors import ConditionFailed, InvalidRequest, LimitExceeded, ReplicaBehind
 from log_tier.identifiers import Offset, Partition, TableId, table_id_from_bytes
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from router.grpc_door import messages
 from router.proto import keyvalue_pb2 as kv
 from router.proto import tables_pb2 as tables
@@ -33,7 +33,7 @@ offsets = st.integers(-1, (1 << 63) - 1).map(Offset)
 keys = st.binary(min_size=1, max_size=20)
 by_partition = st.dictionaries(partitions, offsets, max_size=4)
 
-FLIGHTS = Topic(TableId("AAAAAAAAAAAAAAAAAAAAAA"), "flights", 8)
+FLIGHTS = TableRef(TableId("AAAAAAAAAAAAAAAAAAAAAA"), "flights", 8)
 
 
 @settings(deadline=None)
@@ -168,7 +168,7 @@ def test_watch_events(event: WatchEvent) -> None:
 
 
 def test_tables_and_descriptions() -> None:
-    assert messages.topic_from(tables.Table.FromString(messages.table_message(FLIGHTS).SerializeToString())) == FLIGHTS
+    assert messages.ref_from(tables.Table.FromString(messages.table_message(FLIGHTS).SerializeToString())) == FLIGHTS
     description = TableDescription(
         FLIGHTS,
         [

@@ -14,8 +14,8 @@ from log_tier.batch_header import split_batches
 from log_tier.embedded import EngineSettings
 from log_tier.errors import DuramenError, InvalidRequest, LogDamaged, OffsetTrimmed, TableNotFound, TokenAhead
 from log_tier.identifiers import Offset, Partition
-from log_tier.log import Topic
 from log_tier.record import Condition, Operation
+from log_tier.table_ref import TableRef
 from router import watching as module
 from router.front import Front
 from router.requests import WatchEvent
@@ -36,7 +36,7 @@ async def following(events: object) -> WatchEvent:
         return event
 
 
-async def shown_to_the_end(front: Front, table: Topic, start: dict[Partition, Offset]) -> dict[int, bytes]:
+async def shown_to_the_end(front: Front, table: TableRef, start: dict[Partition, Offset]) -> dict[int, bytes]:
     """What a watch shows until it raises."""
     seen: dict[int, bytes] = {}
     async with aclosing(front.watch(table.id, start)) as events, asyncio.timeout(DEADLINE_S):
@@ -51,7 +51,7 @@ async def nothing_shown(events: object) -> None:
         assert shown(await following(events)) == {}, "a rejected write is shown as a change"
 
 
-async def test_the_first_event_tells_where_it_stands(front: Front, table: Topic) -> None:
+async def test_the_first_event_tells_where_it_stands(front: Front, table: TableRef) -> None:
     await write(front, table, 0, puts((b"a", b"1"), (b"b", b"1")))
     async with aclosing(front.watch(table.id, {ONE: Offset(0)})) as events:
         first = await following(events)
@@ -62,7 +62,7 @@ async def test_the_first_event_tells_where_it_stands(front: Front, table: Topic)
         assert (event.partition, shown(event), event.latest) == (0, {2: b"c"}, 2)
 
 
-async def test_what_changed_nothing_is_void(front: Front, table: Topic) -> None:
+async def test_what_changed_nothing_is_void(front: Front, table: TableRef) -> None:
     add = operations((Operation.ADD, b"n", b"2"), producer_id=9, sequence=4)
     await write(front, table, 0, add)
     await write(front, table, 0, add)
@@ -76,7 +76,7 @@ async def test_what_changed_nothing_is_void(front: Front, table: Topic) -> None:
     assert seen == {0: b"n", 3: b"k"}
 
 
-async def test_who_sees_a_change_can_read_it(front: Front, table: Topic) -> None:
+async def test_who_sees_a_change_can_read_it(front: Front, table: TableRef) -> None:
     replica = front.node.replica(table.id, ZERO)
     async with aclosing(front.watch(table.id, {ZERO: Offset(0)})) as events:
         await following(events)
@@ -90,7 +90,7 @@ async def test_who_sees_a_change_can_read_it(front: Front, table: Topic) -> None
         assert replica.index.get_value(b"a") == b"1"
 
 
-async def test_starts_that_cannot_be(front: Front, table: Topic) -> None:
+async def test_starts_that_cannot_be(front: Front, table: TableRef) -> None:
     for start, kind in (
         ({ZERO: Offset(9)}, TokenAhead),
         ({ZERO: Offset(-4)}, OffsetTrimmed),
@@ -102,7 +102,7 @@ async def test_starts_that_cannot_be(front: Front, table: Topic) -> None:
         await anext(front.watch(NO_TABLE, {}))
 
 
-async def test_dropping_the_table_ends_it(front: Front, table: Topic) -> None:
+async def test_dropping_the_table_ends_it(front: Front, table: TableRef) -> None:
     async with aclosing(front.watch(table.id, {})) as events:
         await following(events)
         waiting = asyncio.ensure_future(anext(events))
@@ -126,7 +126,7 @@ async def test_what_retention_removed(tmp_path: Path) -> None:
 
 
 async def test_verdicts_that_were_forgotten_are_not_taken_for_changes(
-    front: Front, table: Topic, monkeypatch: pytest.MonkeyPatch
+    front: Front, table: TableRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A watch that is far behind would show rejected writes once the index has forgotten that they were rejected."""
     replica = front.node.replica(table.id, ZERO)
@@ -144,7 +144,7 @@ async def test_verdicts_that_were_forgotten_are_not_taken_for_changes(
 
 
 async def test_verdicts_that_are_forgotten_while_it_goes_on(
-    front: Front, table: Topic, monkeypatch: pytest.MonkeyPatch
+    front: Front, table: TableRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same for a subscriber who was fast enough in the beginning."""
     monkeypatch.setattr(module, "_EVENTS_MAX", 1)
@@ -164,7 +164,7 @@ async def test_verdicts_that_are_forgotten_while_it_goes_on(
 
 @pytest.mark.parametrize(("failure", "kind"), [(LogDamaged("byte 7"), LogDamaged), (KeyError("k"), DuramenError)])
 async def test_a_follower_that_fails_ends_the_watch(
-    front: Front, table: Topic, monkeypatch: pytest.MonkeyPatch, failure: Exception, kind: type[DuramenError]
+    front: Front, table: TableRef, monkeypatch: pytest.MonkeyPatch, failure: Exception, kind: type[DuramenError]
 ) -> None:
     def fail(first: Offset, last: Offset) -> object:
         raise failure
@@ -178,7 +178,7 @@ async def test_a_follower_that_fails_ends_the_watch(
 
 
 async def test_a_slow_subscriber_holds_up_its_followers_only(
-    front: Front, table: Topic, monkeypatch: pytest.MonkeyPatch
+    front: Front, table: TableRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_EVENTS_MAX", 2)
     async with aclosing(front.watch(table.id, {ZERO: Offset(0)})) as events:

@@ -62,7 +62,7 @@ class IndexContract:
 
     def test_plain_puts(self, index: Index, log: StoredLog) -> None:
         done = index.apply(log.append(put(b"a", b"1"), put(b"b", b"2"), put(b"a", b"3"), producer_id=5, sequence=40))
-        assert done == (2, log.time_ms, 3, 0, 0)
+        assert done == (2, log.time_ms, 3, 0, 0, 0)
         assert index.get(b"a") == Entry(b"3", Offset(2), 0)
         assert index.get_value(b"b") == b"2"
         assert index.get_many([b"b", b"x", b"a"]) == ([Entry(b"2", Offset(1), 0), None, Entry(b"3", Offset(2), 0)], 2)
@@ -70,8 +70,19 @@ class IndexContract:
         assert index.producer(5).last_sequence == 42  # type: ignore[union-attr]
         assert index.outcomes(Offset(0), Offset(2)) == {}
 
+    def test_what_no_table_can_hold_is_void_and_counted(self, index: Index, log: StoredLog) -> None:
+        void = Said(Operation.VOID, b"", b"it has no key")
+        assert index.apply(log.append(put(b"a", b"1"), void)) == (1, log.time_ms, 2, 1, 0, 1)
+        assert index.apply(log.append(void, void)) == (3, log.time_ms, 2, 2, 0, 2)
+        assert (index.count(), index.statistics().void) == (1, 3)
+        assert {offset: each.verdict for offset, each in index.outcomes(Offset(0), Offset(3)).items()} == {
+            Offset(1): Verdict.UNREADABLE,
+            Offset(2): Verdict.UNREADABLE,
+            Offset(3): Verdict.UNREADABLE,
+        }
+
     def test_an_empty_chunk_changes_nothing(self, index: Index) -> None:
-        assert index.apply(b"") == (NOTHING, 0, 0, 0, 0)
+        assert index.apply(b"") == (NOTHING, 0, 0, 0, 0, 0)
 
     def test_delivered_again_nothing_happens(self, index: Index, log: StoredLog) -> None:
         first = log.append(add(b"n", b"1"))
@@ -80,14 +91,14 @@ class IndexContract:
         before = index.digest()
         assert index.apply(first).records == 0
         assert index.digest() == before
-        assert index.apply(first + second) == (1, log.time_ms, 1, 0, 0)
+        assert index.apply(first + second) == (1, log.time_ms, 1, 0, 0, 0)
         assert index.get_value(b"n") == b"2"
 
     def test_a_batch_of_which_a_part_was_folded_is_folded_from_there(self, index: Index, log: StoredLog) -> None:
         """A log that joins small batches (as compaction may) delivers a place that lies inside a batch."""
         index.apply(log.append(add(b"n", b"1"), producer_id=5, sequence=0))
         joined = StoredLog().append(add(b"n", b"1"), add(b"n", b"10"), put(b"a", b"x"), producer_id=5, sequence=0)
-        assert index.apply(joined) == (2, log.time_ms, 2, 0, 0)
+        assert index.apply(joined) == (2, log.time_ms, 2, 0, 0, 0)
         assert index.get(b"n") == Entry(b"11", Offset(1), 0)
         assert index.get(b"a") == Entry(b"x", Offset(2), 0)
         assert index.outcomes(Offset(0), Offset(2)) == {0: Outcome(result=b"1"), 1: Outcome(result=b"11")}
@@ -218,7 +229,7 @@ class IndexContract:
     def test_a_retried_batch_gets_the_first_ones_outcomes(self, index: Index, log: StoredLog) -> None:
         records = [add(b"n", b"5"), put(b"n", b"0", condition=ABSENT), put(b"m", b"1")]
         index.apply(log.append(*records, producer_id=8, sequence=100))
-        assert index.apply(log.append(*records, producer_id=8, sequence=100)) == (5, log.time_ms, 0, 0, 3)
+        assert index.apply(log.append(*records, producer_id=8, sequence=100)) == (5, log.time_ms, 0, 0, 3, 0)
         assert index.get_value(b"n") == b"5"
         first, again = index.outcomes(Offset(0), Offset(2)), index.outcomes(Offset(3), Offset(5))
         assert again == {
@@ -306,7 +317,7 @@ class IndexContract:
         index.apply(good)
         assert index.count() == 1
 
-    @pytest.mark.parametrize("attribute", [8, 0x2001, 0xFF])
+    @pytest.mark.parametrize("attribute", [9, 0x2001, 0xFF])
     def test_what_a_newer_version_wrote_stops_the_fold(self, index: Index, log: StoredLog, attribute: int) -> None:
         good = log.append(put(b"a", b"1"))
         columns = columns_of([put(b"b", b"2")])

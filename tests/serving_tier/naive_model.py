@@ -109,6 +109,8 @@ class NaiveModel:
             raise Refused("CONDITION_FAILED", version)
         if record.operation is Operation.NOOP:
             return
+        if record.operation is Operation.VOID:
+            raise Refused("UNREADABLE", -1)
         if record.operation is Operation.DELETE:
             if there is not None:
                 del self.held[record.key]

@@ -245,6 +245,7 @@ def test_a_long_random_log(seed: int, tmp_path: Path) -> None:
         "CONDITION_FAILED",
         "NOT_A_NUMBER",
         "NUMBER_OVERFLOW",
+        "UNREADABLE",
     }
     assert len(model.copies) > 100
     assert len(model.results) > 100

@@ -43,7 +43,8 @@ def explain(
     if json:
         say_json(found)
         return
-    say(f"key {found['key']} lies in slot {found['slot']}, partition {place(found)}")
+    how = f"slot {found['slot']}" if found["slot"] is not None else f"by {found['partitioner']}"
+    say(f"key {found['key']} lies in {how}, partition {place(found)}")
     say(f"its log holds {found['earliest']:,} to {offset(found['latest'])}")
     columns = ["replica", "role", "state", "applied", "version", "value"]
     rows = [

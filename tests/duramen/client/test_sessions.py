@@ -17,7 +17,7 @@ from duramen.client.session import Session
 from duramen.client.table import Table
 from duramen.roles.single import SingleServer as Server
 from log_tier.identifiers import NOTHING, Offset, Partition, table_id_from_bytes
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from log_tier.tokens import Token
 from serving_tier.replica import Replica
 
@@ -108,9 +108,9 @@ async def test_what_was_read_is_never_unread(machine: Server, flights: Table, co
         await way(reader)  # type: ignore[misc]
         seen = Token.parse(reader._database.token()).tables[done.table_id]
         assert seen, "the session has learnt nothing"
-        topic = reader._topic
-        assert topic is not None
-        assert reader._database.session.offsets(topic) == [seen.get(Partition(n), NOTHING) for n in range(4)]
+        ref = reader._ref
+        assert ref is not None
+        assert reader._database.session.offsets(ref) == [seen.get(Partition(n), NOTHING) for n in range(4)]
 
 
 async def test_an_eventual_read_teaches_nothing(flights: Table, connected: Callable) -> None:
@@ -149,7 +149,7 @@ async def test_a_session_carries_over(remote: Database, flights: Table, connecte
     assert await third.table("ships").get(b"k", after=remote.token()) == b"2", "a session's token is for every table"
 
 
-TOPICS = [Topic(table_id_from_bytes(bytes([number]) * 16), f"t{number}", number + 1) for number in range(3)]
+TOPICS = [TableRef(table_id_from_bytes(bytes([number]) * 16), f"t{number}", number + 1) for number in range(3)]
 tokens = st.dictionaries(
     st.sampled_from([topic.id for topic in TOPICS]),
     st.dictionaries(st.integers(0, 4).map(Partition), st.integers(0, 50).map(Offset), max_size=4),

@@ -1,7 +1,8 @@
 """A small language for the catalog's fold: commands in, decisions and what changed out.
 
     node n1 [identity] [take-over]
-    table flights PARTITIONS REPLICAS          drop flights
+    table flights PARTITIONS REPLICAS [partitioner=P] [over=TOPIC] [starts=OFFSET,OFFSET...]
+    drop flights
     job KIND ACTION TABLE/P NODE [from=N] ...  [node=N] (arguments of the job come after `with`)
     ready JOB TASK NODE | done JOB TASK NODE [note] | failed JOB TASK NODE note
     abort JOB | resume JOB [TASK=NODE ...]
@@ -59,7 +60,17 @@ def _command(cluster: ClusterMap, line: str) -> Command:
         names = [word for word in plain if word != "take-over"]
         return RegisterNode(names[0], f"{names[0]}:1", names[1] if len(names) > 1 else names[0], take_over)
     if verb == "table":
-        return CreateTable(table_id(plain[0]), plain[0], int(plain[1]), int(plain[2]))
+        over = str(named.get("over", ""))
+        return CreateTable(
+            table_id(over or plain[0]),
+            plain[0],
+            int(plain[1]),
+            int(plain[2]),
+            partitioner=named.get("partitioner", "slot"),  # type: ignore[arg-type]
+            adopted=bool(over),
+            over=over,
+            starts=tuple(Offset(int(start)) for start in str(named["starts"]).split(",")) if "starts" in named else (),
+        )
     if verb == "drop":
         return DropTable(_place(cluster, plain[0])[0])
     if verb == "job":
@@ -91,7 +102,10 @@ def summary(cluster: ClusterMap) -> list[str]:
     """The map, a line for each thing in it."""
     lines = [f"node {node.id} {node.identity}{' draining' if node.draining else ''}" for node in cluster.nodes.values()]
     for table in cluster.tables.values():
-        lines.append(f"table {table.name}: {table.partitions} partitions, {table.replicas} replicas")
+        special = "" if table.partitioner == "slot" else f", by {table.partitioner}"
+        special += f", over {table.over}" if table.adopted else ""
+        special += f", from {', '.join(map(str, table.starts))}" if table.starts else ""
+        lines.append(f"table {table.name}: {table.partitions} partitions, {table.replicas} replicas{special}")
         for number, assigned in enumerate(table.assignments):
             marks = {"member": "", "joining": "+", "leaving": "-"}
             lines.append(f"{table.name}/{number}: " + " ".join(marks[r.role] + r.node for r in assigned))

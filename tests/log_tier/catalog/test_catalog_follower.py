@@ -12,11 +12,12 @@ from typing import Any
 import grpc
 import pytest
 
-from log_tier.batch import Columns, encode_batch
+from log_tier.batch import Columns, decode_batch, encode_batch
+from log_tier.batch_header import stamp_batch
 from log_tier.catalog.catalog import CATALOG_TOPIC, Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan, command_batch, parse_command
-from log_tier.catalog.map_json import map_to_json
+from log_tier.catalog.map_json import map_from_json, map_to_json
 from log_tier.catalog.remote import RemoteMaps, fetch_view
 from log_tier.catalog.service import ClusterService
 from log_tier.embedded import EmbeddedLog
@@ -36,6 +37,7 @@ from log_tier.proto import cluster_pb2_grpc, log_pb2_grpc
 from log_tier.service.client import RemoteLog
 from log_tier.service.server import LogService
 from log_tier.service.streams import OpenStreams
+from log_tier.table_ref import TableRef
 
 DEADLINE_S = 20
 ZERO = Partition(0)
@@ -174,6 +176,12 @@ def test_records_that_are_no_commands(value: bytes) -> None:
     [
         CreateTable(TableId("t"), "t", 1, [1]),  # type: ignore[arg-type]
         CreateTable(TableId("t"), "t", True, 1),
+        CreateTable(TableId("t"), "t", 1, 1, "crc32"),  # type: ignore[arg-type]
+        CreateTable(TableId("t"), "t", 1, 1, adopted=1),  # type: ignore[arg-type]
+        CreateTable(TableId("t"), "t", 1, 1, over=None),  # type: ignore[arg-type]
+        CreateTable(TableId("t"), "t", 1, 1, starts=[Offset(0)]),  # type: ignore[arg-type]
+        CreateTable(TableId("t"), "t", 1, 1, starts=("0",)),  # type: ignore[arg-type]
+        CreateTable(TableId("t"), "t", 1, 1, starts=(Offset(-1),)),
         RegisterNode("n1", None, "a"),  # type: ignore[arg-type]
         StartJob("move", "x", (TaskPlan("move", TableId("t"), "0", "n1"),)),  # type: ignore[arg-type]
         StartJob("move", "x", ("move",)),  # type: ignore[arg-type]
@@ -288,9 +296,65 @@ def test_records_of_format_1_stay_readable() -> None:
         assert type(command).__name__ == document["class"]
 
 
-def test_the_map_of_format_1_stays_readable() -> None:
-    from log_tier.catalog.map_json import map_from_json
+def value_of(command: CreateTable) -> str:
+    """What would be written."""
+    batch = command_batch(command, "0123456789abcdef")
+    return (
+        decode_batch(stamp_batch(batch, base_offset=Offset(0), timestamp_ms=0, unsynced=0)).columns.values[0].decode()
+    )
 
+
+def test_tables_that_are_more_than_the_first_format_knew() -> None:
+    """Fields with defaults came later, in the same format: who does not know them stops at them."""
+    lines = (FIXTURES / "commands-1-tables.jsonl").read_text().splitlines()
+    wanted = [
+        CreateTable(TableId("uz7PoMe1SsyzElQe1u4IvA"), "flights", 2, 1, "murmur2"),
+        CreateTable(
+            TableId("uz7PoMe1SsyzElQe1u4IvA"),
+            "orders",
+            2,
+            1,
+            "murmur2",
+            adopted=True,
+            over="orders-v1",
+            starts=(Offset(120), Offset(0)),
+        ),
+    ]
+    for line, command in zip(lines, wanted, strict=True):
+        document = json.loads(line)
+        assert parse_command(document["key"].encode(), document["value"].encode()) == ("0123456789abcdef", command)
+        assert value_of(command) == document["value"]
+    (usual,) = [line for line in (FIXTURES / "commands-1.jsonl").read_text().splitlines() if "CreateTable" in line]
+    usual_value = json.loads(usual)["value"]
+    _, command = parse_command(b"create-table", usual_value.encode())
+    assert command == CreateTable(TableId("uz7PoMe1SsyzElQe1u4IvA"), "flights", 2, 1, "slot", False, "", ())
+    assert value_of(command) == usual_value, "a usual table is written as it always was"
+
+
+@pytest.mark.parametrize(
+    "fields", ['"partitioner":"crc32"', '"starts":5', '"starts":["a"]', '"adopted":1', '"over":null', '"starts":"12"']
+)
+def test_tables_that_a_newer_version_wrote(fields: str) -> None:
+    value = f'{{"v":1,"id":"x","table":"t","name":"t","partitions":1,"replicas":1,{fields}}}'
+    with pytest.raises(UnknownFormat):
+        parse_command(b"create-table", value.encode())
+
+
+def test_the_map_with_such_tables() -> None:
+    text = (FIXTURES / "map-1-tables.json").read_bytes().strip()
+    cluster = map_from_json(text)
+    flights, orders = cluster.tables.values()
+    assert (flights.partitioner, flights.adopted, flights.over, flights.starts) == ("slot", False, "", ())
+    assert (orders.partitioner, orders.adopted, orders.over, orders.starts) == ("murmur2", True, "orders-v1", (120, 0))
+    assert [orders.start(Partition(number)) for number in range(2)] == [120, 0]
+    assert flights.start(Partition(1)) == 0
+    assert orders.ref == TableRef(orders.id, "orders", 2, "murmur2", "orders-v1")
+    assert map_to_json(cluster) == text
+    with pytest.raises(UnknownFormat, match="the partitioner 'murmur3', this process knows slot, murmur2"):
+        map_from_json(text.replace(b'"murmur2"', b'"murmur3"'))
+
+
+def test_the_map_of_format_1_stays_readable() -> None:
     text = (FIXTURES / "map-1.json").read_bytes().strip()
     cluster = map_from_json(text)
     assert isinstance(cluster, ClusterMap)

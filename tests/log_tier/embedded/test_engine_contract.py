@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from log_contract import LogContract
+from log_contract import LogContract, NoTopicsOfOthersContract
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
 
 
-class TestEmbeddedLog(LogContract):
+class TestEmbeddedLog(LogContract, NoTopicsOfOthersContract):
     @pytest.fixture
     async def log(self, tmp_path: Path) -> AsyncIterator[EmbeddedLog]:
         async with await EmbeddedLog.open(tmp_path / "log") as log:

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from log_contract import LogContract
+from log_contract import LogContract, NoTopicsOfOthersContract
 from log_server import served_log
 
 from log_tier.log import Log
 from log_tier.service.client import RemoteLog
 
 
-class TestRemoteLog(LogContract):
+class TestRemoteLog(LogContract, NoTopicsOfOthersContract):
     @pytest.fixture
     async def log(self, tmp_path: Path) -> AsyncIterator[Log]:
         async with served_log(tmp_path / "log") as server:

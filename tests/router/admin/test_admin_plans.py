@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from situations import ZERO, folded, seen, with_nodes, with_snapshot, with_table
 
@@ -238,6 +241,16 @@ class TestUpkeep:
             "the replica of flights/0 at n1 has applied 99",
             "the replica of flights/0 at n2 has applied 99",
         ]
+
+    @pytest.mark.parametrize(("plan_it", "what"), [(plan_trim, "trim"), (plan_compact, "compact")])
+    def test_a_topic_of_others_is_theirs(self, three: ClusterMap, plan_it: Any, what: str) -> None:
+        table = three.find("flights")
+        three = with_snapshot(three, table, 0, 200)
+        adopted = replace(table, adopted=True, over="orders-v1")
+        three = replace(three, tables={**three.tables, table.id: adopted})
+        bounds = {table.id: [Bounds(Offset(0), Offset(250))] * 3}
+        with pytest.raises(CommandRejected, match=f"the topic 'orders-v1' of others, .*: it is theirs to {what}"):
+            plan_it(seen(three), bounds, table="flights", partition=0)
 
 
 class TestRestore:

@@ -110,6 +110,25 @@ async def test_the_story_of_a_key(cluster: Operated) -> None:
         await cluster.admin.explain("flights", key, writes=5000)
 
 
+async def test_a_key_that_is_placed_by_murmur2(cluster: Operated) -> None:
+    flights = await cluster.database.create_table("flights", partitions=7, replicas=1, partitioner="murmur2")
+    keys = [b"k%d" % number for number in range(20)]
+    await flights.put_many((key, key) for key in keys)
+    await cluster.until_level("flights")
+    assert any(partition_of(key, 7) != partition_of(key, 7, "murmur2") for key in keys)
+    for key in keys:
+        found = await cluster.admin.explain("flights", key)
+        assert (found["partition"], found["partitioner"], found["slot"]) == (
+            partition_of(key, 7, "murmur2"),
+            "murmur2",
+            None,
+        )
+        assert [each["value"] for each in found["replicas"]] == [key.decode()]
+    await cluster.database.create_table("usual", partitions=7, replicas=1)
+    found = await cluster.admin.explain("usual", b"foo")
+    assert (found["partition"], found["partitioner"], found["slot"]) == (partition_of(b"foo", 7), "slot", 12182)
+
+
 async def test_a_retry_is_told_as_void(cluster: Operated) -> None:
     await cluster.database.create_table("flights", partitions=1, replicas=1)
     table = cluster.router.catalog.map.find("flights")

@@ -15,7 +15,7 @@ from one_machine import puts, until
 from log_tier.catalog.commands import RegisterNode
 from log_tier.errors import DatabaseClosed, DeadlineExceeded, Disconnected, InvalidRequest
 from log_tier.identifiers import Partition
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from router.fleet.fleet import SILENCE_MAX_S, LiveFleet
 from router.requests import ReadPart, WritePart
 from serving_tier.proto import node_pb2
@@ -30,7 +30,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[TestCluster]:
 
 
 @pytest.fixture
-async def table(cluster: TestCluster) -> Topic:
+async def table(cluster: TestCluster) -> TableRef:
     made = await cluster.router.create_table("flights", partitions=2, timeout=DEADLINE_S)
     await cluster.hosted(made)
     return made
@@ -41,11 +41,11 @@ def fleet(cluster: TestCluster) -> LiveFleet:
     return cluster.router.fleet
 
 
-def read_of(table: Topic):  # type: ignore[no-untyped-def]
+def read_of(table: TableRef):  # type: ignore[no-untyped-def]
     return lambda connection: connection.read([ReadPart(table.id, ZERO, [b"k"])], timeout=DEADLINE_S)
 
 
-async def test_what_the_nodes_say(cluster: TestCluster, table: Topic, fleet: LiveFleet) -> None:
+async def test_what_the_nodes_say(cluster: TestCluster, table: TableRef, fleet: LiveFleet) -> None:
     place = await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
     name = (table.id, ZERO)
     for node in ("n1", "n2", "n3"):
@@ -59,7 +59,7 @@ async def test_what_the_nodes_say(cluster: TestCluster, table: Topic, fleet: Liv
     assert list(fleet.failures()) == []
 
 
-async def test_a_killed_node_is_lost_at_once(cluster: TestCluster, table: Topic, fleet: LiveFleet) -> None:
+async def test_a_killed_node_is_lost_at_once(cluster: TestCluster, table: TableRef, fleet: LiveFleet) -> None:
     cluster.nodes["n2"].gate.shut()
     member = fleet.members["n2"]
     asked = asyncio.create_task(member.ask(read_of(table)))
@@ -74,7 +74,7 @@ async def test_a_killed_node_is_lost_at_once(cluster: TestCluster, table: Topic,
     assert fleet.nodes()["n2"].reason
 
 
-async def test_a_silent_node_is_lost_and_its_calls_end(cluster: TestCluster, table: Topic, fleet: LiveFleet) -> None:
+async def test_a_silent_node_is_lost_and_its_calls_end(cluster: TestCluster, table: TableRef, fleet: LiveFleet) -> None:
     member = fleet.members["n2"]
     cluster.nodes["n2"].gate.shut()
     begun = time.monotonic()
@@ -90,7 +90,7 @@ async def test_a_silent_node_is_lost_and_its_calls_end(cluster: TestCluster, tab
     assert found.values == [None]
 
 
-async def test_a_stream_from_a_silent_node_ends(cluster: TestCluster, table: Topic, fleet: LiveFleet) -> None:
+async def test_a_stream_from_a_silent_node_ends(cluster: TestCluster, table: TableRef, fleet: LiveFleet) -> None:
     stream = fleet.members["n2"].follow(lambda connection: connection.watch(table.id, {}))
     assert (await anext(stream)).positions == {ZERO: 0, Partition(1): 0}
     cluster.nodes["n2"].gate.shut()
@@ -153,7 +153,7 @@ async def test_a_node_inside_a_program_has_no_address(cluster: TestCluster, flee
     assert not fleet.nodes()["inside"].alive
 
 
-async def test_digests(cluster: TestCluster, table: Topic, fleet: LiveFleet) -> None:
+async def test_digests(cluster: TestCluster, table: TableRef, fleet: LiveFleet) -> None:
     place = await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
     replica = cluster.nodes["n2"].front.node.replica(table.id, ZERO)
     await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
@@ -180,7 +180,7 @@ async def test_a_fleet_of_nodes_that_are_away_opens_all_the_same(cluster: TestCl
 
 
 async def test_a_quiet_node_is_the_more_loaded_one_before_it_is_lost(
-    cluster: TestCluster, table: Topic, fleet: LiveFleet
+    cluster: TestCluster, table: TableRef, fleet: LiveFleet
 ) -> None:
     """A paused process keeps its connections; its equals are asked first as soon as a heartbeat is missing."""
     members = fleet.members

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cluster import DEADLINE_S, TestCluster, cluster_of
 
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[TestCluster]:
 
 
 @pytest.fixture
-async def table(cluster: TestCluster) -> Topic:
+async def table(cluster: TestCluster) -> TableRef:
     """Four partitions, each on every node."""
     made = await cluster.router.create_table("flights", partitions=4, timeout=DEADLINE_S)
     await cluster.hosted(made)
@@ -26,7 +26,7 @@ async def table(cluster: TestCluster) -> Topic:
 
 
 @pytest.fixture
-async def spread(cluster: TestCluster) -> Topic:
+async def spread(cluster: TestCluster) -> TableRef:
     """Seven partitions, each on one node."""
     made = await cluster.router.create_table("spread", partitions=7, replicas=1, timeout=DEADLINE_S)
     await cluster.hosted(made)

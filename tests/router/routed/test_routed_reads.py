@@ -20,14 +20,14 @@ from log_tier.errors import (
     TokenAhead,
 )
 from log_tier.identifiers import Offset, Partition
-from log_tier.log import Topic
+from log_tier.table_ref import TableRef
 from router.requests import ReadPart, ReadResult, WritePart
 from router.routed.lateness import Budget
 
 ZERO = Partition(0)
 
 
-async def put(cluster: TestCluster, table: Topic, key: bytes, value: bytes, partition: int = 0) -> Offset:
+async def put(cluster: TestCluster, table: TableRef, key: bytes, value: bytes, partition: int = 0) -> Offset:
     result = await written(cluster.router, WritePart(table.id, Partition(partition), puts((key, value))))
     return result.base_offset
 
@@ -41,7 +41,7 @@ def value(result: ReadResult | DuramenError) -> bytes | None:
     return result.values[0]
 
 
-async def test_a_read_is_never_older_than_it_asks(cluster: TestCluster, table: Topic) -> None:
+async def test_a_read_is_never_older_than_it_asks(cluster: TestCluster, table: TableRef) -> None:
     for number in range(100):
         offset = await put(cluster, table, b"k", b"%d" % number)
         (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"], offset))
@@ -49,7 +49,7 @@ async def test_a_read_is_never_older_than_it_asks(cluster: TestCluster, table: T
         assert found.applied >= offset
 
 
-async def test_reads_are_shared_by_the_nodes(cluster: TestCluster, table: Topic) -> None:
+async def test_reads_are_shared_by_the_nodes(cluster: TestCluster, table: TableRef) -> None:
     await put(cluster, table, b"k", b"v")
     for _ in range(100):
         await read(cluster, ReadPart(table.id, ZERO, [b"k"]))
@@ -58,7 +58,7 @@ async def test_reads_are_shared_by_the_nodes(cluster: TestCluster, table: Topic)
     assert min(counted.values()) > 10
 
 
-async def test_parts_of_all_nodes_in_their_order(cluster: TestCluster, spread: Topic) -> None:
+async def test_parts_of_all_nodes_in_their_order(cluster: TestCluster, spread: TableRef) -> None:
     offsets = [await put(cluster, spread, b"k", b"%d" % number, number) for number in range(7)]
     parts = [ReadPart(spread.id, Partition(number), [b"k"], offsets[number]) for number in (3, 0, 6, 1, 5, 2, 4)]
     found = await read(cluster, *parts, ReadPart(spread.id, ZERO, [b""]), ReadPart(spread.id, ZERO, [b"k"], Offset(9)))
@@ -68,7 +68,7 @@ async def test_parts_of_all_nodes_in_their_order(cluster: TestCluster, spread: T
 
 
 @pytest.mark.parametrize("kill", ["stop", "stop_politely"])
-async def test_no_read_fails_when_a_node_ends(cluster: TestCluster, table: Topic, kill: str) -> None:
+async def test_no_read_fails_when_a_node_ends(cluster: TestCluster, table: TableRef, kill: str) -> None:
     offset = await put(cluster, table, b"k", b"v")
     parts = [ReadPart(table.id, ZERO, [b"k"], offset)]
     stop = asyncio.Event()
@@ -93,7 +93,7 @@ async def test_no_read_fails_when_a_node_ends(cluster: TestCluster, table: Topic
     await asyncio.gather(*readers)
 
 
-async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, table: Topic) -> None:
+async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, table: TableRef) -> None:
     """And those that it kept are answered elsewhere within a second, not at their deadline."""
     offset = await put(cluster, table, b"k", b"v")
     part = ReadPart(table.id, ZERO, [b"k"], offset)
@@ -116,7 +116,7 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
     assert len(cluster.nodes["n2"].door.asked) == asked, "it is not asked any more"
 
 
-async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: Topic) -> None:
+async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: TableRef) -> None:
     await put(cluster, table, b"k", b"v")
     part = ReadPart(table.id, ZERO, [b"k"], Offset(0))
     reads = cluster.router.reads
@@ -130,7 +130,7 @@ async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: Topic) -> 
     assert reads.overtakings > 0
 
 
-async def test_a_second_question_only_within_the_budget(cluster: TestCluster, table: Topic) -> None:
+async def test_a_second_question_only_within_the_budget(cluster: TestCluster, table: TableRef) -> None:
     await put(cluster, table, b"k", b"v")
     reads = cluster.router.reads
     reads.budget = Budget(share=0.0, most=2.0)
@@ -141,7 +141,7 @@ async def test_a_second_question_only_within_the_budget(cluster: TestCluster, ta
     assert reads.overtakings == 2
 
 
-async def test_a_lagging_replica_does_not_delay_a_read(cluster: TestCluster, table: Topic) -> None:
+async def test_a_lagging_replica_does_not_delay_a_read(cluster: TestCluster, table: TableRef) -> None:
     first, *_ = cluster.replicas(table, 0)
     with held(first):
         offset = await put(cluster, table, b"k", b"v")
@@ -150,7 +150,7 @@ async def test_a_lagging_replica_does_not_delay_a_read(cluster: TestCluster, tab
             assert value(found) == b"v"
 
 
-async def test_when_all_lag_the_reader_waits(cluster: TestCluster, table: Topic) -> None:
+async def test_when_all_lag_the_reader_waits(cluster: TestCluster, table: TableRef) -> None:
     with held(*cluster.replicas(table, 0)):
         offset = await put(cluster, table, b"k", b"v")
         part = ReadPart(table.id, ZERO, [b"k"], offset)
@@ -165,14 +165,14 @@ async def test_when_all_lag_the_reader_waits(cluster: TestCluster, table: Topic)
     assert value(found) == b"v"
 
 
-async def test_strong_reads_see_what_anybody_was_told(cluster: TestCluster, table: Topic) -> None:
+async def test_strong_reads_see_what_anybody_was_told(cluster: TestCluster, table: TableRef) -> None:
     for number in range(30):
         await put(cluster, table, b"k", b"%d" % number)
         (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"], strong=True))
         assert value(found) == b"%d" % number
 
 
-async def test_a_bounded_read_goes_by_the_replicas_lag(cluster: TestCluster, table: Topic) -> None:
+async def test_a_bounded_read_goes_by_the_replicas_lag(cluster: TestCluster, table: TableRef) -> None:
     replicas = cluster.replicas(table, 0)
     with held(*replicas):
         await put(cluster, table, b"k", b"v")
@@ -190,7 +190,7 @@ async def test_a_bounded_read_goes_by_the_replicas_lag(cluster: TestCluster, tab
 
 
 async def test_a_damaged_replica_does_not_matter(
-    cluster: TestCluster, table: Topic, monkeypatch: pytest.MonkeyPatch
+    cluster: TestCluster, table: TableRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(cluster, table, b"k", b"v")
 
@@ -207,7 +207,7 @@ async def test_a_damaged_replica_does_not_matter(
     assert isinstance(found, IndexDamaged)
 
 
-async def test_a_replica_that_was_taken_away(cluster: TestCluster, table: Topic) -> None:
+async def test_a_replica_that_was_taken_away(cluster: TestCluster, table: TableRef) -> None:
     """The router's map is old: the node says that it does not hold the partition, and another one answers."""
     offset = await put(cluster, table, b"k", b"v")
     routes = cluster.router._routes
@@ -225,7 +225,7 @@ async def test_a_replica_that_was_taken_away(cluster: TestCluster, table: Topic)
     assert any("read" in cluster.nodes[node].door.asked for node in ("n2", "n3"))
 
 
-async def test_a_replica_that_moves_while_it_is_read(cluster: TestCluster, spread: Topic) -> None:
+async def test_a_replica_that_moves_while_it_is_read(cluster: TestCluster, spread: TableRef) -> None:
     offset = await put(cluster, spread, b"k", b"v")
     stop = asyncio.Event()
 
@@ -247,7 +247,7 @@ async def test_a_replica_that_moves_while_it_is_read(cluster: TestCluster, sprea
     assert all(count > 0 for count in await asyncio.gather(*readers))
 
 
-async def test_the_only_node_of_a_partition_is_away(cluster: TestCluster, spread: Topic) -> None:
+async def test_the_only_node_of_a_partition_is_away(cluster: TestCluster, spread: TableRef) -> None:
     offset = await put(cluster, spread, b"k", b"v")
     (holder,) = (node for node in cluster.nodes.values() if (spread.id, ZERO) in node.front.node.hosted())
     await holder.stop()
@@ -261,7 +261,7 @@ async def test_the_only_node_of_a_partition_is_away(cluster: TestCluster, spread
     assert value(found) == b"v"
 
 
-async def test_dropped_tables(cluster: TestCluster, table: Topic) -> None:
+async def test_dropped_tables(cluster: TestCluster, table: TableRef) -> None:
     await put(cluster, table, b"k", b"v")
     await cluster.router.drop_table("flights", timeout=DEADLINE_S)
     loop = asyncio.get_running_loop()
@@ -274,7 +274,7 @@ async def test_dropped_tables(cluster: TestCluster, table: Topic) -> None:
         assert isinstance(found, TableNotFound)
 
 
-async def test_a_node_answers_only_for_what_it_holds(cluster: TestCluster, spread: Topic) -> None:
+async def test_a_node_answers_only_for_what_it_holds(cluster: TestCluster, spread: TableRef) -> None:
     parts = [ReadPart(spread.id, Partition(number), [b"k"]) for number in range(7)]
     for node in cluster.nodes.values():
         results = await node.front.read(parts, timeout=2.0)

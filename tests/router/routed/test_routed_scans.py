@@ -10,14 +10,14 @@ from one_machine import held, puts
 
 from log_tier.errors import LimitExceeded, ReplicaBehind, TableNotFound
 from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.log import Topic
 from log_tier.partitioner import partition_of
+from log_tier.table_ref import TableRef
 from router.requests import ScanRequest, ScanResult, WritePart
 
 PAIRS = {b"k%04d" % number: b"v%d" % number for number in range(700)}
 
 
-async def fill(cluster: TestCluster, table: Topic, pairs: dict[bytes, bytes] = PAIRS) -> dict[Partition, Offset]:
+async def fill(cluster: TestCluster, table: TableRef, pairs: dict[bytes, bytes] = PAIRS) -> dict[Partition, Offset]:
     groups: dict[Partition, list[tuple[bytes, bytes]]] = {}
     for key, value in pairs.items():
         groups.setdefault(partition_of(key, table.partitions), []).append((key, value))
@@ -29,7 +29,7 @@ async def fill(cluster: TestCluster, table: Topic, pairs: dict[bytes, bytes] = P
 
 
 async def pages(
-    cluster: TestCluster, table: Topic, limit: int, *, reverse: bool, after: dict[Partition, Offset]
+    cluster: TestCluster, table: TableRef, limit: int, *, reverse: bool, after: dict[Partition, Offset]
 ) -> list[ScanResult]:
     found: list[ScanResult] = []
     start, end = b"", None
@@ -51,7 +51,7 @@ async def pages(
 async def test_all_pages_together_are_the_table(
     cluster: TestCluster, request: pytest.FixtureRequest, kind: str, limit: int, reverse: bool
 ) -> None:
-    table: Topic = await made(cluster, kind)
+    table: TableRef = await made(cluster, kind)
     after = await fill(cluster, table)
     found = await pages(cluster, table, limit, reverse=reverse, after=after)
     pairs = [pair for page in found for pair in zip(page.keys, page.values, strict=True)]
@@ -62,14 +62,14 @@ async def test_all_pages_together_are_the_table(
         assert len(page.versions) == len(page.keys)
 
 
-async def made(cluster: TestCluster, kind: str) -> Topic:
+async def made(cluster: TestCluster, kind: str) -> TableRef:
     replicas, partitions = (1, 7) if kind == "spread" else (3, 4)
     table = await cluster.router.create_table(kind, partitions=partitions, replicas=replicas, timeout=DEADLINE_S)
     await cluster.hosted(table)
     return table
 
 
-async def test_only_some_partitions(cluster: TestCluster, spread: Topic) -> None:
+async def test_only_some_partitions(cluster: TestCluster, spread: TableRef) -> None:
     after = await fill(cluster, spread)
     wanted = [Partition(2), Partition(5)]
     page = await cluster.router.scan(
@@ -80,7 +80,7 @@ async def test_only_some_partitions(cluster: TestCluster, spread: Topic) -> None
     assert not page.more
 
 
-async def test_pages_go_on_when_a_node_ends(cluster: TestCluster, table: Topic) -> None:
+async def test_pages_go_on_when_a_node_ends(cluster: TestCluster, table: TableRef) -> None:
     after = await fill(cluster, table)
     first = await cluster.router.scan(ScanRequest(table.id, limit=100, after=after), timeout=DEADLINE_S)
     seen = list(first.keys)
@@ -94,7 +94,7 @@ async def test_pages_go_on_when_a_node_ends(cluster: TestCluster, table: Topic) 
         assert seen == sorted(PAIRS)[: 100 * (number + 2)]
 
 
-async def test_a_scan_of_a_silent_node_goes_elsewhere(cluster: TestCluster, table: Topic) -> None:
+async def test_a_scan_of_a_silent_node_goes_elsewhere(cluster: TestCluster, table: TableRef) -> None:
     after = await fill(cluster, table)
     cluster.nodes["n3"].gate.shut()
     found = await asyncio.gather(
@@ -104,7 +104,7 @@ async def test_a_scan_of_a_silent_node_goes_elsewhere(cluster: TestCluster, tabl
     assert "scan" in cluster.nodes["n3"].door.asked
 
 
-async def test_errors(cluster: TestCluster, table: Topic) -> None:
+async def test_errors(cluster: TestCluster, table: TableRef) -> None:
     with pytest.raises(LimitExceeded):
         await cluster.router.scan(ScanRequest(table.id, limit=0), timeout=DEADLINE_S)
     with pytest.raises(TableNotFound):
@@ -118,7 +118,7 @@ async def test_errors(cluster: TestCluster, table: Topic) -> None:
     assert list(page.keys) == [b"k"]
 
 
-async def test_a_scan_over_two_tables_of_one_cluster(cluster: TestCluster, table: Topic, spread: Topic) -> None:
+async def test_a_scan_over_two_tables_of_one_cluster(cluster: TestCluster, table: TableRef, spread: TableRef) -> None:
     await fill(cluster, table, {b"a": b"1"})
     await fill(cluster, spread, {b"b": b"2"})
     for topic, key in ((table, b"a"), (spread, b"b")):

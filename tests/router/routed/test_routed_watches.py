@@ -15,15 +15,15 @@ from log_tier.batch import decode_batch
 from log_tier.batch_header import split_batches
 from log_tier.errors import Disconnected, InvalidRequest, OffsetTrimmed, TableNotFound
 from log_tier.identifiers import Offset, Partition
-from log_tier.log import Topic
 from log_tier.record import Condition, Operation
+from log_tier.table_ref import TableRef
 from router.requests import WritePart
 
 
 class Watcher:
     """Reads events as a client does: by its own positions."""
 
-    def __init__(self, cluster: TestCluster, table: Topic, start: Mapping[Partition, Offset]) -> None:
+    def __init__(self, cluster: TestCluster, table: TableRef, start: Mapping[Partition, Offset]) -> None:
         self.positions: dict[Partition, Offset] = {}
         self.seen: dict[Partition, list[Offset]] = {}
         self.void: set[tuple[Partition, Offset]] = set()
@@ -52,12 +52,12 @@ class Watcher:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-async def fill(cluster: TestCluster, table: Topic, count: int) -> None:
+async def fill(cluster: TestCluster, table: TableRef, count: int) -> None:
     for number in range(count):
         await written(cluster.router, WritePart(table.id, Partition(number % table.partitions), puts((b"k", b"v"))))
 
 
-async def test_from_now_and_from_the_beginning(cluster: TestCluster, table: Topic) -> None:
+async def test_from_now_and_from_the_beginning(cluster: TestCluster, table: TableRef) -> None:
     await fill(cluster, table, 8)
     now, earliest = Watcher(cluster, table, {}), Watcher(cluster, table, {Partition(n): Offset(0) for n in range(4)})
     await asyncio.wait_for(asyncio.gather(now.begun.wait(), earliest.begun.wait()), DEADLINE_S)
@@ -71,7 +71,7 @@ async def test_from_now_and_from_the_beginning(cluster: TestCluster, table: Topi
 
 
 @pytest.mark.parametrize("fault", ["stop", "silence"])
-async def test_no_gap_and_no_duplicate_when_nodes_are_lost(cluster: TestCluster, table: Topic, fault: str) -> None:
+async def test_no_gap_and_no_duplicate_when_nodes_are_lost(cluster: TestCluster, table: TableRef, fault: str) -> None:
     watcher = Watcher(cluster, table, {Partition(n): Offset(0) for n in range(4)})
     await asyncio.wait_for(watcher.begun.wait(), DEADLINE_S)
     for round_number, name in enumerate(("n1", "n2", "n3", "n1")):
@@ -92,7 +92,7 @@ async def test_no_gap_and_no_duplicate_when_nodes_are_lost(cluster: TestCluster,
     await watcher.close()
 
 
-async def test_a_partition_that_moves_is_followed(cluster: TestCluster, spread: Topic) -> None:
+async def test_a_partition_that_moves_is_followed(cluster: TestCluster, spread: TableRef) -> None:
     watcher = Watcher(cluster, spread, {Partition(n): Offset(0) for n in range(7)})
     await asyncio.wait_for(watcher.begun.wait(), DEADLINE_S)
     await fill(cluster, spread, 14)
@@ -107,7 +107,7 @@ async def test_a_partition_that_moves_is_followed(cluster: TestCluster, spread: 
     await watcher.close()
 
 
-async def test_records_that_changed_nothing_are_named(cluster: TestCluster, table: Topic) -> None:
+async def test_records_that_changed_nothing_are_named(cluster: TestCluster, table: TableRef) -> None:
     await written(cluster.router, WritePart(table.id, Partition(0), puts((b"k", b"v"))))
     refused = operations((Operation.PUT, b"k", b"w"), condition=Condition.ABSENT)
     await written(cluster.router, WritePart(table.id, Partition(0), refused))
@@ -117,7 +117,7 @@ async def test_records_that_changed_nothing_are_named(cluster: TestCluster, tabl
     await watcher.close()
 
 
-async def test_when_nobody_is_left_the_watcher_is_told(cluster: TestCluster, table: Topic) -> None:
+async def test_when_nobody_is_left_the_watcher_is_told(cluster: TestCluster, table: TableRef) -> None:
     watcher = Watcher(cluster, table, {})
     await asyncio.wait_for(watcher.begun.wait(), DEADLINE_S)
     for node in cluster.nodes.values():
@@ -127,7 +127,7 @@ async def test_when_nobody_is_left_the_watcher_is_told(cluster: TestCluster, tab
 
 
 async def test_a_trimmed_start_names_the_earliest(
-    cluster: TestCluster, table: Topic, monkeypatch: pytest.MonkeyPatch
+    cluster: TestCluster, table: TableRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(cluster, table, 40)
     for remembered, replica in zip((7, 4, 6), cluster.replicas(table, 1), strict=True):
@@ -145,7 +145,7 @@ async def test_a_trimmed_start_names_the_earliest(
     await again.close()
 
 
-async def test_wrong_watches(cluster: TestCluster, table: Topic) -> None:
+async def test_wrong_watches(cluster: TestCluster, table: TableRef) -> None:
     for watch, error in (
         (cluster.router.watch(NO_TABLE, {}), TableNotFound),
         (cluster.router.watch(table.id, {Partition(9): Offset(0)}), InvalidRequest),
@@ -155,7 +155,7 @@ async def test_wrong_watches(cluster: TestCluster, table: Topic) -> None:
             await anext(watch)
 
 
-async def test_a_dropped_table_ends_its_watch(cluster: TestCluster, table: Topic) -> None:
+async def test_a_dropped_table_ends_its_watch(cluster: TestCluster, table: TableRef) -> None:
     watcher = Watcher(cluster, table, {})
     await asyncio.wait_for(watcher.begun.wait(), DEADLINE_S)
     await cluster.router.drop_table("flights", timeout=DEADLINE_S)

@@ -11,9 +11,9 @@ from one_machine import NO_TABLE, held, operations, puts
 
 from log_tier.errors import BatchRefused, ConditionFailed, DuramenError, TableNotFound, WriteUnknown
 from log_tier.identifiers import Offset, Partition
-from log_tier.log import Topic
 from log_tier.record import Condition, Operation
 from log_tier.service.client import RemoteLog
+from log_tier.table_ref import TableRef
 from router.grpc_door.connection import GrpcConnection
 from router.requests import OutcomesPart, WritePart, WriteResult
 from router.routed.connection import RoutedConnection
@@ -33,7 +33,7 @@ def through(cluster: TestCluster, log: Any) -> RoutedConnection:
     )
 
 
-async def test_parts_succeed_or_fail_by_themselves(cluster: TestCluster, table: Topic) -> None:
+async def test_parts_succeed_or_fail_by_themselves(cluster: TestCluster, table: TableRef) -> None:
     results = await cluster.router.write(
         [
             WritePart(table.id, ZERO, puts((b"k", b"v"))),
@@ -47,7 +47,7 @@ async def test_parts_succeed_or_fail_by_themselves(cluster: TestCluster, table: 
     assert results[3].outcomes[0].result == b"1"
 
 
-async def test_outcomes_from_whichever_replica(cluster: TestCluster, table: Topic) -> None:
+async def test_outcomes_from_whichever_replica(cluster: TestCluster, table: TableRef) -> None:
     for number in range(30):
         result = await written(cluster.router, WritePart(table.id, ZERO, ADD, outcomes=True))
         assert result.outcomes[0].result == b"%d" % (number + 1)
@@ -56,7 +56,7 @@ async def test_outcomes_from_whichever_replica(cluster: TestCluster, table: Topi
     assert isinstance(result.outcomes[0].rejected, ConditionFailed)
 
 
-async def test_outcomes_while_nodes_end(cluster: TestCluster, table: Topic) -> None:
+async def test_outcomes_while_nodes_end(cluster: TestCluster, table: TableRef) -> None:
     for number, node in enumerate(("n1", "n2")):
         await cluster.nodes[node].stop()
         for turn in range(10):
@@ -64,7 +64,7 @@ async def test_outcomes_while_nodes_end(cluster: TestCluster, table: Topic) -> N
             assert result.outcomes[0].result == b"%d" % (10 * number + turn + 1)
 
 
-async def test_outcomes_that_nobody_knows_in_time(cluster: TestCluster, table: Topic) -> None:
+async def test_outcomes_that_nobody_knows_in_time(cluster: TestCluster, table: TableRef) -> None:
     with held(*cluster.replicas(table, 0)):
         (unknown,) = await cluster.router.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=0.3)
         assert isinstance(unknown, WriteUnknown)
@@ -81,14 +81,14 @@ async def test_outcomes_that_nobody_knows_in_time(cluster: TestCluster, table: T
     assert [result.outcomes[0].result for result in found if isinstance(result, WriteResult)] == [b"1", b"2"]
 
 
-async def test_a_lagging_replica_is_not_waited_for(cluster: TestCluster, table: Topic) -> None:
+async def test_a_lagging_replica_is_not_waited_for(cluster: TestCluster, table: TableRef) -> None:
     with held(cluster.replicas(table, 0)[0]):
         for number in range(10):
             result = await written(cluster.router, WritePart(table.id, ZERO, ADD, outcomes=True))
             assert result.outcomes[0].result == b"%d" % (number + 1)
 
 
-async def test_a_log_that_is_away_refuses_and_is_found_again(cluster: TestCluster, table: Topic) -> None:
+async def test_a_log_that_is_away_refuses_and_is_found_again(cluster: TestCluster, table: TableRef) -> None:
     await cluster.log.stop()
     (lost,) = await cluster.router.write([WritePart(table.id, ZERO, ADD)], timeout=0.5)
     assert isinstance(lost, DuramenError)
@@ -101,7 +101,9 @@ async def test_a_log_that_is_away_refuses_and_is_found_again(cluster: TestCluste
     assert isinstance(result, WriteResult), result
 
 
-async def test_a_log_that_does_not_answer(cluster: TestCluster, table: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_log_that_does_not_answer(
+    cluster: TestCluster, table: TableRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def hang(parts: object) -> None:
         await asyncio.Event().wait()
 
@@ -114,7 +116,7 @@ async def test_a_log_that_does_not_answer(cluster: TestCluster, table: Topic, mo
     assert loop.time() - begun < 1.0
 
 
-async def test_a_log_that_cannot_be_reached_from_here(cluster: TestCluster, table: Topic) -> None:
+async def test_a_log_that_cannot_be_reached_from_here(cluster: TestCluster, table: TableRef) -> None:
     """Nothing was sent to it, so the same bytes may go through the router."""
     log = await RemoteLog.open("127.0.0.1:1")
     connection = through(cluster, log)
@@ -128,7 +130,7 @@ async def test_a_log_that_cannot_be_reached_from_here(cluster: TestCluster, tabl
         await connection._writes._fallback.close()  # type: ignore[union-attr]
 
 
-async def test_no_log_at_all(cluster: TestCluster, table: Topic) -> None:
+async def test_no_log_at_all(cluster: TestCluster, table: TableRef) -> None:
     connection = through(cluster, None)
     try:
         result = await written(connection, WritePart(table.id, ZERO, ADD, outcomes=True))
@@ -139,7 +141,7 @@ async def test_no_log_at_all(cluster: TestCluster, table: Topic) -> None:
         await connection._writes._fallback.close()  # type: ignore[union-attr]
 
 
-async def test_producers(cluster: TestCluster, spread: Topic) -> None:
+async def test_producers(cluster: TestCluster, spread: TableRef) -> None:
     for partition in (1, 4):
         batch = puts((b"a", b"1"), (b"b", b"2"), producer_id=77, sequence=partition)
         await written(cluster.router, WritePart(spread.id, Partition(partition), batch))

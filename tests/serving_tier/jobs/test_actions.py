@@ -14,7 +14,7 @@ from log_tier.catalog.cluster_map import Job, NodeEntry
 from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan
 from log_tier.catalog.job_fold import ACTIONS
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from log_tier.errors import NotHosted, WriteUnknown
+from log_tier.errors import CommandRejected, NotHosted, WriteUnknown
 from log_tier.identifiers import Offset, Partition
 from log_tier.log import Topic
 from log_tier.record import Expiry, Operation, attribute_of
@@ -325,3 +325,59 @@ async def test_a_new_replica_of_a_large_table_begins_with_a_snapshot(
 def test_the_actions_are_those_that_the_catalog_knows() -> None:
     # A removal is done by the fold itself.
     assert set(node_actions(None, None, None)) == ACTIONS - {"remove"}  # type: ignore[arg-type]
+
+
+async def over_a_trimmed_topic(machine: Machine, *, replicas: int = 1) -> tuple[Topic, Offset]:
+    """A table over a topic of 300 records, the first of which are gone; where it begins."""
+    topic = await machine.log.create_topic("flights", partitions=1)
+    last = await fill(machine, topic)
+    start = await machine.log.trim(topic.id, ZERO, Offset(last - 150))
+    assert start > 50
+    command = CreateTable(topic.id, "flights", 1, replicas, "murmur2", adopted=True, over="flights-v1", starts=(start,))
+    await machine.catalog.submit(command)
+    return topic, start
+
+
+async def test_replicas_of_a_table_that_begins_above_0(machine: Machine) -> None:
+    await machine.add_node("n1")
+    topic, start = await over_a_trimmed_topic(machine)
+    digest = (await machine.level("n1", topic)).index.digest()
+    await machine.add_node("n2")
+    added = await machine.job(plan("add", topic, "n2"))
+    assert (added.state, added.tasks[0].note) == ("done", "came from log")
+    assert (await machine.level("n2", topic)).index.digest() == digest
+    assert (await machine.job(plan("snapshot", topic, "n1"))).state == "done"
+    last = await fill(machine, topic, 200)
+    assert await machine.log.trim(topic.id, ZERO, Offset(last - 100)) > start
+    rebuilt = await machine.job(plan("rebuild", topic, "n2", source="log"))
+    assert rebuilt.state == "failed"
+    assert f"the table at {start}: what was between is trimmed" in rebuilt.tasks[0].note
+
+
+async def test_a_snapshot_carries_where_its_table_begins(machine: Machine) -> None:
+    await machine.add_node("n1")
+    topic, start = await over_a_trimmed_topic(machine)
+    last = await fill(machine, topic, 10)
+    digest = (await machine.level("n1", topic)).index.digest()
+    assert (await machine.job(plan("snapshot", topic, "n1"))).state == "done"
+    assert await machine.log.trim(topic.id, ZERO, Offset(last)) > start
+    rebuilt = await machine.job(plan("rebuild", topic, "n1"))
+    assert rebuilt.tasks[0].note.startswith("came from snapshot "), rebuilt
+    assert (await machine.level("n1", topic)).index.digest() == digest
+
+
+async def test_the_past_of_a_table_that_begins_above_0(machine: Machine) -> None:
+    await machine.add_node("n1")
+    topic, start = await over_a_trimmed_topic(machine)
+    await machine.level("n1", topic)
+    for offset, keys in ((start - 1, 0), (start, 1), (start + 9, 10)):
+        job, found = await copied(machine, topic, f"at{offset}", offset)
+        assert (job.state, len(found)) == ("done", keys), job
+
+
+@pytest.mark.parametrize("action", ["trim", "compact"])
+async def test_a_topic_of_others_is_not_shortened(machine: Machine, action: str) -> None:
+    await machine.add_node("n1")
+    topic, _ = await over_a_trimmed_topic(machine)
+    with pytest.raises(CommandRejected, match=f"is the topic 'flights-v1' of others: it is theirs to {action}"):
+        await machine.job(plan(action, topic, "n1", before=1, below=1))

@@ -92,6 +92,23 @@ def test_a_snapshot_is_used_where_the_log_goes_on_after_it() -> None:
     )
 
 
+def test_the_log_serves_a_table_that_began_with_it() -> None:
+    plan = plan_sources([], [], bounds(5, 9), start=Offset(5))
+    assert (plan.log, plan.start, plan.passed_over) == (True, 5, ())
+    assert plan_sources([], [], bounds(0, 9), start=Offset(5)).log
+    late = plan_sources([], [], bounds(6, 9), start=Offset(5))
+    assert not late.log
+    assert late.passed_over == ("the log: it begins at 6, the table at 5: what was between is trimmed",)
+
+
+async def test_with_nothing_left_of_a_table_it_is_said_from_where_it_is_missing(tmp_path: Path) -> None:
+    where = bounds(6, 9)
+    plan = plan_sources([], [], where, start=Offset(5))
+    with pytest.raises(OffsetTrimmed, match="the table at 5: what was between is trimmed") as caught:
+        await bootstrap(plan, store=None, topic=TOPIC, partition=PARTITION, bounds=where, folder=tmp_path / "new" / "3")
+    assert caught.value.fields == {"partition": PARTITION, "asked": 5, "earliest": 6}
+
+
 @pytest.mark.parametrize(
     ("wanted", "kinds"),
     [

@@ -1,0 +1,275 @@
+"""The engine: a `Log` over the topics of a Kafka cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
+from types import TracebackType
+from typing import Final, Self
+
+from log_tier.batch import Columns, check_batch, decode_batch
+from log_tier.batch_header import stamp_batch
+from log_tier.errors import (
+    BatchRefused,
+    DuramenError,
+    InvalidRequest,
+    LogDamaged,
+    OffsetTrimmed,
+    TokenAhead,
+    Unavailable,
+    WriteUnknown,
+)
+from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.kafka.address import KafkaAddress
+from log_tier.kafka.encoding import cut_sets
+from log_tier.kafka.failures import failure, is_damage
+from log_tier.kafka.fetcher import Fetcher, ReadTrouble
+from log_tier.kafka.sender import Place, Sender
+from log_tier.kafka.topics import KnownTopic, Topics
+from log_tier.log import Appended, Bounds, ReadChunk, Topic
+from log_tier.record import GROUPED, OPERATION_MASK, Operation
+
+__all__ = ["KafkaLog"]
+
+# A reader whose partition has no leader, or has just moved, tries again after this long.
+_AGAIN_S: Final = 0.1
+
+_UNCONDITIONAL: Final = frozenset({int(Operation.PUT), int(Operation.DELETE), int(Operation.NOOP)})
+
+
+class KafkaLog:
+    """The Kafka log engine; `open` makes one. Every method may be called from any event loop of the process."""
+
+    def __init__(self, address: KafkaAddress, topics: Topics, sender: Sender, fetcher: Fetcher) -> None:
+        self.address = address
+        self._topics, self._sender, self._fetcher = topics, sender, fetcher
+
+    @classmethod
+    async def open(cls, address: KafkaAddress | str) -> KafkaLog:
+        """Reach the cluster. Raises `Disconnected`, `AccessDenied`, `InvalidRequest`."""
+        if isinstance(address, str):
+            address = KafkaAddress.parse(address)
+        fetcher = Fetcher(address)
+        senders: list[Sender] = []
+
+        def on_gone(known: KnownTopic, error: DuramenError) -> None:
+            fetcher.refuse(known.kafka_name, error)
+            for sender in senders:
+                sender.refuse(known.kafka_name, error)
+
+        topics = await Topics.open(address, on_gone)
+        senders.append(Sender(address))
+        return cls(address, topics, senders[0], fetcher)
+
+    async def close(self) -> None:
+        """Write what was accepted, end every reader, let go. Idempotent."""
+        await self._sender.close()
+        await self._fetcher.close()
+        await self._topics.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- topics
+
+    async def create_topic(self, name: str, *, partitions: int) -> Topic:
+        """See `Log`. Waits until every partition has a leader, some 100 ms."""
+        return (await self._topics.create(name, partitions)).topic
+
+    async def adopt_topic(self, name: str) -> Topic:
+        """See `Log`. `name` is the topic's in Kafka."""
+        return (await self._topics.adopt(name)).topic
+
+    async def delete_topic(self, topic: TableId) -> None:
+        """See `Log`. Raises `InvalidRequest` for an adopted topic."""
+        await self._topics.delete(topic)
+
+    async def topics(self) -> list[Topic]:
+        """See `Log`: those of our namespace."""
+        return await self._topics.all()
+
+    async def weaknesses(self, topic: TableId) -> tuple[str, ...]:
+        """What this topic's settings take from the log's promises, in sentences; `docs/OPERATIONS.md` explains."""
+        return (await self._topics.find(topic)).weaknesses
+
+    # --- writing
+
+    async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
+        """See `Log`. One produce request, shared by whoever writes to the partition's broker then."""
+        header = check_batch(batch)
+        known = await self._topics.find(topic)
+        known.check(partition)
+        if header.span != header.records:
+            raise BatchRefused(f"a batch for Kafka has a record at each of its {header.span} offsets, not on some")
+        columns = decode_batch(stamp_batch(batch, base_offset=Offset(0), timestamp_ms=0, unsynced=0)).columns
+        if known.compacted:
+            _check_compactable(columns, known)
+        sets = list(
+            cut_sets(columns, producer_id=header.producer_id, sequence=header.sequence, size_max=known.set_bytes_max)
+        )
+        waiting = self._sender.append(known.kafka_name, partition, sets)
+        try:
+            places = [await each for each in waiting]
+        except DuramenError as error:
+            return await self._explain_append(known, waiting, error)
+        finally:
+            for each in waiting:
+                each.cancel()
+        if any(after.first != before.last + 1 for before, after in pairwise(places)):
+            raise _half_written(known, "records of others came between its parts")
+        return Appended(places[0].first, places[-1].timestamp_ms)
+
+    async def _explain_append(
+        self, known: KnownTopic, waiting: Sequence[asyncio.Future[Place]], error: DuramenError
+    ) -> Appended:
+        """Raise what a failed append means for its caller."""
+        refusal = self._topics.refusal(known.topic.id)
+        if refusal is not None:
+            raise refusal from error
+        if isinstance(error, LogDamaged):
+            await self._topics.recheck(known)  # made again, perhaps: then it says so
+        if waiting[0].done() and not waiting[0].cancelled() and waiting[0].exception() is None:
+            raise _half_written(known, error.message) from error
+        raise error
+
+    async def append_many(self, parts: Sequence[tuple[TableId, Partition, bytes]]) -> list[Appended | DuramenError]:
+        """See `Log`."""
+        results = await asyncio.gather(*(self.append(*part) for part in parts), return_exceptions=True)
+        found: list[Appended | DuramenError] = []
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, DuramenError):
+                raise result
+            found.append(result)
+        return found
+
+    # --- reading
+
+    async def read(
+        self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
+    ) -> AsyncIterator[ReadChunk]:
+        """See `Log`. A batch that begins before `start` is given from `start` on.
+
+        While no broker answers, a reader that follows waits.
+        """
+        known = await self._topics.find(topic)
+        known.check(partition)
+        (bounds,) = await self._topics.bounds(known, [partition])
+        _check_start(known, partition, start, bounds)
+        end = bounds.latest
+        if not follow and start > end:
+            return
+        next_offset = start
+        while True:
+            reader = self._fetcher.start(known.kafka_name, partition, next_offset, follow=follow)
+            try:
+                while follow or next_offset <= end:
+                    data, resume = await reader.take(chunk_bytes)
+                    if resume:
+                        self._fetcher.resume(reader)
+                    next_offset = reader.given
+                    yield ReadChunk(data, max(reader.latest, end))
+                return
+            except ReadTrouble as trouble:
+                await self._explain_read(known, partition, next_offset, trouble)
+            finally:
+                self._fetcher.stop(reader)
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _explain_read(
+        self, known: KnownTopic, partition: Partition, next_offset: Offset, trouble: ReadTrouble
+    ) -> None:
+        """Raise why a partition cannot be read on; return where trying again can help."""
+        if is_damage(trouble.error):
+            raise LogDamaged(
+                f"{known.kafka_name}/{partition} at offset {next_offset}: {trouble}: Kafka has lost or damaged "
+                "records; see OPERATIONS",
+                offset=next_offset,
+            ) from trouble
+        try:
+            await self._topics.recheck(known)
+            (bounds,) = await self._topics.bounds(known, [partition])
+        except Unavailable:
+            return  # nobody answers: wait
+        if next_offset > bounds.latest + 1:
+            raise LogDamaged(
+                f"{known.kafka_name}/{partition} ends at offset {bounds.latest}, and {next_offset - 1} was read "
+                "before: Kafka has lost records (an unclean leader election?); see OPERATIONS",
+                offset=next_offset,
+            ) from trouble
+        _check_start(known, partition, next_offset, bounds)
+        error = failure(trouble.error, f"reading {known.kafka_name}/{partition}")
+        if isinstance(error, InvalidRequest):
+            raise error from trouble
+
+    async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
+        """See `Log`. Two questions to the partition's leader, at once."""
+        known = await self._topics.find(topic)
+        known.check(partition)
+        return (await self._topics.bounds(known, [partition]))[0]
+
+    async def all_bounds(self, topic: TableId) -> list[Bounds]:
+        """See `Log`."""
+        known = await self._topics.find(topic)
+        return await self._topics.bounds(known, map(Partition, range(known.topic.partitions)))
+
+    # --- retention
+
+    async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
+        """See `Log`: exactly `before`, or the end. Raises `InvalidRequest` for an adopted topic."""
+        known = await self._topics.find(topic)
+        known.check(partition)
+        if known.adopted:
+            raise InvalidRequest(f"the topic {known.kafka_name} belongs to others: Duramen does not trim it")
+        (bounds,) = await self._topics.bounds(known, [partition])
+        if before <= bounds.earliest:
+            return bounds.earliest
+        return await self._topics.trim(known, partition, Offset(min(before, bounds.latest + 1)))
+
+    async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
+        """Raises `InvalidRequest`: Kafka's cleaner knows keys only, and nothing of conditions, updates or retries."""
+        known = await self._topics.find(topic)
+        raise InvalidRequest(
+            f"the log of {known.topic.name} is in Kafka, and cannot be compacted without losing what conditions and "
+            "updates rest on: take a snapshot and trim the log below it"
+        )
+
+
+def _check_start(known: KnownTopic, partition: Partition, start: Offset, bounds: Bounds) -> None:
+    name = f"{known.topic.name}/{partition}"
+    if start < bounds.earliest:
+        raise OffsetTrimmed(
+            f"the log of {name} begins at offset {bounds.earliest}, {start} was asked for: Kafka's retention, or a "
+            f"trim, removed {bounds.earliest - start} offsets",
+            partition=partition,
+            asked=start,
+            earliest=bounds.earliest,
+        )
+    if start > bounds.latest + 1:
+        raise TokenAhead(
+            f"the log of {name} ends at offset {bounds.latest}, {start} was asked for",
+            partition=partition,
+            asked=start,
+            latest=bounds.latest,
+        )
+
+
+def _check_compactable(columns: Columns, known: KnownTopic) -> None:
+    for attribute in set(columns.attributes or ()):
+        if attribute & ~OPERATION_MASK or attribute & OPERATION_MASK not in _UNCONDITIONAL or attribute & GROUPED:
+            raise InvalidRequest(
+                f"Kafka compacts the topic {known.kafka_name}, so it takes plain puts and deletes only: what a "
+                "condition, an update or an expiry rests on may be gone when a replica is built anew"
+            )
+
+
+def _half_written(known: KnownTopic, reason: str) -> WriteUnknown:
+    return WriteUnknown(
+        f"a batch for {known.kafka_name} was larger than the topic's max.message.bytes and is written in part "
+        f"({reason}): send it again with its sequences, what came twice is void"
+    )

@@ -1,0 +1,394 @@
+"""Writing: rounds of batches, so that each lies whole in one record batch of Kafka's.
+
+librdkafka decides by itself when to send what it was given, and would cut a batch wherever it stands at that moment.
+So it is told to linger (practically) for ever, and one thread works in rounds:
+
+    gather what waits ─▶ hand it over, record by record ─▶ flush: everything leaves, partition by partition ─▶ tell
+
+While a round is under way, what comes waits for the next one: a group commit, as in the embedded log. A partition has
+one round under way at most. One whose leader is away keeps only its own callers waiting: the thread goes on with the
+others, and looks after it every few milliseconds.
+
+Invariant: of every item, all records or none were handed over, and the offsets of the first and the last tell whether
+Kafka kept them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from copy import copy
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from log_tier.errors import DuramenError, LogDamaged, Overloaded, ShuttingDown, WriteUnknown
+from log_tier.identifiers import Offset, Partition
+from log_tier.kafka.address import KafkaAddress
+from log_tier.kafka.encoding import RecordSet
+from log_tier.kafka.failures import append_failure, is_missing_topic
+from log_tier.kafka.header import HEADER_NAME
+
+__all__ = ["Place", "Sender"]
+
+_logger = logging.getLogger(__name__)
+
+# The largest request; a topic's own limit is smaller.
+_REQUEST_BYTES: Final = 64 << 20
+
+# One round's batches of one partition are joined up to this size: more would only make the first of them wait.
+_ROUND_BYTES: Final = 1 << 20
+
+# What may wait or be under way, before callers are told to come back: a few seconds of a fast network.
+_QUEUE_BYTES_MAX: Final = 256 << 20
+
+# How long one flush waits: with every leader there it ends by itself within a round trip.
+_FLUSH_S: Final = 0.01
+
+# An idle thread looks after librdkafka's own news this often.
+_IDLE_S: Final = 1.0
+
+# A broker that is away for a minute is waited for. What waits longer ends as `WriteUnknown`; most callers give up
+# before that.
+_PATIENCE_MS: Final = 120_000
+
+# librdkafka takes no more than this.
+_LINGER_MS_MAX: Final = 900_000
+
+# A producer that knows another topic of the same name asks again; each try takes a round trip, or so long.
+_LEARN_S: Final = 0.5
+_LEARN_TRIES_MAX: Final = 20
+
+# A close waits so long for what is under way.
+_CLOSE_S: Final = 10.0
+
+
+class Place(NamedTuple):
+    """Where a set came to lie."""
+
+    first: Offset
+    last: Offset
+    timestamp_ms: int
+
+
+class _Item:
+    """A set on its way, and who waits for it."""
+
+    __slots__ = ("first", "future", "line", "loop", "outcome", "records", "tries")
+
+    def __init__(
+        self,
+        line: _Line,
+        records: RecordSet,
+        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[Place],
+    ) -> None:
+        self.line, self.records, self.loop, self.future = line, records, loop, future
+        self.first = -1
+        self.tries = 0
+        self.outcome: Place | DuramenError | None = None
+
+
+class _Line:
+    """One partition's items: what waits, and what is under way."""
+
+    __slots__ = ("partition", "topic", "under_way", "waiting")
+
+    def __init__(self, topic: str, partition: Partition) -> None:
+        self.topic, self.partition = topic, partition
+        self.waiting: deque[_Item] = deque()
+        self.under_way = 0
+
+
+class Sender:
+    """Appends sets of records. Thread-safe; `open` starts its thread, `close` ends it."""
+
+    def __init__(self, address: KafkaAddress) -> None:
+        self._address = address
+        self._changed = threading.Condition()
+        self._lines: dict[tuple[str, Partition], _Line] = {}
+        self._ready: dict[tuple[str, Partition], _Line] = {}
+        """The lines with something that waits and nothing under way."""
+        self._bytes = 0
+        self._closing = False
+        self._ends: dict[tuple[str, Partition], int] = {}
+        """The highest offset that was acknowledged here: what comes next must lie behind it."""
+        self._damaged: dict[tuple[str, Partition], LogDamaged] = {}
+        """Partitions whose offsets went backwards: nothing more is written there."""
+        self._settled: list[_Item] = []
+        """The sender's thread alone touches this."""
+        self._under_way = 0
+        self._fatal: KafkaError | None = None
+        self.rounds = 0
+        """Flushes that had something to send, for the benchmark."""
+        self._producer = self._new_producer()
+        self._thread = threading.Thread(target=self._run, name="duramen-kafka-sender", daemon=True)
+        self._thread.start()
+
+    def _new_producer(self) -> Producer:
+        named = self._address.properties
+        patience_ms = int(named.get("delivery.timeout.ms", named.get("message.timeout.ms", _PATIENCE_MS)))
+        ours = {
+            "message.timeout.ms": patience_ms,
+            "acks": "all",
+            "enable.idempotence": True,
+            # As long as a record may wait at all: only a flush sends.
+            "linger.ms": min(patience_ms - 1, _LINGER_MS_MAX),
+            "batch.num.messages": 1_000_000,
+            "batch.size": _REQUEST_BYTES,
+            "message.max.bytes": _REQUEST_BYTES,
+            # Ours is counted in bytes, and stricter.
+            "queue.buffering.max.messages": 0,
+            "queue.buffering.max.kbytes": 2 * _QUEUE_BYTES_MAX >> 10,
+            "error_cb": self._on_error,
+        }
+        return Producer(self._address.client(ours), logger=_logger)
+
+    def append(self, topic: str, partition: Partition, sets: Sequence[RecordSet]) -> list[asyncio.Future[Place]]:
+        """Have sets written, one after the other; a future for each, in the running loop. O(1).
+
+        The futures raise `WriteUnknown`, or what says that nothing was written. One that is cancelled while it waits is
+        not written. Raises `Overloaded`, `ShuttingDown`.
+        """
+        loop = asyncio.get_running_loop()
+        size = sum(each.size for each in sets)
+        with self._changed:
+            if self._closing:
+                raise ShuttingDown("the log is closing")
+            if self._bytes + size > _QUEUE_BYTES_MAX and self._bytes:
+                raise Overloaded(
+                    f"{self._bytes} bytes wait to be written to Kafka; {_QUEUE_BYTES_MAX} may: try again",
+                    limit=_QUEUE_BYTES_MAX,
+                )
+            name = (topic, partition)
+            if name in self._damaged:
+                raise copy(self._damaged[name])
+            self._bytes += size
+            line = self._lines.get(name)
+            if line is None:
+                line = self._lines[name] = _Line(topic, partition)
+            items = [_Item(line, each, loop, loop.create_future()) for each in sets]
+            line.waiting.extend(items)
+            if not line.under_way:
+                self._ready[name] = line
+            self._changed.notify()
+        return [item.future for item in items]
+
+    def refuse(self, topic: str, error: DuramenError) -> None:
+        """Fail what waits for a topic that is gone; what is under way ends by itself."""
+        with self._changed:
+            refused = [item for line in self._lines.values() if line.topic == topic for item in line.waiting]
+            for line in self._lines.values():
+                if line.topic == topic:
+                    line.waiting.clear()
+                    self._ready.pop((line.topic, line.partition), None)
+            self._bytes -= sum(item.records.size for item in refused)
+            for name in [name for name in self._ends if name[0] == topic]:
+                del self._ends[name]
+                self._damaged.pop(name, None)
+        for item in refused:
+            item.outcome = error
+        _tell(refused)
+
+    async def close(self) -> None:
+        """Write what was accepted, for some seconds; what is not acknowledged by then is unknown. Idempotent."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        await asyncio.to_thread(self._thread.join)
+
+    # --- the sender's thread
+
+    def _run(self) -> None:
+        patience = _CLOSE_S
+        while True:
+            with self._changed:
+                if not self._ready and not self._under_way and not self._closing:
+                    self._changed.wait(_IDLE_S)
+                round_ = self._gather()
+                closing = self._closing
+            for item in round_:
+                self._hand_over(item)
+            if self._under_way:
+                self.rounds += bool(round_)
+                self._producer.flush(_FLUSH_S)
+            else:
+                self._producer.poll(0)
+            self._finish()
+            if self._fatal is not None:
+                self._begin_again(self._fatal)
+            if closing:
+                patience -= _FLUSH_S
+                if not self._under_way and not round_:
+                    break
+                if patience <= 0:
+                    self._give_up()
+                    break
+        self._producer.close()
+
+    def _gather(self) -> list[_Item]:
+        """Take the next round's items. Holds the lock."""
+        taken: list[_Item] = []
+        for line in self._ready.values():
+            size = 0
+            while line.waiting:
+                item = line.waiting[0]
+                if item.future.cancelled():
+                    self._bytes -= line.waiting.popleft().records.size
+                    continue
+                if size and size + item.records.size > _ROUND_BYTES:
+                    break
+                size += item.records.size
+                line.under_way += 1
+                taken.append(line.waiting.popleft())
+        self._ready.clear()
+        self._under_way += len(taken)
+        return taken
+
+    def _hand_over(self, item: _Item) -> None:
+        line, records = item.line, item.records.records()
+        topic, partition, produce = line.topic, line.partition, self._producer.produce
+        last = len(records) - 1
+        at = 0
+        try:
+            for at, (key, value, header) in enumerate(records):
+                if at == last:
+                    produce(
+                        topic, value, key, partition, partial(self._on_last, item), None, 0, [(HEADER_NAME, header)]
+                    )
+                elif at:
+                    produce(topic, value, key, partition, None, None, 0, [(HEADER_NAME, header)])
+                else:
+                    produce(
+                        topic, value, key, partition, partial(self._on_first, item), None, 0, [(HEADER_NAME, header)]
+                    )
+        except (KafkaException, BufferError) as raised:
+            if not at and isinstance(raised, KafkaException) and is_missing_topic(raised.args[0]) and self._learn(item):
+                self._hand_over(item)
+                return
+            error = raised.args[0] if isinstance(raised, KafkaException) else KafkaError(KafkaError._QUEUE_FULL)
+            self._settle(item, append_failure(error, f"writing to {topic}/{partition}") if not at else _torn(item))
+
+    def _learn(self, item: _Item) -> bool:
+        """Have the producer ask for the topic again, of which it knows another of the same name, or nothing.
+
+        The engine has seen this partition, so the cluster has it, or had it until a moment ago.
+        """
+        item.tries += 1
+        if item.tries > _LEARN_TRIES_MAX:
+            return False
+        with suppress(KafkaException):
+            self._producer.list_topics(item.line.topic, timeout=_LEARN_S)
+        return True
+
+    def _on_first(self, item: _Item, error: KafkaError | None, message: Any) -> None:
+        item.first = -1 if error is not None else message.offset()
+
+    def _on_last(self, item: _Item, error: KafkaError | None, message: Any) -> None:
+        line = item.line
+        if error is not None:
+            outcome: Place | DuramenError = append_failure(error, f"writing to {line.topic}/{line.partition}")
+            if item.first >= 0:
+                outcome = _torn(item)
+            self._settle(item, outcome)
+            return
+        last, count = message.offset(), item.records.count
+        first = last if count == 1 else item.first
+        if last - first + 1 != count:
+            self._settle(item, _torn(item))
+            return
+        name = (line.topic, line.partition)
+        end = self._ends.get(name, -1)
+        if first <= end:
+            self._settle(item, self._damaged.setdefault(name, _backwards(line, first, end)))
+            return
+        self._ends[name] = last
+        _, timestamp_ms = message.timestamp()
+        self._settle(item, Place(Offset(first), Offset(last), timestamp_ms))
+
+    def _settle(self, item: _Item, outcome: Place | DuramenError) -> None:
+        if item.outcome is None:
+            item.outcome = outcome
+            self._settled.append(item)
+
+    def _finish(self) -> None:
+        """Let go of what is settled, and tell those who wait."""
+        settled, self._settled = self._settled, []
+        if not settled:
+            return
+        with self._changed:
+            for item in settled:
+                line = item.line
+                line.under_way -= 1
+                self._bytes -= item.records.size
+                if not line.under_way:
+                    name = (line.topic, line.partition)
+                    if line.waiting:
+                        self._ready[name] = line
+                    else:
+                        self._lines.pop(name, None)
+        self._under_way -= len(settled)
+        _tell(settled)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._fatal = error
+        else:
+            _logger.info("%s", error.str())
+
+    def _begin_again(self, error: KafkaError) -> None:
+        """The producer will not send any more: what is under way is unknown, and a new one goes on."""
+        _logger.error("the Kafka producer stopped (%s); a new one goes on", error.str())
+        self._give_up()
+        self._fatal = None
+        self._producer = self._new_producer()
+
+    def _give_up(self) -> None:
+        self._producer.purge()
+        self._producer.flush(_FLUSH_S * 100)
+        self._finish()
+
+
+def _backwards(line: _Line, offset: int, end: int) -> LogDamaged:
+    return LogDamaged(
+        f"{line.topic}/{line.partition} gave the offset {offset} to a write after offset {end} had been acknowledged: "
+        "Kafka has lost records (an unclean leader election?); see OPERATIONS",
+        offset=offset,
+    )
+
+
+def _torn(item: _Item) -> WriteUnknown:
+    return WriteUnknown(
+        f"the records of a batch were not kept together in {item.line.topic}/{item.line.partition}: they may be in the "
+        "log in part; send the batch again with its sequences, what came twice is void"
+    )
+
+
+def _tell(items: Sequence[_Item]) -> None:
+    """Settle futures in the loops they belong to: one call for each loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Item]] = {}
+    for item in items:
+        by_loop.setdefault(item.loop, []).append(item)
+    for loop, mine in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle_futures, mine)
+        except RuntimeError:
+            # The loop was closed: nobody waits there any more. What was written stays written.
+            _logger.debug("%d waiters of a closed loop were not told", len(mine))
+
+
+def _settle_futures(items: Sequence[_Item]) -> None:
+    for item in items:
+        future, outcome = item.future, item.outcome
+        assert outcome is not None, "told before it was settled"
+        if future.done():
+            continue
+        if isinstance(outcome, DuramenError):
+            future.set_exception(type(outcome)(outcome.message, **dict(outcome.fields)))
+        else:
+            future.set_result(outcome)

@@ -1,0 +1,74 @@
+"""An index of a table that begins above offset 0: nothing below its start is missing, and nothing of it is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stored_log import PARTITION, TABLE, StoredLog, put
+
+from log_tier.errors import IndexDamaged
+from log_tier.identifiers import FIRST, Offset
+from serving_tier.index_format import START, pack_start, unpack_start
+from serving_tier.lmdb_index import LmdbIndex
+
+
+def opened(folder: Path, start: Offset = FIRST) -> LmdbIndex:
+    return LmdbIndex.open(folder, table_id=TABLE, partition=PARTITION, start=start)
+
+
+def stored(start: int) -> bytes:
+    log = StoredLog()
+    log.next_offset = start
+    for number in range(30):
+        log.append(put(b"key%d" % (number % 10), b"%d" % number), producer_id=5, sequence=number)
+    return b"".join(log.batches)
+
+
+def test_a_new_index_has_applied_all_that_is_before_its_start(tmp_path: Path) -> None:
+    index = opened(tmp_path / "index", Offset(120))
+    assert (index.applied, index.verdicts_from, index.count()) == (119, 120, 0)
+    assert index.statistics().applied == 119
+    empty = opened(tmp_path / "empty")
+    assert index.digest() == empty.digest()
+    empty.close()
+    index.close()
+
+
+def test_it_folds_and_counts_as_any_other(tmp_path: Path) -> None:
+    index, same = opened(tmp_path / "index", Offset(120)), opened(tmp_path / "same")
+    applied = index.apply(stored(120))
+    assert (applied.applied, applied.records, applied.rejected, applied.duplicates) == (149, 30, 0, 0)
+    assert same.apply(stored(120)).applied == 149
+    assert (index.count(), index.digest()) == (10, same.digest())
+    assert index.outcomes(Offset(120), Offset(149)) == {}
+    assert index.apply(stored(120)).records == 0, "what was folded is not folded again"
+    moment = index.moment()
+    assert moment.applied == 149
+    moment.close()
+    index.close()
+    same.close()
+
+
+@pytest.mark.parametrize(("begun", "asked"), [(120, 0), (0, 120), (120, 121)])
+def test_one_that_began_elsewhere_is_refused(tmp_path: Path, begun: int, asked: int) -> None:
+    opened(tmp_path / "index", Offset(begun)).close()
+    with pytest.raises(IndexDamaged, match=f"from offset {begun} on, its table begins at {asked}"):
+        opened(tmp_path / "index", Offset(asked))
+    opened(tmp_path / "index", Offset(begun)).close()
+
+
+def test_it_is_found_again(tmp_path: Path) -> None:
+    index = opened(tmp_path / "index", Offset(120))
+    index.apply(stored(120))
+    digest = index.digest()
+    index.close()
+    index = opened(tmp_path / "index", Offset(120))
+    assert (index.applied, index.digest()) == (149, digest)
+    index.close()
+
+
+def test_the_row_of_the_start() -> None:
+    assert (START, pack_start(Offset(0x0102))) == (b"start", b"\x02\x01" + bytes(6))
+    assert unpack_start(pack_start(Offset(120))) == 120
+    assert unpack_start(None) == 0
