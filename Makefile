@@ -21,7 +21,8 @@ test: $(INSTALLED)  ## everything that can be tested here
 
 test-kafka: $(INSTALLED)  ## what needs real Kafka brokers: fetched with Maven, run by the tests
 	@deploy/kafka/fetch || test $$? = 3
-	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m kafka $(ARGS)
+	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "kafka and not campaign" $(ARGS)
+	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --log kafka tests/duramen --ignore tests/duramen/checking $(ARGS)
 
 kafka: $(INSTALLED)  ## a Kafka broker on 127.0.0.1:9092 until Ctrl-C; BROKERS=3 runs three
 	@deploy/kafka/fetch

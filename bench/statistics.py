@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-__all__ = ["Spread", "quantile", "ratios"]
+__all__ = ["Spread", "differences", "quantile", "ratios"]
 
 
 def quantile(ascending: Sequence[float], q: float) -> float:
@@ -55,13 +55,24 @@ def ratios(subject: Sequence[float | None], other: Sequence[float | None]) -> li
     it, and the ratio of that round stays true. Raises `ValueError` where the two differ in their number of rounds or
     where a measurement is not above zero.
     """
-    if len(subject) != len(other):
-        raise ValueError(f"{len(subject)} rounds cannot be paired with {len(other)}")
     made = []
-    for one, two in zip(subject, other, strict=True):
-        if one is None or two is None:
-            continue
+    for one, two in _pairs(subject, other):
         if one <= 0 or two <= 0:
             raise ValueError(f"a measurement lies above zero, these are {one} and {two}")
         made.append(one / two)
     return made
+
+
+def differences(subject: Sequence[float | None], other: Sequence[float | None]) -> list[float]:
+    """subject - other of each round, as `ratios` makes them; for demands such as "at most 5 ms more".
+
+    Raises `ValueError` where the two differ in their number of rounds.
+    """
+    return [one - two for one, two in _pairs(subject, other)]
+
+
+def _pairs(subject: Sequence[float | None], other: Sequence[float | None]) -> list[tuple[float, float]]:
+    if len(subject) != len(other):
+        raise ValueError(f"{len(subject)} rounds cannot be paired with {len(other)}")
+    rounds = zip(subject, other, strict=True)
+    return [(one, two) for one, two in rounds if one is not None and two is not None]

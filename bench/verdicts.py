@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.rounds import Outcome
-from bench.statistics import Spread, ratios
+from bench.statistics import Spread, differences, ratios
 from bench.workload import METRICS, Bar
 
 __all__ = ["Verdict", "judge", "judge_all"]
@@ -31,6 +31,8 @@ class Verdict:
         subject = "" if self.bar.subject == "duramen" else f" ({self.bar.subject})"
         if self.bar.against is None:
             return f"{title} {sign} {self.bar.limit:,g}{subject}"
+        if self.bar.compared_by == "difference":
+            return f"{title} {sign} {self.bar.against} + {self.bar.limit:,g}{subject}"
         return f"{title} {sign} {self.bar.limit:g} × {self.bar.against}{subject}"
 
     @property
@@ -55,7 +57,8 @@ def judge(bar: Bar, outcome: Outcome) -> Verdict:
     if bar.against is None:
         values = [value for value in own if value is not None]
     else:
-        values = ratios(own, outcome.sides[bar.against].metric(bar.metric))
+        compare = ratios if bar.compared_by == "ratio" else differences
+        values = compare(own, outcome.sides[bar.against].metric(bar.metric))
     if not values:
         return Verdict(bar, "not measured", None, "every run failed")
     found = Spread.of(values)

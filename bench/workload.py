@@ -98,13 +98,15 @@ class Needs:
     binaries: tuple[str, ...] = ()
     install: str = ""
     """How one gets them, for the report."""
+    here: Callable[[], str | None] | None = None
+    """What else must be here, asked when a run is planned: None where it is, else a sentence that says what is not."""
 
     def missing(self) -> str | None:
         """None where everything is here, else a sentence that names what is not."""
         absent = [f"program {name}" for name in self.binaries if find_binary(name) is None]
         absent += [name for name in self.modules if not _importable(name)]
         if not absent:
-            return None
+            return None if self.here is None else self.here()
         return f"{', '.join(absent)} not found" + (f" ({self.install})" if self.install else "")
 
 
@@ -127,14 +129,16 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One demand: the subject's `metric`, or its ratio to that of `against`, is at least or at most `limit`."""
+    """One demand: the subject's `metric`, or how it compares to that of `against`, is at least or at most `limit`."""
 
     metric: str
     bound: Literal["at least", "at most"]
     limit: float
     against: str | None = None
-    """The side whose metric divides the subject's; None where the limit is in the metric's own unit."""
+    """The side whose metric the subject's is compared to; None where the limit is in the metric's own unit."""
     subject: str = "duramen"
+    compared_by: Literal["ratio", "difference"] = "ratio"
+    """A difference (subject minus other) has a limit in the metric's own unit."""
 
     def holds(self, value: float) -> bool:
         """Whether `value` meets the bar; exactly on it counts as met."""

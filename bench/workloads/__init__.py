@@ -7,6 +7,7 @@ from typing import Final
 from bench.workload import Workload
 from bench.workloads.cluster import CLUSTER
 from bench.workloads.embedded_get import EMBEDDED_GET
+from bench.workloads.kafka import KAFKA
 from bench.workloads.log_append import LOG_APPEND
 from bench.workloads.memory import MEMORY
 from bench.workloads.replay import REPLAY
@@ -18,5 +19,5 @@ __all__ = ["WORKLOADS"]
 
 WORKLOADS: Final[dict[str, Workload]] = {
     workload.name: workload
-    for workload in (*SERVED, LOG_APPEND, REPLAY, EMBEDDED_GET, VISIBLE, RESTART, MEMORY, *CLUSTER)
+    for workload in (*SERVED, LOG_APPEND, REPLAY, EMBEDDED_GET, VISIBLE, RESTART, MEMORY, *CLUSTER, *KAFKA)
 }

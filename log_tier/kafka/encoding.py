@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from log_tier.batch import Columns
 from log_tier.errors import LimitExceeded
-from log_tier.kafka.header import HEADER_BYTES, pack_header
+from log_tier.kafka.header import HEADER_BYTES, pack_header, pack_plain_headers
 from log_tier.record import (
     CONDITION_SHIFT,
     EXPIRY_SHIFT,
     GROUPED,
     OPERATION_MASK,
-    PLAIN_PUT,
     Condition,
     Expiry,
     Operation,
@@ -28,13 +27,8 @@ _OVERHEAD: Final = HEADER_BYTES + 16 + 48
 
 _VALUELESS: Final = frozenset({int(Operation.DELETE), int(Operation.NOOP)})
 
-
-class Outgoing(NamedTuple):
-    """A Kafka record that is not sent yet."""
-
-    key: bytes | None
-    value: bytes | None
-    header: bytes
+Outgoing = tuple[bytes | None, bytes | None, bytes]
+"""A Kafka record that is not sent yet: key, value, header. A plain tuple, as there are half a million a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +49,12 @@ class RecordSet:
         return int(self.part.stop - self.part.start)
 
     def records(self) -> Sequence[Outgoing]:
-        """The records, with their headers. About 0.5 µs each."""
+        """The records, with their headers. About 0.16 µs each for plain puts, 1 µs for others."""
         columns, part, count, producer_id = self.columns, self.part, self.count, self.producer_id
         keys, values = columns.keys[part], columns.values[part]
         first = self.sequence + part.start
         if columns.attributes is None:
-            headers = [
-                pack_header(PLAIN_PUT, at, count - 1 - at, producer_id, first + at, plain_set=True)
-                for at in range(count)
-            ]
-            return list(map(Outgoing, keys, values, headers))
+            return list(zip(keys, values, pack_plain_headers(count, producer_id, first), strict=True))
         records: list[Outgoing] = []
         versions, expiries, attributes = columns.versions, columns.expiries, columns.attributes[part]
         following = (*attributes[1:], 0)
@@ -83,7 +73,7 @@ class RecordSet:
                 expiry=expiries[place] if has_expiry and expiries is not None else None,
             )
             is_bare = attribute & OPERATION_MASK in _VALUELESS and not value
-            records.append(Outgoing(key or None, None if is_bare else value, header))
+            records.append((key or None, None if is_bare else value, header))
         return records
 
 

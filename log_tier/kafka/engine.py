@@ -113,7 +113,7 @@ class KafkaLog:
         sets = list(
             cut_sets(columns, producer_id=header.producer_id, sequence=header.sequence, size_max=known.set_bytes_max)
         )
-        waiting = self._sender.append(known.kafka_name, partition, sets)
+        waiting = self._sender.append(known.kafka_name, partition, sets, size_max=known.set_bytes_max)
         try:
             places = [await each for each in waiting]
         except DuramenError as error:

@@ -24,8 +24,17 @@ from typing import Any, Final, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from log_tier.batch import BATCH_RECORDS_MAX
 from log_tier.batch_header import read_header
-from log_tier.errors import DuramenError, InvalidKey, InvalidValue, LimitExceeded, Overloaded, ShuttingDown
+from log_tier.errors import (
+    DuramenError,
+    InvalidKey,
+    InvalidValue,
+    LimitExceeded,
+    Overloaded,
+    ShuttingDown,
+    UnknownFormat,
+)
 from log_tier.identifiers import Offset, Partition
 from log_tier.kafka.address import KafkaAddress
 from log_tier.kafka.assembly import Assembly, KafkaRecord
@@ -92,8 +101,10 @@ class PartitionReader:
         """The lane's: the first offset that was not taken yet."""
         self.held: list[Any] = []
         """The lane's: messages of a set whose end is not here yet."""
+        self.unreadable: UnknownFormat | None = None
+        """The lane's: a record of a later version, at which reading ends."""
         self.latest = Offset(start - 1)
-        """The partition's end, as the last fetch told."""
+        """The partition's end, as far as fetches told: what may be read, so nothing behind an open transaction."""
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._batches: deque[bytes] = deque()
@@ -114,6 +125,8 @@ class PartitionReader:
     def put(self, batches: Sequence[bytes], latest: Offset) -> None:
         """From the lane's thread."""
         with self._lock:
+            if self._trouble is not None:
+                return  # what comes behind it must not be taken for what comes next
             self._batches.extend(batches)
             self._bytes += sum(map(len, batches))
             self.latest = max(self.latest, latest)
@@ -278,9 +291,11 @@ class _Lane:
         if end >= reader.position and not reader.held:
             batches += reader.assembly.end(Offset(end))
             reader.position = max(reader.position, Offset(end))
-        _, high = self._consumer.get_watermark_offsets(TopicPartition(reader.topic, reader.partition), cached=True)
-        reader.put(batches, Offset(max(high, reader.assembly.next_offset) - 1))
-        if trouble is not None:
+        # Not librdkafka's high watermark: what lies behind an open transaction is not there yet for anybody.
+        reader.put(batches, Offset(max(end, reader.assembly.next_offset) - 1))
+        if reader.unreadable is not None:
+            reader.fail(reader.unreadable)
+        elif trouble is not None:
             reader.fail(ReadTrouble(trouble))
         elif reader.is_full and reader.pause():
             self._consumer.pause([TopicPartition(reader.topic, reader.partition)])
@@ -309,13 +324,19 @@ def _assemble(reader: PartitionReader, fresh: list[Any]) -> list[bytes]:
     loose: list[KafkaRecord] = []
     at, count = 0, len(messages)
     while at < count:
-        header, bad = _header_of(messages[at])
+        try:
+            header, bad = _header_of(messages[at])
+        except UnknownFormat as error:
+            reader.unreadable = UnknownFormat(
+                f"{reader.topic}/{reader.partition} at offset {offsets[at]}: {error.message}", offset=offsets[at]
+            )
+            break
         if header is None or not header.flags & PLAIN_SET:
             loose.append(_record(messages[at], offsets[at], header, bad))
             at += 1
             continue
         last = at + header.after
-        if last >= count and offsets[-1] - offsets[at] == count - 1 - at:
+        if last >= count and _may_become_whole(header, messages, offsets, at):
             reader.held = messages[at:]  # the rest of the set is on its way
             break
         if loose:
@@ -333,6 +354,22 @@ def _assemble(reader: PartitionReader, fresh: list[Any]) -> list[bytes]:
     return batches
 
 
+def _may_become_whole(header: RecordHeader, messages: list[Any], offsets: list[int], at: int) -> bool:
+    """Whether the messages from `at` on are the beginning of the set that the first one's header tells of."""
+    seen = len(messages) - 1 - at
+    if offsets[-1] - offsets[at] != seen or header.after >= BATCH_RECORDS_MAX:
+        return False
+    if not seen:
+        return True
+    try:
+        newest, _ = _header_of(messages[-1])
+    except UnknownFormat:
+        return False
+    return newest == header._replace(
+        before=header.before + seen, after=header.after - seen, sequence=header.sequence + seen
+    )
+
+
 def _plain_set(
     assembly: Assembly, messages: list[Any], offsets: list[int], at: int, last: int, header: RecordHeader
 ) -> list[bytes] | None:
@@ -340,7 +377,10 @@ def _plain_set(
     if offsets[last] - offsets[at] != header.after:
         return None
     if last > at:
-        end, _ = _header_of(messages[last])
+        try:
+            end, _ = _header_of(messages[last])
+        except UnknownFormat:
+            return None  # the loop comes to it
         if end != header._replace(
             before=header.before + header.after, after=0, sequence=header.sequence + header.after
         ):
@@ -350,7 +390,7 @@ def _plain_set(
     values = [message.value() for message in part]
     if None in keys or None in values:
         return None
-    timestamp_ms = max(part[0].timestamp()[1], part[-1].timestamp()[1])
+    timestamp_ms = max(_time_of(part[0]), _time_of(part[-1]))
     try:
         return assembly.take_plain_set(Offset(offsets[at]), timestamp_ms, header, keys, values)
     except (InvalidKey, InvalidValue, LimitExceeded):
@@ -366,8 +406,13 @@ def _header_of(message: Any) -> tuple[RecordHeader | None, bool]:
     return None, False
 
 
+def _time_of(message: Any) -> int:
+    """Its timestamp, in ms since 1970; 0 where a producer wrote none, or one before that."""
+    return max(0, int(message.timestamp()[1]))
+
+
 def _record(message: Any, offset: int, header: RecordHeader | None, bad: bool) -> KafkaRecord:
-    return KafkaRecord(Offset(offset), message.timestamp()[1], message.key(), message.value(), header, bad)
+    return KafkaRecord(Offset(offset), _time_of(message), message.key(), message.value(), header, bad)
 
 
 class Fetcher:

@@ -97,10 +97,10 @@ class _Item:
 class _Line:
     """One partition's items: what waits, and what is under way."""
 
-    __slots__ = ("partition", "topic", "under_way", "waiting")
+    __slots__ = ("partition", "round_bytes", "topic", "under_way", "waiting")
 
-    def __init__(self, topic: str, partition: Partition) -> None:
-        self.topic, self.partition = topic, partition
+    def __init__(self, topic: str, partition: Partition, round_bytes: int) -> None:
+        self.topic, self.partition, self.round_bytes = topic, partition, round_bytes
         self.waiting: deque[_Item] = deque()
         self.under_way = 0
 
@@ -149,8 +149,12 @@ class Sender:
         }
         return Producer(self._address.client(ours), logger=_logger)
 
-    def append(self, topic: str, partition: Partition, sets: Sequence[RecordSet]) -> list[asyncio.Future[Place]]:
+    def append(
+        self, topic: str, partition: Partition, sets: Sequence[RecordSet], *, size_max: int
+    ) -> list[asyncio.Future[Place]]:
         """Have sets written, one after the other; a future for each, in the running loop. O(1).
+
+        `size_max`: what the topic takes at once, in bytes; no set is larger.
 
         The futures raise `WriteUnknown`, or what says that nothing was written. One that is cancelled while it waits is
         not written. Raises `Overloaded`, `ShuttingDown`.
@@ -171,7 +175,7 @@ class Sender:
             self._bytes += size
             line = self._lines.get(name)
             if line is None:
-                line = self._lines[name] = _Line(topic, partition)
+                line = self._lines[name] = _Line(topic, partition, min(_ROUND_BYTES, size_max))
             items = [_Item(line, each, loop, loop.create_future()) for each in sets]
             line.waiting.extend(items)
             if not line.under_way:
@@ -241,7 +245,7 @@ class Sender:
                 if item.future.cancelled():
                     self._bytes -= line.waiting.popleft().records.size
                     continue
-                if size and size + item.records.size > _ROUND_BYTES:
+                if size and size + item.records.size > line.round_bytes:
                     break
                 size += item.records.size
                 line.under_way += 1
@@ -251,28 +255,28 @@ class Sender:
         return taken
 
     def _hand_over(self, item: _Item) -> None:
+        """Give a set's records to librdkafka, which keeps them until the flush. About 0.5 µs a record."""
         line, records = item.line, item.records.records()
-        topic, partition, produce = line.topic, line.partition, self._producer.produce
-        last = len(records) - 1
-        at = 0
+        topic, partition, produce, name = line.topic, line.partition, self._producer.produce, HEADER_NAME
+        begun = False
         try:
-            for at, (key, value, header) in enumerate(records):
-                if at == last:
-                    produce(
-                        topic, value, key, partition, partial(self._on_last, item), None, 0, [(HEADER_NAME, header)]
-                    )
-                elif at:
-                    produce(topic, value, key, partition, None, None, 0, [(HEADER_NAME, header)])
-                else:
-                    produce(
-                        topic, value, key, partition, partial(self._on_first, item), None, 0, [(HEADER_NAME, header)]
-                    )
+            key, value, header = records[0]
+            told = partial(self._on_first if len(records) > 1 else self._on_last, item)
+            produce(topic, value, key, partition, told, None, 0, [(name, header)])
+            begun = True
+            for key, value, header in records[1:-1]:
+                produce(topic, value, key, partition, None, None, 0, [(name, header)])
+            if len(records) > 1:
+                key, value, header = records[-1]
+                produce(topic, value, key, partition, partial(self._on_last, item), None, 0, [(name, header)])
         except (KafkaException, BufferError) as raised:
-            if not at and isinstance(raised, KafkaException) and is_missing_topic(raised.args[0]) and self._learn(item):
-                self._hand_over(item)
-                return
             error = raised.args[0] if isinstance(raised, KafkaException) else KafkaError(KafkaError._QUEUE_FULL)
-            self._settle(item, append_failure(error, f"writing to {topic}/{partition}") if not at else _torn(item))
+            if begun:
+                self._settle(item, _torn(item))
+            elif is_missing_topic(error) and self._learn(item):
+                self._hand_over(item)
+            else:
+                self._settle(item, append_failure(error, f"writing to {topic}/{partition}"))
 
     def _learn(self, item: _Item) -> bool:
         """Have the producer ask for the topic again, of which it knows another of the same name, or nothing.

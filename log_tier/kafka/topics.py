@@ -59,6 +59,9 @@ _PAUSE_MAX_S: Final = 0.5
 _LOOK_EVERY_S: Final = 1.0
 _MISSING_TIMES: Final = 3
 
+# The same for one question: brokers hear of a new topic within some 50 ms, on a busy machine within a second.
+_HEARD_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+
 # A batch of ours is at most 16 MiB; its records' headers in Kafka take up to as much again for the smallest records.
 _MESSAGE_BYTES: Final = 24 << 20
 
@@ -151,6 +154,10 @@ class Topics:
         try:
             await self._ask(self._admin.create_topics([new])[kafka_name], doing)
         except TableExists:
+            for pause in _HEARD_PAUSES_S:  # so that whoever asks for it next finds it
+                if (await self._describe([kafka_name]))[0] is not None:
+                    break
+                await asyncio.sleep(pause)
             raise TableExists(f"the topic {kafka_name} exists") from None
         description = await self._settled(kafka_name, partitions)
         # A leader is told before it has begun to lead.
@@ -197,17 +204,27 @@ class Topics:
         ]
 
     async def find(self, topic: TableId) -> KnownTopic:
-        """The topic with this id. Raises `TableNotFound`, or why it is refused. Asks the cluster once."""
-        known = self._known.get(topic)
-        if known is not None:
-            return known
-        if topic in self._gone:
-            raise copy(self._gone[topic])
-        metadata = await asyncio.to_thread(self._metadata)
-        names = sorted(metadata.topics, key=lambda name: self._address.own_name(name) is None)
-        for name, found in zip(names, await self._describe(names), strict=True):
-            if found is not None and not found.is_internal and _id_of(found) == topic:
-                return await self._know(name, found)
+        """The topic with this id. Raises `TableNotFound`, or why it is refused. Asks the cluster the first time.
+
+        One that is missing is asked for again for a second or so: another process may just have made it, and not every
+        broker has heard of it.
+        """
+        pauses = iter(_HEARD_PAUSES_S)
+        while True:
+            known = self._known.get(topic)
+            if known is not None:
+                return known
+            if topic in self._gone:
+                raise copy(self._gone[topic])
+            metadata = await asyncio.to_thread(self._metadata)
+            names = sorted(metadata.topics, key=lambda name: self._address.own_name(name) is None)
+            for name, found in zip(names, await self._describe(names), strict=True):
+                if found is not None and not found.is_internal and _id_of(found) == topic:
+                    return await self._know(name, found)
+            pause = next(pauses, None)
+            if pause is None:
+                break
+            await asyncio.sleep(pause)
         raise TableNotFound(
             f"no topic in {self._address.bootstrap} has the id {topic}: it was deleted, or this is another cluster"
         )
@@ -218,10 +235,15 @@ class Topics:
         return None if error is None else copy(error)
 
     async def recheck(self, known: KnownTopic) -> None:
-        """Look at a topic now. Raises why it is refused, if it is."""
-        self._judge(known, (await self._describe([known.kafka_name]))[0], missing_times=1)
-        if known.topic.id in self._gone:
-            raise copy(self._gone[known.topic.id])
+        """Look at a topic now, and some times more where it is missing. Raises why it is refused, if it is."""
+        for pause in (*_HEARD_PAUSES_S, 0.0):
+            (found,) = await self._describe([known.kafka_name])
+            self._judge(known, found, missing_times=1 if not pause else _MISSING_TIMES)
+            if known.topic.id in self._gone:
+                raise copy(self._gone[known.topic.id])
+            if found is not None:
+                return
+            await asyncio.sleep(pause)
 
     # --- offsets
 
@@ -247,10 +269,16 @@ class Topics:
                 dict.fromkeys(asked, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_REQUEST_S
             )
             try:
-                return [(await asyncio.wrap_future(answers[partition])).offset for partition in asked]
+                found = [(await asyncio.wrap_future(answers[partition])).offset for partition in asked]
             except KafkaException as error:
                 if not is_passing(error.args[0]) or time.monotonic() + pause > deadline:
                     raise failure(error, doing) from error
+            else:
+                # Between two leaders librdkafka may know no offset, and call that no error.
+                if min(found) >= 0:
+                    return found
+                if time.monotonic() + pause > deadline:
+                    raise Unavailable(f"Kafka, {doing}: no leader told them within {_ANSWER_S:g} s: try again")
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX_S)
 
@@ -259,6 +287,8 @@ class Topics:
         place = TopicPartition(known.kafka_name, partition, before)
         (answer,) = self._admin.delete_records([place]).values()
         found = await self._ask(answer, f"removing the records of {known.kafka_name}/{partition} below {before}")
+        if found.low_watermark < 0:
+            raise Unavailable(f"Kafka did not say where {known.kafka_name}/{partition} begins now: try again")
         return Offset(found.low_watermark)
 
     # --- the cluster

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.statistics import Spread, quantile, ratios
+from bench.statistics import Spread, differences, quantile, ratios
 
 _MEASURED = st.floats(min_value=1e-6, max_value=1e12)
 
@@ -65,3 +65,9 @@ def test_ratios_refuse_unpaired_and_impossible_measurements() -> None:
         ratios([1, 2], [1])
     with pytest.raises(ValueError, match="above zero"):
         ratios([1.0], [0.0])
+
+
+def test_differences_are_made_inside_a_round() -> None:
+    assert differences([10, None, 3], [4, 5, 7]) == [6, -4]
+    with pytest.raises(ValueError, match="2 rounds cannot be paired with 1"):
+        differences([1, 2], [1])

@@ -36,6 +36,7 @@ async def get(front: Front, table: TableRef, key: bytes, after: Offset) -> bytes
     return result.values[0]
 
 
+@pytest.mark.own_log
 async def test_a_folder_is_made_and_found_again(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data ü %41"
     front = await open_front(data)
@@ -93,6 +94,7 @@ def foreign_log(data: Path) -> None:
         (foreign_log, "Duramen did not make it"),
     ],
 )
+@pytest.mark.own_log
 async def test_what_somebody_else_made_is_left_alone(
     tmp_path: Path, prepare: Callable[[Path], None], message: str
 ) -> None:
@@ -104,6 +106,7 @@ async def test_what_somebody_else_made_is_left_alone(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.own_log
 async def test_a_folder_has_one_owner(tmp_path: Path) -> None:
     front = await open_front(tmp_path / "data")
     table = await front.create_table("flights", partitions=1, timeout=1)
@@ -115,6 +118,7 @@ async def test_a_folder_has_one_owner(tmp_path: Path) -> None:
     await front.close()
 
 
+@pytest.mark.own_log
 async def test_a_format_of_tomorrow(tmp_path: Path) -> None:
     await (await open_front(tmp_path / "data")).close()
     marker = next(path for path in (tmp_path / "data" / "log").iterdir() if b'"version"' in safe_bytes(path))
@@ -147,6 +151,7 @@ async def test_a_folder_that_cannot_be_used(
     await (await open_front(tmp_path / "data")).close()
 
 
+@pytest.mark.own_log
 @pytest.mark.parametrize("where", ["node", "front"])
 async def test_a_start_that_fails_lets_go_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str

@@ -85,6 +85,7 @@ class TestStartAndStop:
         assert "nothing to recover" in banner
         assert "duramen.connect(" in banner
 
+    @pytest.mark.own_log
     def test_a_second_server_on_the_same_folder(self, new_server: NewServer, tmp_path: Path) -> None:
         server = new_server(tmp_path / "data")
         done = run_up(server.data)
@@ -150,6 +151,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 class TestDisks:
+    @pytest.mark.own_log
     def test_a_read_only_file_system(self, new_server: NewServer, small_disk: Path) -> None:
         data = small_disk / "data"
         server = new_server(data)
@@ -170,6 +172,7 @@ class TestDisks:
         with server.connect() as database:
             assert database.table("t").get(b"k", level="strong") == b"v"
 
+    @pytest.mark.own_log
     def test_a_full_disk_serves_reads_and_takes_writes_again_when_space_returns(
         self, new_server: NewServer, small_disk: Path
     ) -> None:

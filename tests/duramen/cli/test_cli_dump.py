@@ -11,6 +11,8 @@ import pytest
 import duramen
 from duramen.cli import run
 
+pytestmark = pytest.mark.own_log
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:

@@ -29,6 +29,7 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.own_log
 def test_a_table_by_murmur2(server: ServerProcess, database: Database, table_name: str, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return run_duramen(*arguments, at=server.target)

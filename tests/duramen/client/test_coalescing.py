@@ -39,6 +39,7 @@ def keys_asked(between: InBetween) -> list[int]:
     return [sum(len(part.keys) for part in parts) for parts in between.reads]
 
 
+@pytest.mark.own_log
 async def test_one_caller_is_not_delayed(between: InBetween, flights: Table) -> None:
     for number in range(5):
         await flights.put(b"k", b"%d" % number)
@@ -47,6 +48,7 @@ async def test_one_caller_is_not_delayed(between: InBetween, flights: Table) -> 
     assert [len(parts) for parts in between.writes] == [1] * 5
 
 
+@pytest.mark.own_log
 async def test_many_callers_share_few_requests(between: InBetween, flights: Table) -> None:
     pairs = {b"k%d" % number: b"v%d" % number for number in range(1000)}
     await asyncio.gather(*(flights.put(key, value) for key, value in pairs.items()))

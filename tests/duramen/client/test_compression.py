@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from duramen.client.database import Database
 from duramen.roles.single import SingleServer as Server
 from log_tier.batch_header import COMPRESSION_MASK, ZSTD, read_header, split_batches
@@ -21,6 +23,7 @@ async def flags_in_log(machine: Server, table_id: str) -> list[int]:
     ]
 
 
+@pytest.mark.own_log
 async def test_what_shrinks_is_stored_compressed_and_reads_back(machine: Server, connected: Connected) -> None:
     database = await connected(compress=True)
     table = await database.create_table("flights", partitions=1)
@@ -33,6 +36,7 @@ async def test_what_shrinks_is_stored_compressed_and_reads_back(machine: Server,
     assert await other.table("flights").get(b"short", level="strong") == b"\x01\x8f"
 
 
+@pytest.mark.own_log
 async def test_a_writer_compresses_too(machine: Server, connected: Connected) -> None:
     database = await connected(compress=True)
     table = await database.create_table("flights", partitions=1)

@@ -117,6 +117,7 @@ async def test_what_is_told_about_it(db: Any, table: Any) -> None:
     assert (await same.put(KEYS[0], b"v")).partition == PLACES[KEYS[0]], "an existing table is taken as it is"
 
 
+@pytest.mark.own_log
 async def test_tables_that_cannot_be(db: Any) -> None:
     with pytest.raises(duramen.InvalidRequest, match="one of slot, murmur2, not 'crc32'"):
         await db.create_table("t", partitioner="crc32")

@@ -149,6 +149,7 @@ async def test_a_second_node_of_the_same_id(log: LogRole, tmp_path: Path) -> Non
     await second.close()
 
 
+@pytest.mark.own_log
 async def test_one_machines_folder_goes_on_as_a_cluster_and_not_back(tmp_path: Path) -> None:
     front = await open_front(tmp_path)
     await front.create_table("flights", partitions=2, timeout=10)

@@ -56,7 +56,7 @@ class Message:
 def sent_batch(columns: Columns, *, producer_id: int = 0, sequence: int = 0, timestamp_ms: int = 1000) -> list[Sent]:
     """A batch's records, one set."""
     (records,) = cut_sets(columns, producer_id=producer_id, sequence=sequence, size_max=SIZE_MAX)
-    return [Sent(each.key, each.value, each.header, timestamp_ms) for each in records.records()]
+    return [Sent(key, value, header, timestamp_ms) for key, value, header in records.records()]
 
 
 def foreign(key: bytes | None, value: bytes | None, timestamp_ms: int = 1000) -> Sent:

@@ -16,14 +16,14 @@ def _sets(columns: Columns, size_max: int = 1 << 20) -> list[RecordSet]:
 
 
 def _headers(records: RecordSet) -> list[RecordHeader]:
-    found = [read_header(each.header) for each in records.records()]
+    found = [read_header(header) for _, _, header in records.records()]
     assert None not in found
     return [header for header in found if header is not None]
 
 
 def test_plain_puts_are_key_and_value() -> None:
     (records,) = _sets(Columns([b"a", b"b", b"c"], [b"1", b"", b"3"]))
-    assert [(each.key, each.value) for each in records.records()] == [(b"a", b"1"), (b"b", b""), (b"c", b"3")]
+    assert [(key, value) for key, value, _ in records.records()] == [(b"a", b"1"), (b"b", b""), (b"c", b"3")]
     headers = _headers(records)
     assert [(h.flags, h.before, h.after, h.producer_id, h.sequence) for h in headers] == [
         (PLAIN_SET, 0, 2, 7, 40),
@@ -35,7 +35,7 @@ def test_plain_puts_are_key_and_value() -> None:
 def test_a_delete_has_no_value_and_a_noop_no_key() -> None:
     attributes = [int(Operation.DELETE), int(Operation.NOOP), int(Operation.PUT)]
     (records,) = _sets(Columns([b"a", b"", b"b"], [b"", b"", b""], attributes))
-    assert [(each.key, each.value) for each in records.records()] == [(b"a", None), (None, None), (b"b", b"")]
+    assert [(key, value) for key, value, _ in records.records()] == [(b"a", None), (None, None), (b"b", b"")]
 
 
 def test_versions_and_expiries_travel_where_they_mean_something() -> None:

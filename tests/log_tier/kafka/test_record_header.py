@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_tier.errors import UnknownFormat
-from log_tier.kafka.header import HEADER_BYTES, HEADER_NAME, PLAIN_SET, pack_header, read_header
+from log_tier.kafka.header import HEADER_BYTES, HEADER_NAME, PLAIN_SET, pack_header, pack_plain_headers, read_header
 from log_tier.record import Condition, Operation, attribute_of
 
 PAGE = (Path(__file__).parents[3] / "docs" / "FORMATS.md").read_text()
@@ -47,6 +47,13 @@ def test_what_is_packed_is_read(
     assert (header.version, header.expiry) == (version or 0, expiry or 0)
     assert bool(header.flags & PLAIN_SET) == plain
     assert len(packed) == HEADER_BYTES + 8 * ((version is not None) + (expiry is not None))
+
+
+@given(st.integers(0, 50), _U64.map(lambda n: n >> 1), _U64.map(lambda n: n >> 1))
+def test_the_headers_of_a_plain_set_are_those_of_its_records(count: int, producer: int, sequence: int) -> None:
+    assert list(pack_plain_headers(count, producer, sequence)) == [
+        pack_header(1, at, count - 1 - at, producer, sequence + at, plain_set=True) for at in range(count)
+    ]
 
 
 def test_the_bytes_are_those_of_the_format_page() -> None:

@@ -1,0 +1,67 @@
+"""Brokers that do not know, or not yet: what they say of a new topic, and of offsets while a leader changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from log_tier.batch import Columns, encode_batch
+from log_tier.identifiers import Offset, Partition
+from log_tier.kafka import KafkaLog
+from log_tier.log import Bounds
+
+pytestmark = pytest.mark.kafka
+
+# librdkafka's OFFSET_INVALID: what stands in an answer that is no error and knows no offset.
+UNKNOWN = -1001
+
+
+async def test_an_offset_that_nobody_knows_is_asked_for_again(kafka_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two leaders librdkafka gives -1001 without an error: a bound of that would let strong reads be stale."""
+    log = await KafkaLog.open(kafka_url)
+    try:
+        topic = await log.create_topic("asked", partitions=1)
+        await log.append(topic.id, Partition(0), encode_batch(Columns([b"key"], [b"value"])))
+        client = log._topics._client
+        asked = 0
+
+        class WithoutLeader:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(client, name)
+
+            def list_offsets(self, wanted: Mapping[Any, Any], **how: Any) -> Any:
+                nonlocal asked
+                asked += 1
+                if asked > 4:
+                    return client.list_offsets(wanted, **how)
+                answers: dict[Any, Future[Any]] = {place: Future() for place in wanted}
+                for answer in answers.values():
+                    answer.set_result(SimpleNamespace(offset=UNKNOWN))
+                return answers
+
+        monkeypatch.setattr(log._topics, "_client", WithoutLeader())
+        assert await log.bounds(topic.id, Partition(0)) == Bounds(Offset(0), Offset(0))
+        assert asked == 6
+    finally:
+        await log.close()
+
+
+async def test_a_topic_that_a_broker_has_not_heard_of_yet_is_found(
+    kafka_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has just made it: the first broker that is asked does not list it."""
+    maker, finder = await KafkaLog.open(kafka_url), await KafkaLog.open(kafka_url)
+    try:
+        topic = await maker.create_topic("new", partitions=1)
+        inner = finder._topics._metadata
+        answers = iter([SimpleNamespace(topics={}), SimpleNamespace(topics={})])
+        monkeypatch.setattr(finder._topics, "_metadata", lambda: next(answers, None) or inner())
+        assert await finder.bounds(topic.id, Partition(0)) == Bounds(Offset(0), Offset(-1))
+        assert next(answers, None) is None, "it was asked again"
+    finally:
+        await maker.close()
+        await finder.close()
