@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
 from types import TracebackType
@@ -31,6 +32,8 @@ from log_tier.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.record import GROUPED, OPERATION_MASK, Operation
 
 __all__ = ["KafkaLog"]
+
+_logger = logging.getLogger(__name__)
 
 # A reader whose partition has no leader, or has just moved, tries again after this long.
 _AGAIN_S: Final = 0.1
@@ -194,7 +197,8 @@ class KafkaLog:
         try:
             await self._topics.recheck(known)
             (bounds,) = await self._topics.bounds(known, [partition])
-        except Unavailable:
+        except Unavailable as error:
+            _logger.info("%s/%d waits at offset %d: %s; %s", known.kafka_name, partition, next_offset, trouble, error)
             return  # nobody answers: wait
         if next_offset > bounds.latest + 1:
             raise LogDamaged(

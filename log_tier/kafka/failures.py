@@ -19,7 +19,7 @@ from log_tier.errors import (
     WriteUnknown,
 )
 
-__all__ = ["append_failure", "failure", "is_damage", "is_missing_topic", "is_passing"]
+__all__ = ["append_failure", "failure", "is_damage", "is_denial", "is_missing_topic", "is_passing"]
 
 _NOT_THERE: Final = frozenset(
     {
@@ -41,6 +41,7 @@ _NO_BROKER: Final = frozenset(
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NETWORK_EXCEPTION,
         KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError._NOENT,  # no partition that was asked for has a leader
     }
 )
 _DENIED: Final = frozenset(
@@ -83,17 +84,17 @@ _PASSING: Final = _NO_BROKER | {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
 
-# Errors of an append that say that nothing was written.
+# Errors of an append that say that nothing was written. What librdkafka tells is its last try's answer; an earlier one
+# may have been written and its reply lost. So what can follow such a try is not here: too few replicas in sync, and
+# what was taken out of its queue.
 _UNWRITTEN: Final = (
     _NOT_THERE
     | _DENIED
     | _TOO_LARGE
     | {
-        KafkaError._PURGE_QUEUE,
         KafkaError._QUEUE_FULL,
         KafkaError.INVALID_RECORD,
         KafkaError.POLICY_VIOLATION,
-        KafkaError.NOT_ENOUGH_REPLICAS,
     }
 )
 
@@ -137,9 +138,17 @@ def is_missing_topic(error: KafkaError) -> bool:
     return error.code() in _NOT_THERE
 
 
+def is_denial(error: KafkaError) -> bool:
+    """The cluster does not let us in, or is not the one that we trust."""
+    return error.code() in _DENIED
+
+
 def is_damage(error: KafkaError) -> bool:
     """Records that were there are not, or are not what they were."""
-    return error.code() in (KafkaError._LOG_TRUNCATION, KafkaError._BAD_MSG, KafkaError.INVALID_MSG)
+    if error.code() in (KafkaError._LOG_TRUNCATION, KafkaError._BAD_MSG, KafkaError.INVALID_MSG):
+        return True
+    # librdkafka found a truncation and tells what follows for the position: the reason is in the text alone.
+    return error.code() == KafkaError._AUTO_OFFSET_RESET and "truncation" in error.str()
 
 
 def is_passing(error: KafkaError) -> bool:

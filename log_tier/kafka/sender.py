@@ -60,6 +60,9 @@ _PATIENCE_MS: Final = 120_000
 # librdkafka takes no more than this.
 _LINGER_MS_MAX: Final = 900_000
 
+# Looks at a producer that is given up, for what it still has to say.
+_LAST_WORDS: Final = 100
+
 # A producer that knows another topic of the same name asks again; each try takes a round trip, or so long.
 _LEARN_S: Final = 0.5
 _LEARN_TRIES_MAX: Final = 20
@@ -123,6 +126,10 @@ class Sender:
         self._settled: list[_Item] = []
         """The sender's thread alone touches this."""
         self._under_way = 0
+        self._sent: set[_Item] = set()
+        """What is under way."""
+        self._refusal: DuramenError | None = None
+        """Why nothing is written any more."""
         self._fatal: KafkaError | None = None
         self.rounds = 0
         """Flushes that had something to send, for the benchmark."""
@@ -162,6 +169,8 @@ class Sender:
         loop = asyncio.get_running_loop()
         size = sum(each.size for each in sets)
         with self._changed:
+            if self._refusal is not None:
+                raise copy(self._refusal)
             if self._closing:
                 raise ShuttingDown("the log is closing")
             if self._bytes + size > _QUEUE_BYTES_MAX and self._bytes:
@@ -209,6 +218,16 @@ class Sender:
     # --- the sender's thread
 
     def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            # A bug of ours: nobody may wait for a thread that is gone.
+            self._end(DuramenError(f"the Kafka sender ended by a bug: {error!r}; restart this process"))
+            raise
+        self._producer.close()
+
+    def _work(self) -> None:
+        """Round after round, until the sender is closed."""
         patience = _CLOSE_S
         while True:
             with self._changed:
@@ -218,22 +237,28 @@ class Sender:
                 closing = self._closing
             for item in round_:
                 self._hand_over(item)
-            if self._under_way:
-                self.rounds += bool(round_)
-                self._producer.flush(_FLUSH_S)
-            else:
-                self._producer.poll(0)
+            self.rounds += bool(round_)
+            self._serve(_FLUSH_S if self._under_way else 0)
             self._finish()
             if self._fatal is not None:
                 self._begin_again(self._fatal)
             if closing:
                 patience -= _FLUSH_S
                 if not self._under_way and not round_:
-                    break
+                    return
                 if patience <= 0:
                     self._give_up()
-                    break
-        self._producer.close()
+                    return
+
+    def _serve(self, seconds: float) -> None:
+        """Let librdkafka send, and hear what became of what was sent."""
+        try:
+            if seconds:
+                self._producer.flush(seconds)
+            else:
+                self._producer.poll(0)
+        except KafkaException as error:
+            self._fatal = error.args[0]
 
     def _gather(self) -> list[_Item]:
         """Take the next round's items. Holds the lock."""
@@ -251,7 +276,8 @@ class Sender:
                 line.under_way += 1
                 taken.append(line.waiting.popleft())
         self._ready.clear()
-        self._under_way += len(taken)
+        self._sent.update(taken)
+        self._under_way = len(self._sent)
         return taken
 
     def _hand_over(self, item: _Item) -> None:
@@ -336,11 +362,12 @@ class Sender:
                         self._ready[name] = line
                     else:
                         self._lines.pop(name, None)
-        self._under_way -= len(settled)
+        self._sent.difference_update(settled)
+        self._under_way = len(self._sent)
         _tell(settled)
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
+        if error.code() == KafkaError._FATAL or error.fatal():
             self._fatal = error
         else:
             _logger.info("%s", error.str())
@@ -353,9 +380,36 @@ class Sender:
         self._producer = self._new_producer()
 
     def _give_up(self) -> None:
-        self._producer.purge()
-        self._producer.flush(_FLUSH_S * 100)
+        """Nothing more is heard of what is under way."""
+        with suppress(KafkaException):
+            self._producer.purge()
+        for _ in range(_LAST_WORDS):
+            self._serve(_FLUSH_S)
+            self._finish()
+            if not self._under_way:
+                return
+        for item in list(self._sent):
+            self._settle(item, _unheard(item))
         self._finish()
+
+    def _end(self, error: DuramenError) -> None:
+        with self._changed:
+            self._refusal = error
+            waiting = [item for line in self._lines.values() for item in line.waiting]
+            self._lines.clear()
+            self._ready.clear()
+        for item in waiting:
+            item.outcome = error
+        for item in self._sent:
+            item.outcome = item.outcome or _unheard(item)
+        _tell([*waiting, *self._sent])
+
+
+def _unheard(item: _Item) -> WriteUnknown:
+    return WriteUnknown(
+        f"nothing was heard of a write to {item.line.topic}/{item.line.partition}: it is in the log once or not at "
+        "all; read the key to know"
+    )
 
 
 def _backwards(line: _Line, offset: int, end: int) -> LogDamaged:

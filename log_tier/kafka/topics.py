@@ -18,7 +18,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
 
 from log_tier.errors import (
@@ -34,7 +34,7 @@ from log_tier.errors import (
 from log_tier.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name, table_id_from_bytes
 from log_tier.kafka.address import KafkaAddress
 from log_tier.kafka.durability import weaknesses
-from log_tier.kafka.failures import failure, is_missing_topic, is_passing
+from log_tier.kafka.failures import failure, is_denial, is_missing_topic, is_passing
 from log_tier.log import Bounds, Topic
 
 __all__ = ["KnownTopic", "Topics"]
@@ -45,6 +45,9 @@ _T = TypeVar("_T")
 
 # A question to a cluster that does not answer fails after this long; followers and writers have their own patience.
 _ANSWER_S: Final = 10.0
+
+# While it waits for the first one, it listens after so long for why none comes, and then after twice as long.
+_LISTEN_S: Final = 1.0
 
 # One try of it: a broker that was just lost is still asked for some seconds, until the others notice.
 _REQUEST_S: Final = 3.0
@@ -79,6 +82,10 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "unclean.leader.election.enable": "false",
 }
 
+# With sparse connections (librdkafka's default), a question that waits for a broker that is away makes two threads spin:
+# it is connected to anew, without a pause, for as long as the question lasts.
+_ADMIN: Final[Mapping[str, object]] = {"enable.sparse.connections": False}
+
 _BROKERS_WANTED: Final = 3
 
 
@@ -110,7 +117,9 @@ class Topics:
     def __init__(self, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None]) -> None:
         self._address = address
         self._on_gone = on_gone
-        self._client: Any = AdminClient(address.client({}), logger=_logger)
+        self._denial: KafkaError | None = None
+        """Why the cluster did not let us in the last time that we tried: no answer tells, it just does not come."""
+        self._client: Any = AdminClient(address.client({"error_cb": self._note}), logger=_logger)
         self._known: dict[TableId, KnownTopic] = {}
         self._gone: dict[TableId, DuramenError] = {}
         self._missing: dict[TableId, int] = {}
@@ -184,7 +193,7 @@ class Topics:
         await self._ask(
             self._admin.delete_topics([known.kafka_name])[known.kafka_name], f"deleting the topic {known.kafka_name}"
         )
-        self._lose(known, TableNotFound(f"the topic {known.topic.name} ({topic}) was deleted"))
+        self._lose(known, TableNotFound(f"the topic {known.topic.name} ({topic}) was deleted"), level=logging.INFO)
         for _ in range(int(_SETTLE_S / _PAUSE_S)):
             (found,) = await self._describe([known.kafka_name])
             if found is None or _id_of(found) != topic:
@@ -306,10 +315,21 @@ class Topics:
             raise failure(error, doing) from error
 
     def _metadata(self) -> Any:
-        try:
-            return self._admin.list_topics(timeout=_ANSWER_S)
-        except KafkaException as error:
-            raise failure(error, f"asking {self._address.bootstrap} for its topics") from error
+        doing = f"asking {self._address.bootstrap} for its topics"
+        self._denial = None
+        deadline = time.monotonic() + _ANSWER_S
+        listen_s = _LISTEN_S
+        while True:
+            try:
+                return self._admin.list_topics(timeout=listen_s)
+            except KafkaException as error:
+                self._admin.poll(0)  # calls `_note`
+                if self._denial is not None:
+                    raise failure(self._denial, doing) from error
+                left_s = deadline - time.monotonic()
+                if not is_passing(error.args[0]) or left_s <= 0:
+                    raise failure(error, doing) from error
+            listen_s = min(2 * listen_s, left_s)
 
     async def _describe(self, names: Sequence[str]) -> list[TopicDescription | None]:
         """Descriptions, in order; None for a topic that is not there."""
@@ -385,6 +405,11 @@ class Topics:
                 # The cluster does not answer; whoever reads or writes learns it by itself.
                 _logger.info("the topics could not be looked at: %s", error)
 
+    def _note(self, error: KafkaError) -> None:
+        _logger.info("%s", error.str())
+        if is_denial(error):
+            self._denial = error
+
     def _judge(self, known: KnownTopic, found: TopicDescription | None, *, missing_times: int) -> None:
         name, topic = known.kafka_name, known.topic
         if found is None:
@@ -414,13 +439,13 @@ class Topics:
                 ),
             )
 
-    def _lose(self, known: KnownTopic, error: DuramenError) -> None:
+    def _lose(self, known: KnownTopic, error: DuramenError, *, level: int = logging.WARNING) -> None:
         if known.topic.id in self._gone:
             return
         self._gone[known.topic.id] = error
         self._known.pop(known.topic.id, None)
         self._missing.pop(known.topic.id, None)
-        _logger.warning("%s", error)
+        _logger.log(level, "%s", error)
         self._on_gone(known, error)
 
 

@@ -26,6 +26,7 @@ from log_tier.kafka.failures import append_failure, failure, is_damage, is_missi
         (KafkaError._TRANSPORT, Disconnected),
         (KafkaError._ALL_BROKERS_DOWN, Disconnected),
         (KafkaError._TIMED_OUT, Disconnected),
+        (KafkaError._NOENT, Disconnected),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, TableNotFound),
         (KafkaError.TOPIC_ALREADY_EXISTS, TableExists),
         (KafkaError.SASL_AUTHENTICATION_FAILED, AccessDenied),
@@ -56,11 +57,11 @@ def test_each_becomes_one_of_ours(code: int, kind: type[DuramenError]) -> None:
         (KafkaError._PURGE_INFLIGHT, True),
         (KafkaError._FATAL, True),
         (KafkaError.UNKNOWN, True),
-        (KafkaError._PURGE_QUEUE, False),
+        (KafkaError._PURGE_QUEUE, True),  # it may have been sent before, and wait for its next try
         (KafkaError._QUEUE_FULL, False),
         (KafkaError.MSG_SIZE_TOO_LARGE, False),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, False),
-        (KafkaError.NOT_ENOUGH_REPLICAS, False),
+        (KafkaError.NOT_ENOUGH_REPLICAS, True),  # that is the last try's answer
     ],
 )
 def test_an_append_that_may_have_been_written_is_unknown(code: int, unknown: bool) -> None:
@@ -72,5 +73,7 @@ def test_what_kinds_of_trouble_there_are() -> None:
     assert not is_missing_topic(KafkaError(KafkaError._TRANSPORT))
     assert is_damage(KafkaError(KafkaError._LOG_TRUNCATION))
     assert not is_damage(KafkaError(KafkaError.OFFSET_OUT_OF_RANGE))
+    assert is_damage(KafkaError(KafkaError._AUTO_OFFSET_RESET, "Partition log truncation detected at offset 23"))
+    assert not is_damage(KafkaError(KafkaError._AUTO_OFFSET_RESET, "fetch failed"))
     assert is_passing(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
     assert not is_passing(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))

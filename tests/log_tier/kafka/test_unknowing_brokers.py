@@ -1,15 +1,19 @@
-"""Brokers that do not know, or not yet: what they say of a new topic, and of offsets while a leader changes."""
+"""Brokers that do not know, or not yet, or are away: new topics, and offsets while there is no leader."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from deploy.kafka.brokers import Brokers
 from log_tier.batch import Columns, encode_batch
+from log_tier.errors import Unavailable
 from log_tier.identifiers import Offset, Partition
 from log_tier.kafka import KafkaLog
 from log_tier.log import Bounds
@@ -65,3 +69,21 @@ async def test_a_topic_that_a_broker_has_not_heard_of_yet_is_found(
     finally:
         await maker.close()
         await finder.close()
+
+
+async def test_asking_for_leaders_that_are_away_takes_no_processor(three_brokers: Callable[..., Brokers]) -> None:
+    """Two of three are dead, so there is no election, and the third goes on to name them as leaders."""
+    brokers = await asyncio.to_thread(three_brokers)
+    log = await KafkaLog.open(f"kafka://{brokers.bootstrap}/away")
+    try:
+        topic = await log.create_topic("led", partitions=6)
+        for number in (1, 2):
+            await asyncio.to_thread(brokers.kill, number)
+        began_s, used_s = time.monotonic(), time.process_time()
+        with pytest.raises(Unavailable):
+            await log.all_bounds(topic.id)
+        took_s = time.monotonic() - began_s
+        assert took_s > 2, "it waited for a leader"
+        assert time.process_time() - used_s < 0.2 * took_s
+    finally:
+        await log.close()
