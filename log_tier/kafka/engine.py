@@ -197,8 +197,8 @@ class KafkaLog:
         try:
             await self._topics.recheck(known)
             (bounds,) = await self._topics.bounds(known, [partition])
-        except Unavailable as error:
-            _logger.info("%s/%d waits at offset %d: %s; %s", known.kafka_name, partition, next_offset, trouble, error)
+        except Unavailable as silence:
+            _logger.info("%s/%d waits at offset %d: %s; %s", known.kafka_name, partition, next_offset, trouble, silence)
             return  # nobody answers: wait
         if next_offset > bounds.latest + 1:
             raise LogDamaged(
