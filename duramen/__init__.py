@@ -149,14 +149,20 @@ def connect(
 
 
 def open(  # noqa: A001
-    path: str | os.PathLike[str], *, log: str | None = None, timeout: float = 10.0, compress: bool = False
+    path: str | os.PathLike[str],
+    *,
+    log: str | None = None,
+    take_over: bool = False,
+    timeout: float = 10.0,
+    compress: bool = False,
 ) -> Database:
     """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
 
     `log`: the URL of a log elsewhere (`kafka://host:port`); the folder then holds indexes only, and may be lost.
     Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else, and with a
-    `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node.
+    `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node; `take_over` says that
+    that one is lost for good.
     """
     from duramen import aio, blocking
 
-    return blocking.start(lambda: aio.open(path, log=log, timeout=timeout, compress=compress))
+    return blocking.start(lambda: aio.open(path, log=log, take_over=take_over, timeout=timeout, compress=compress))

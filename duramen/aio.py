@@ -34,6 +34,7 @@ async def open(  # noqa: A001
     path: str | os.PathLike[str],
     *,
     log: str | None = None,
+    take_over: bool = False,
     timeout: float = TIMEOUT_DEFAULT_S,
     compress: bool = False,
 ) -> Database:
@@ -41,10 +42,11 @@ async def open(  # noqa: A001
 
     `log`: the URL of a log elsewhere (`kafka://host:port`); the folder then holds indexes only, and may be lost.
     Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else, and with a
-    `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node.
+    `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node; `take_over` says that
+    that one is lost for good.
     """
     from duramen.embedded import open_front
 
     check_timeout(timeout)
-    front = await open_front(Path(path), log_url=log)
+    front = await open_front(Path(path), log_url=log, take_over=take_over)
     return Database(front, timeout=timeout, compress=compress, direct=lambda name, seen: DirectReads(front, name, seen))

@@ -36,14 +36,14 @@ _CLUSTER_FOLDERS: Final = ("nodes", "output")
 _IDENTITY: Final = "single"
 
 
-async def open_front(data: Path, *, log_url: str | None = None) -> Front:
+async def open_front(data: Path, *, log_url: str | None = None, take_over: bool = False) -> Front:
     """Open the data folder (made where it is missing) and serve what is in it; `Front.close` ends it all.
 
     Returns as soon as the replicas follow the log: one that still catches up lets its readers wait. Raises
     `FolderInUse`, `ForeignFolder`, `FolderReadOnly`, `UnknownFormat`, `DiskFull`, `LogDamaged`; with a `log_url` also
-    `Disconnected`, and `NodeIdTaken` where another folder is that log's only node.
+    `Disconnected`, and `NodeIdTaken` where another folder is that log's only node: `take_over` says that it is lost.
     """
-    return (await open_machine(data, log_url=log_url)).front
+    return (await open_machine(data, log_url=log_url, take_over=take_over)).front
 
 
 class Machine(NamedTuple):
@@ -54,7 +54,12 @@ class Machine(NamedTuple):
 
 
 async def open_machine(
-    data: Path, *, log_url: str | None = None, address: str = "", snapshots: SnapshotPolicy = ON_DEMAND
+    data: Path,
+    *,
+    log_url: str | None = None,
+    take_over: bool = False,
+    address: str = "",
+    snapshots: SnapshotPolicy = ON_DEMAND,
 ) -> Machine:
     """The same with its parts in reach. `address`: host:port of the server around it, if there is one."""
     async with AsyncExitStack() as opened:
@@ -72,7 +77,8 @@ async def open_machine(
             opened.push_async_callback(catalog.close)
             _check_alone(catalog.map, data)
             # Whoever owns the log's folder owns everything: nobody else can be this node.
-            await register_node(catalog, RegisterNode(NODE_ID, address, identity, take_over=log_url is None))
+            command = RegisterNode(NODE_ID, address, identity, take_over=log_url is None or take_over)
+            await register_node(catalog, command)
             if log_url is None:
                 await Tables(log, catalog).reconcile()
             node = await ServingNode.open(log, catalog, data, node_id=NODE_ID, identity=identity, snapshots=snapshots)

@@ -49,6 +49,8 @@ class Bounds(NamedTuple):
 
     earliest: Offset
     latest: Offset
+    unsettled: int = 0
+    """How many offsets beyond `latest` are written and cannot be read yet, behind an open transaction of Kafka's."""
 
 
 class ReadChunk(NamedTuple):

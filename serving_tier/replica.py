@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -65,6 +66,9 @@ _READERS_PAUSE_S: Final = 0.001
 # A full disk is looked at again this often; each look is one failed transaction.
 _DISK_FULL_PAUSE_S: Final = 1.0
 
+# A producer that writes nothing but void records must not fill the disk by way of our log.
+_VOID_PAUSE_S: Final = 5.0
+
 
 class Replica:
     """A follower of one partition and its index. `open()` makes one, `close()` ends it.
@@ -92,6 +96,8 @@ class Replica:
         """Where its content came from before it followed the log, for people."""
         self.failure: DuramenError | None = None
         """Why it stopped, or that it was closed."""
+        self.void = index.statistics().void
+        """Records so far that no table can hold: foreign producers' mistakes."""
         self.changes = 0
         """Rises whenever the applied offset, the log's end as known, or the state may have changed."""
         self.on_damaged: Callable[[Replica], None] | None = None
@@ -110,6 +116,10 @@ class Replica:
         self._waiters = OffsetWaiters()
         self._moments = Moments(self.name, partition, index, self.readers)
         self._applying = False
+        self._void_told = self.void
+        self._void_told_s = -math.inf
+        self._void_untold: Offset | None = None
+        """Where the void records begin that were not told of yet."""
         self._follower: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -211,13 +221,35 @@ class Replica:
         self._applying = True
         while True:
             try:
-                await self._applier.run(lambda: self.index.apply(data))
+                before = self.index.applied
+                done = await self._applier.run(lambda: self.index.apply(data))
             except DiskFull as error:
                 logger.warning("%s: %s; trying again in %g s", self.name, error, _DISK_FULL_PAUSE_S)
                 await asyncio.sleep(_DISK_FULL_PAUSE_S)
             else:
                 self._applying = False
+                if done.void:
+                    self._note_void(done.void, Offset(before + 1), done.applied)
                 return
+
+    def _note_void(self, count: int, first: Offset, last: Offset) -> None:
+        """Tell people of records that no table can hold: of each once, of a flood not more often than they can read."""
+        self.void += count
+        if self._void_untold is None:
+            self._void_untold = first
+        now_s = self._clock()
+        if now_s < self._void_told_s + _VOID_PAUSE_S:
+            return
+        logger.warning(
+            "%s: no table can hold %s of the records at offsets %s to %s, which others wrote; they are skipped, on "
+            "every replica alike, %s so far",
+            self.name,
+            self.void - self._void_told,
+            self._void_untold,
+            last,
+            self.void,
+        )
+        self._void_told, self._void_told_s, self._void_untold = self.void, now_s, None
 
     async def _apply_in_pieces(self, data: bytes) -> None:
         """Stop for a moment wherever somebody wants to read."""
@@ -301,7 +333,7 @@ class Replica:
             asked_s = self._clock()
             bounds = await self._log.bounds(self.topic.id, self.partition)
             self.hear(bounds.latest, asked_s=asked_s)
-            if offset > bounds.latest:
+            if offset > bounds.latest + bounds.unsettled:
                 raise TokenAhead(
                     f"the token asks {self.name} for offset {offset}, the log ends at {bounds.latest}: it comes from "
                     "another deployment, or the log was replaced; read without it",

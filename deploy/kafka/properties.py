@@ -19,7 +19,7 @@ _OF_ALL: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL",
     # A topic that nobody made is a mistake to be seen, not one more topic.
     "auto.create.topics.enable": "false",
     "unclean.leader.election.enable": "false",
@@ -55,7 +55,8 @@ class Listeners:
 
 
 def server_properties(number: int, cluster: Sequence[Listeners], data: Path, extra: Mapping[str, str]) -> str:
-    """The settings of broker `number`, from 1, of a cluster. `extra` wins over everything else.
+    """The settings of broker `number`, from 1, of a cluster. `extra` wins over everything else, but for
+    its `listeners` (`SSL://127.0.0.1:9093`, say), which are added to ours.
 
     Of one broker every topic has one replica by default; of more, every topic has three, and two of them must have a
     record before it is acknowledged.
@@ -69,8 +70,6 @@ def server_properties(number: int, cluster: Sequence[Listeners], data: Path, ext
         "controller.quorum.voters": ",".join(
             f"{voter}@{HOST}:{each.controller}" for voter, each in enumerate(cluster, start=1)
         ),
-        "listeners": f"PLAINTEXT://{HOST}:{own.broker},CONTROLLER://{HOST}:{own.controller}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{own.broker}",
         "log.dirs": str(data),
         "default.replication.factor": str(replicas),
         "min.insync.replicas": str(in_sync),
@@ -81,4 +80,7 @@ def server_properties(number: int, cluster: Sequence[Listeners], data: Path, ext
         "share.coordinator.state.topic.min.isr": str(in_sync),
         **extra,
     }
+    advertised = ",".join([f"PLAINTEXT://{HOST}:{own.broker}", *filter(None, [extra.get("listeners")])])
+    settings["listeners"] = f"{advertised},CONTROLLER://{HOST}:{own.controller}"
+    settings["advertised.listeners"] = advertised
     return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -43,6 +43,9 @@ def up(
     snapshot_every_s: Annotated[
         float, typer.Option("--snapshot-every-s", metavar="SECONDS", help="Between two snapshots; 0: only on demand.")
     ] = 0.0,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="With --log: the data folder that was used before is lost for good.")
+    ] = False,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="How much the server tells on the standard error.")
     ] = _LogLevel.WARNING,
@@ -63,6 +66,8 @@ def up(
     """
     import logging
 
+    if take_over and log is None:
+        raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
     if not 0 <= port < 65536:
         raise InvalidRequest(f"a port is 0 to 65535, not {port}")
     logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -78,6 +83,7 @@ def up(
             supervise(
                 data,
                 log_url=log,
+                take_over=take_over,
                 nodes=nodes,
                 host=host,
                 port=port,
@@ -92,7 +98,7 @@ def up(
 
     announce = _Announcer(data, log, host, json)
     policy = SnapshotPolicy(every_s=snapshot_every_s)
-    opening = SingleServer.open(data, log_url=log, host=host, port=port, snapshots=policy)
+    opening = SingleServer.open(data, log_url=log, take_over=take_over, host=host, port=port, snapshots=policy)
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 

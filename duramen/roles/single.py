@@ -35,11 +35,12 @@ class SingleServer:
         data: Path,
         *,
         log_url: str | None = None,
+        take_over: bool = False,
         host: str = "127.0.0.1",
         port: int = 7070,
         snapshots: SnapshotPolicy = ON_DEMAND,
     ) -> SingleServer:
-        """Open the data folder and listen. `log_url`: where the log is, if not there.
+        """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see `open_front`.
 
         Raises `PortInUse`, and what `open_front` raises.
         """
@@ -47,7 +48,9 @@ class SingleServer:
             shell = await Shell.listen(host, port)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
-                machine = await open_machine(data, log_url=log_url, address=shell.address, snapshots=snapshots)
+                machine = await open_machine(
+                    data, log_url=log_url, take_over=take_over, address=shell.address, snapshots=snapshots
+                )
                 unless_opened.pop_all()
             opened.push_async_callback(machine.front.close)
             opened.push_async_callback(add_node_services(shell, machine.front, machine.node, role="single", log_url=""))

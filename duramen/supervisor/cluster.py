@@ -34,10 +34,12 @@ async def supervise(
     snapshot_every_s: float,
     tell: Event,
     log_url: str | None = None,
+    take_over: bool = False,
 ) -> None:
     """Run a cluster below `data` until SIGTERM or SIGINT. `tell` hears what happens, as the JSON lines of `--json`.
 
     `log_url`: where the log is; None: a process of the cluster, with its data below `data`.
+    `take_over`: the folders of nodes of these names on that log are lost.
 
     Raises what keeps a child from starting for the first time; then everything is stopped again.
     """
@@ -60,6 +62,7 @@ async def supervise(
         await _start_all(
             data,
             log_url=log_url,
+            take_over=take_over,
             nodes=nodes,
             host=host,
             port=port,
@@ -101,6 +104,7 @@ async def _start_all(
     data: Path,
     *,
     log_url: str | None,
+    take_over: bool,
     nodes: int,
     host: str,
     port: int,
@@ -130,7 +134,7 @@ async def _start_all(
                 *("--advertise-host", _reachable(host), "--snapshot-every-s", str(snapshot_every_s)),
                 # A log's folder that is ours alone has no other node of that name: one of the time when everything was
                 # one process has no other owner.
-                *(["--take-over"] if log_url is None else []),
+                *(["--take-over"] if log_url is None or take_over else []),
             ],
             output=output / f"{name}.err",
             tell=tell,

@@ -64,6 +64,9 @@ _COMMON: Final[Mapping[str, str]] = {
     "retry.backoff.max.ms": "500",
     "topic.metadata.refresh.fast.interval.ms": "50",
     "socket.nagle.disable": "true",
+    # With sparse connections (the default), a client that waits for a broker that is away, with a question or for its
+    # producer id, connects to it again and again without a pause: two threads that spin until it is back.
+    "enable.sparse.connections": "false",
     "client.id": "duramen",
     # Routine disconnections of idle brokers are no news.
     "log.connection.close": "false",

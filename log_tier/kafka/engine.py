@@ -254,7 +254,7 @@ def _check_start(known: KnownTopic, partition: Partition, start: Offset, bounds:
             asked=start,
             earliest=bounds.earliest,
         )
-    if start > bounds.latest + 1:
+    if start > bounds.latest + bounds.unsettled + 1:
         raise TokenAhead(
             f"the log of {name} ends at offset {bounds.latest}, {start} was asked for",
             partition=partition,

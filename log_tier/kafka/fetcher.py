@@ -38,12 +38,14 @@ from log_tier.errors import (
 from log_tier.identifiers import Offset, Partition
 from log_tier.kafka.address import KafkaAddress
 from log_tier.kafka.assembly import Assembly, KafkaRecord
+from log_tier.kafka.connection_news import CONNECTION_NEWS
 from log_tier.kafka.header import HEADER_NAME, PLAIN_SET, RecordHeader
 from log_tier.kafka.header import read_header as read_record_header
 
 __all__ = ["Fetcher", "PartitionReader", "ReadTrouble"]
 
 _logger = logging.getLogger(__name__)
+_logger.addFilter(CONNECTION_NEWS)
 
 # Each lane is a thread, and a connection to every broker. Only readers of one partition need several: a replica, and
 # its watches and exports.

@@ -30,6 +30,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from log_tier.errors import DuramenError, LogDamaged, Overloaded, ShuttingDown, WriteUnknown
 from log_tier.identifiers import Offset, Partition
 from log_tier.kafka.address import KafkaAddress
+from log_tier.kafka.connection_news import CONNECTION_NEWS
 from log_tier.kafka.encoding import RecordSet
 from log_tier.kafka.failures import append_failure, is_missing_topic
 from log_tier.kafka.header import HEADER_NAME
@@ -37,6 +38,7 @@ from log_tier.kafka.header import HEADER_NAME
 __all__ = ["Place", "Sender"]
 
 _logger = logging.getLogger(__name__)
+_logger.addFilter(CONNECTION_NEWS)
 
 # The largest request; a topic's own limit is smaller.
 _REQUEST_BYTES: Final = 64 << 20

@@ -33,6 +33,7 @@ from log_tier.errors import (
 )
 from log_tier.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name, table_id_from_bytes
 from log_tier.kafka.address import KafkaAddress
+from log_tier.kafka.connection_news import CONNECTION_NEWS
 from log_tier.kafka.durability import weaknesses
 from log_tier.kafka.failures import failure, is_denial, is_missing_topic, is_passing
 from log_tier.log import Bounds, Topic
@@ -40,6 +41,7 @@ from log_tier.log import Bounds, Topic
 __all__ = ["KnownTopic", "Topics"]
 
 _logger = logging.getLogger(__name__)
+_logger.addFilter(CONNECTION_NEWS)
 
 _T = TypeVar("_T")
 
@@ -81,10 +83,6 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "max.message.bytes": str(_MESSAGE_BYTES),
     "unclean.leader.election.enable": "false",
 }
-
-# With sparse connections (librdkafka's default), a question that waits for a broker that is away makes two threads spin:
-# it is connected to anew, without a pause, for as long as the question lasts.
-_ADMIN: Final[Mapping[str, object]] = {"enable.sparse.connections": False}
 
 _BROKERS_WANTED: Final = 3
 
@@ -257,25 +255,39 @@ class Topics:
     # --- offsets
 
     async def bounds(self, known: KnownTopic, partitions: Iterable[Partition]) -> list[Bounds]:
-        """The bounds of partitions, in two questions. The end is what may be read: behind open transactions."""
+        """The bounds of partitions, in two questions. The end is what may be read: before open transactions.
+
+        Only others have those, so where others write, a third question tells what is written behind them.
+        """
         name = known.kafka_name
         wanted = list(partitions)
-        found = await asyncio.gather(
-            self._offsets(name, wanted, OffsetSpec.earliest()), self._offsets(name, wanted, OffsetSpec.latest())
-        )
+        questions = [
+            self._offsets(name, wanted, OffsetSpec.earliest()),
+            self._offsets(name, wanted, OffsetSpec.latest()),
+        ]
+        if known.adopted:
+            questions.append(self._offsets(name, wanted, OffsetSpec.latest(), committed=False))
+        lows, highs, *more = await asyncio.gather(*questions)
         if known.topic.id in self._gone:
             raise copy(self._gone[known.topic.id])
-        return [Bounds(Offset(low), Offset(high - 1)) for low, high in zip(*found, strict=True)]
+        written = more[0] if more else highs
+        return [
+            Bounds(Offset(low), Offset(high - 1), max(0, end - high))
+            for low, high, end in zip(lows, highs, written, strict=True)
+        ]
 
-    async def _offsets(self, name: str, partitions: Sequence[Partition], spec: Any) -> list[int]:
+    async def _offsets(
+        self, name: str, partitions: Sequence[Partition], spec: Any, *, committed: bool = True
+    ) -> list[int]:
         """One offset of each partition. Asks again while a leader is being found, as long as an answer may take."""
         asked = [TopicPartition(name, partition) for partition in partitions]
         doing = f"asking for the offsets of {name}"
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         deadline = time.monotonic() + _ANSWER_S
         pause = _PAUSE_S
         while True:
             answers = self._admin.list_offsets(
-                dict.fromkeys(asked, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_REQUEST_S
+                dict.fromkeys(asked, spec), isolation_level=level, request_timeout=_REQUEST_S
             )
             try:
                 found = [(await asyncio.wrap_future(answers[partition])).offset for partition in asked]

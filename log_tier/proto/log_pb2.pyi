@@ -356,18 +356,22 @@ class BoundsReply(_message.Message):
 
     EARLIEST_FIELD_NUMBER: _builtins.int
     LATEST_FIELD_NUMBER: _builtins.int
+    UNSETTLED_FIELD_NUMBER: _builtins.int
     earliest: _builtins.int
     latest: _builtins.int
     """earliest - 1 where the partition is empty."""
+    unsettled: _builtins.int
+    """Offsets beyond latest that are written and cannot be read yet."""
     def __init__(
         self,
         *,
         earliest: _builtins.int = ...,
         latest: _builtins.int = ...,
+        unsettled: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "latest", b"latest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "latest", b"latest", "unsettled", b"unsettled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

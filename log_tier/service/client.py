@@ -173,12 +173,12 @@ class RemoteLog:
         _check_partition(topic, partition)
         request = log_pb2.BoundsRequest(topic_id=table_id_to_bytes(topic), partition=partition)
         reply = await self._ask(self._stub.Bounds, request)
-        return Bounds(Offset(reply.earliest), Offset(reply.latest))
+        return Bounds(Offset(reply.earliest), Offset(reply.latest), reply.unsettled)
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:
         """See `Log`."""
         reply = await self._ask(self._stub.AllBounds, log_pb2.AllBoundsRequest(topic_id=table_id_to_bytes(topic)))
-        return [Bounds(Offset(bounds.earliest), Offset(bounds.latest)) for bounds in reply.bounds]
+        return [Bounds(Offset(each.earliest), Offset(each.latest), each.unsettled) for each in reply.bounds]
 
     async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
         """See `Log`."""

@@ -107,7 +107,7 @@ class LogService(log_pb2_grpc.LogServicer):
             bounds = await self._log.bounds(table_id_from_bytes(request.topic_id), Partition(request.partition))
         except DuramenError as error:
             await abort(context, error)
-        return log_pb2.BoundsReply(earliest=bounds.earliest, latest=bounds.latest)
+        return log_pb2.BoundsReply(**bounds._asdict())
 
     async def AllBounds(  # noqa: N802
         self, request: log_pb2.AllBoundsRequest, context: _Context
@@ -116,9 +116,7 @@ class LogService(log_pb2_grpc.LogServicer):
             found = await self._log.all_bounds(table_id_from_bytes(request.topic_id))
         except DuramenError as error:
             await abort(context, error)
-        return log_pb2.AllBoundsReply(
-            bounds=[log_pb2.BoundsReply(earliest=bounds.earliest, latest=bounds.latest) for bounds in found]
-        )
+        return log_pb2.AllBoundsReply(bounds=[log_pb2.BoundsReply(**bounds._asdict()) for bounds in found])
 
     async def Trim(self, request: log_pb2.TrimRequest, context: _Context) -> log_pb2.TrimReply:  # noqa: N802
         try:

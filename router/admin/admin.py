@@ -1,11 +1,13 @@
 """The core of administration: questions answered, changes planned, begun, followed. It knows no protocol.
 
 Every answer begins with a look at the catalog's end, so that whoever changed something elsewhere sees it here; after
-that, it costs what is said below. Nothing is kept between two calls.
+that, it costs what is said below. Nothing is kept between two calls. While the log does not answer, `nodes` and `lag`
+tell what is known here, and `lag` gives that as the reason; everything else raises.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +17,14 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.catalog.commands import CreateTable
 from log_tier.catalog.placement import candidates
-from log_tier.errors import CommandRejected, DeadlineExceeded, InvalidRequest, TableExists, TableNotFound
+from log_tier.errors import (
+    CommandRejected,
+    DeadlineExceeded,
+    InvalidRequest,
+    TableExists,
+    TableNotFound,
+    Unavailable,
+)
 from log_tier.identifiers import Offset, Partition, TableId, check_name
 from log_tier.log import Bounds, Log
 from log_tier.tokens import Token
@@ -23,7 +32,7 @@ from router.admin import requests
 from router.admin.asking import AskNode
 from router.admin.explaining import explain_key
 from router.admin.jobs import job_document, job_documents
-from router.admin.listing import lag_documents, node_documents, partition_documents, snapshot_documents
+from router.admin.listing import known_bounds, lag_documents, node_documents, partition_documents, snapshot_documents
 from router.admin.log_times import header_at, offset_at_time
 from router.admin.moving import plan_drain, plan_move, plan_retire
 from router.admin.plan import Plan, check_plan, plan_document
@@ -44,6 +53,9 @@ Document = dict[str, Any]
 # How often a job's progress is told while nothing else happens to it.
 _PROGRESS_S: Final = 0.5
 
+# A log that takes longer to answer is told as silent: whoever asks for the lag then wants to know just that.
+_SILENT_S: Final = 3.0
+
 # In a plan that is only shown, a table that is yet to be made has this id.
 _PLANNED: Final = TableId("planned")
 
@@ -61,6 +73,10 @@ class Admin:
     async def _situation(self) -> Situation:
         return Situation(await self._catalog.refresh(), self._fleet.nodes())
 
+    def _known(self) -> Situation:
+        """The same without asking the log."""
+        return Situation(self._catalog.map, self._fleet.nodes())
+
     async def _bounds(self, situation: Situation, table: str) -> LogBounds:
         """The bounds of a table's log, or of all; a table that is dropped at this moment is left out."""
         tables = situation.tables(table)
@@ -73,8 +89,13 @@ class Admin:
     # --- questions
 
     async def nodes(self) -> list[Document]:
-        """Every registered node."""
-        return node_documents(await self._situation())
+        """Every registered node; as it was last known while the log does not answer."""
+        try:
+            async with asyncio.timeout(_SILENT_S):
+                situation = await self._situation()
+        except (Unavailable, TimeoutError):
+            situation = self._known()
+        return node_documents(situation)
 
     async def partitions(self, table: str = "") -> list[Document]:
         """Every partition of a table, or of all, and its replicas. One question to the log for each table."""
@@ -83,8 +104,14 @@ class Admin:
 
     async def lag(self, table: str = "") -> list[Document]:
         """Every replica and how far it is behind, the furthest first."""
-        situation = await self._situation()
-        return lag_documents(situation, await self._bounds(situation, table), table=table)
+        try:
+            async with asyncio.timeout(_SILENT_S):
+                situation = await self._situation()
+                return lag_documents(situation, await self._bounds(situation, table), table=table)
+        except (Unavailable, TimeoutError) as error:
+            situation = self._known()
+            why = f"the log does not answer: {str(error) or f'nothing came within {_SILENT_S:g} s'}"
+            return lag_documents(situation, known_bounds(situation, table), table=table, silent=why)
 
     async def snapshots(self, table: str = "") -> list[Document]:
         """The snapshots that the catalog knows."""

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from log_tier.catalog.cluster_map import Assignment, TableEntry
-from log_tier.identifiers import Partition
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.log import Bounds
 from router.admin.situation import Situation
 from router.admin.upkeep import LogBounds
 
-__all__ = ["lag_documents", "node_documents", "partition_documents", "snapshot_documents"]
+__all__ = ["known_bounds", "lag_documents", "node_documents", "partition_documents", "snapshot_documents"]
 
 Document = dict[str, Any]
 
@@ -72,6 +72,7 @@ def _partition(situation: Situation, table: TableEntry, partition: Partition, bo
         "latest": bounds.latest,
         "keys": max((each["keys"] for each in replicas), default=0),
         "bytes": max((each["bytes"] for each in replicas), default=0),
+        "void": max((each["void"] for each in replicas), default=0),
         "wanted": table.replicas,
         "ready": sum(each["state"] == "ready" for each in readable),
         "snapshots": len(known),
@@ -96,11 +97,27 @@ def _replica(
         "keys": view.keys,
         "bytes": view.bytes,
         "source": view.source,
+        "void": view.void,
     }
 
 
-def lag_documents(situation: Situation, bounds: LogBounds, *, table: str = "") -> list[Document]:
-    """Every replica and how far it is behind its log; those that are furthest behind come first."""
+def known_bounds(situation: Situation, table: str = "") -> LogBounds:
+    """Where the logs end as far as the replicas know: for a log that does not answer."""
+    found: dict[TableId, list[Bounds]] = {}
+    for entry in situation.tables(table):
+        found[entry.id] = []
+        for partition, assigned in enumerate(entry.assignments):
+            views = [situation.replica(entry, Partition(partition), node) for node, _ in assigned]
+            latest = max((view.latest for view in views), default=NOTHING)
+            found[entry.id].append(Bounds(Offset(0), latest))
+    return found
+
+
+def lag_documents(situation: Situation, bounds: LogBounds, *, table: str = "", silent: str = "") -> list[Document]:
+    """Every replica and how far it is behind its log; those that are furthest behind come first.
+
+    `silent`: why the log does not say where it ends.
+    """
     found = [
         {
             "table": each["table"],
@@ -112,7 +129,7 @@ def lag_documents(situation: Situation, bounds: LogBounds, *, table: str = "") -
             "latest": each["latest"],
             "lag_records": replica["lag_records"],
             "lag_ms": replica["lag_ms"],
-            "reason": replica["reason"],
+            "reason": replica["reason"] or silent,
         }
         for each in partition_documents(situation, bounds, table=table)
         for replica in each["replicas"]
@@ -127,7 +144,7 @@ def snapshot_documents(situation: Situation, bounds: LogBounds, *, table: str = 
         limits: Sequence[Bounds] = bounds.get(entry.id, ())
         for partition in map(Partition, range(len(limits))):
             for snapshot in situation.cluster.snapshots_of(entry.id, partition):
-                earliest, latest = limits[partition]
+                earliest, latest, _ = limits[partition]
                 found.append(
                     {
                         "table": entry.name,

@@ -34,7 +34,7 @@ async def offset_at_time(log: Log, table: TableId, partition: Partition, time_ms
     By halves: some log2(offsets) reads of one batch each. Raises as `Log.read` does, `OffsetTrimmed` where the log is
     being trimmed under it.
     """
-    low, high = await log.bounds(table, partition)
+    low, high, _ = await log.bounds(table, partition)
     found = Offset(low - 1)
     while low <= high:
         middle = Offset((low + high) // 2)

@@ -27,6 +27,7 @@ def renewed(view: NodeView, message: node_pb2.NodeStatus, *, first: bool, clock_
             status.bytes,
             status.keys,
             status.source,
+            status.void,
         )
     return NodeView(
         id=view.id,

@@ -29,6 +29,8 @@ class ReplicaView(NamedTuple):
     keys: int = 0
     source: str = ""
     """Where its content came from: log, snapshot …, peer …."""
+    void: int = 0
+    """Records so far that no table can hold."""
 
 
 class TaskView(NamedTuple):

@@ -104,10 +104,11 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Partitions(self, request, context):
-        """One for each partition: table, partition, earliest, latest (of its log), keys, bytes, wanted (replicas), ready,
-        snapshots (how many), snapshot (the newest one's offset, or null), replicas: a list of node, role (joining, member,
-        leaving), state (bootstrapping, replaying, ready, behind, stopped, lost, unknown), reason, applied, lag_records,
-        lag_ms, keys, bytes, source (where its content came from).
+        """One for each partition: table, partition, earliest, latest (of its log), keys, bytes, void (records that no table
+        can hold: foreign producers' mistakes), wanted (replicas), ready, snapshots (how many), snapshot (the newest one's
+        offset, or null), replicas: a list of node, role (joining, member, leaving), state (bootstrapping, replaying, ready,
+        behind, stopped, lost, unknown), reason, applied, lag_records, lag_ms, keys, bytes, source (where its content came
+        from), void.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -133,6 +133,7 @@ class ReplicaStatus(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    VOID_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     partition: _builtins.int
     applied: _builtins.int
@@ -148,6 +149,8 @@ class ReplicaStatus(_message.Message):
     keys: _builtins.int
     source: _builtins.str
     """Where its content came from: "log", "snapshot …", "peer …"."""
+    void: _builtins.int
+    """Records so far that no table can hold: foreign producers' mistakes."""
     def __init__(
         self,
         *,
@@ -161,10 +164,11 @@ class ReplicaStatus(_message.Message):
         bytes: _builtins.int = ...,
         keys: _builtins.int = ...,
         source: _builtins.str = ...,
+        void: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "bytes", b"bytes", "keys", b"keys", "lag_ms", b"lag_ms", "latest", b"latest", "partition", b"partition", "reason", b"reason", "source", b"source", "state", b"state", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "bytes", b"bytes", "keys", b"keys", "lag_ms", b"lag_ms", "latest", b"latest", "partition", b"partition", "reason", b"reason", "source", b"source", "state", b"state", "table_id", b"table_id", "void", b"void"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

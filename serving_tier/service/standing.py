@@ -49,6 +49,7 @@ class Standing(NamedTuple):
     bytes: int
     keys: int
     source: str
+    void: int
 
 
 def standing_of(replica: Replica, sizes: Sizes) -> Standing:
@@ -63,6 +64,7 @@ def standing_of(replica: Replica, sizes: Sizes) -> Standing:
         sizes.bytes,
         sizes.keys,
         replica.source,
+        replica.void,
     )
 
 
@@ -70,10 +72,10 @@ def standing_of_pending(pending: Bootstrapping | None, refusal: DuramenError | N
     """How one stands that is not open: it is being brought up, or was refused."""
     if pending is None:
         assert refusal is not None, "a replica that is neither brought up nor refused"
-        return Standing(NOTHING, NOTHING, 0, "stopped", refusal.message, 0, 0, "")
+        return Standing(NOTHING, NOTHING, 0, "stopped", refusal.message, 0, 0, "", 0)
     what = f"{pending.phase} {pending.done} of {pending.total}" if pending.total else pending.phase
     reason = f"{what}; before: {pending.trouble}" if pending.trouble else what
-    return Standing(NOTHING, NOTHING, 0, "bootstrapping", reason, 0, 0, "")
+    return Standing(NOTHING, NOTHING, 0, "bootstrapping", reason, 0, 0, "", 0)
 
 
 def changes_between(

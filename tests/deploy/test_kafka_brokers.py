@@ -104,6 +104,12 @@ def test_the_callers_settings_win() -> None:
     assert text.count("auto.create.topics.enable") == 1
 
 
+def test_the_callers_listeners_are_added() -> None:
+    text = server_properties(1, [Listeners(1, 2)], Path("/data"), {"listeners": "SSL://127.0.0.1:3"})
+    assert "\nlisteners=PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:3,CONTROLLER://127.0.0.1:2\n" in text
+    assert "advertised.listeners=PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:3\n" in text
+
+
 def test_reserved_ports_are_free_and_nobody_elses() -> None:
     with ReservedPorts(50) as mine, ReservedPorts(50) as yours:
         assert len(set(mine.numbers) | set(yours.numbers)) == 100

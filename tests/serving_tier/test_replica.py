@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 from stored_log import columns_of, put
 
-from log_tier.batch import encode_batch
+from log_tier.batch import Columns, encode_batch
+from log_tier.batch_header import read_header, split_batches, stamp_batch
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.errors import (
     DiskFull,
@@ -28,6 +30,7 @@ from log_tier.errors import (
 )
 from log_tier.identifiers import Offset, Partition
 from log_tier.log import Topic
+from log_tier.record import Operation
 from serving_tier import replica as module
 from serving_tier.applier import Applier
 from serving_tier.lmdb_index import LmdbIndex
@@ -46,8 +49,8 @@ class Setting:
     applier: Applier
     folder: Path
 
-    async def open(self) -> Replica:
-        return await Replica.open(self.topic, ZERO, log=self.log, applier=self.applier, folder=self.folder)
+    async def open(self, clock: Callable[[], float] = time.monotonic) -> Replica:
+        return await Replica.open(self.topic, ZERO, log=self.log, applier=self.applier, folder=self.folder, clock=clock)
 
     async def write(self, *keys: bytes, value: bytes = b"v") -> Offset:
         """One batch of puts; the offset of its last record."""
@@ -414,3 +417,34 @@ async def test_a_folder_that_cannot_be_made(
     monkeypatch.setattr(LmdbIndex, "open", refuse)
     with pytest.raises(kind, match="what the system says"):
         await setting.open()
+
+
+async def test_what_no_table_can_hold_is_told_and_counted(
+    setting: Setting, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others write such records; a log of ours alone refuses them, so one is put in below the replica."""
+    now_s = 0.0
+    opened = await setting.open(clock=lambda: now_s)
+    void = encode_batch(Columns([b""], [b"it has no key"], [int(Operation.VOID)]))
+    inner = opened.index.apply
+
+    def apply(chunk: bytes) -> object:
+        (first, *_) = split_batches(chunk)
+        header = read_header(first)
+        stamped = stamp_batch(void, base_offset=header.base_offset, timestamp_ms=header.timestamp_ms, unsynced=0)
+        return inner(stamped)
+
+    monkeypatch.setattr(opened.index, "apply", apply)
+    for number in range(4):
+        now_s = 10.0 if number == 3 else float(number)
+        await opened.wait_applied(await setting.write(b"k"), timeout=DEADLINE_S)
+    assert opened.void == opened.index.statistics().void == 4
+    told = [each.getMessage() for each in caplog.records if "no table can hold" in each.getMessage()]
+    assert [message.partition(", which")[0] for message in told] == [
+        "flights/0: no table can hold 1 of the records at offsets 0 to 0",
+        "flights/0: no table can hold 3 of the records at offsets 1 to 3",
+    ]
+    await opened.close()
+    again = await setting.open()
+    assert again.void == 4
+    await again.close()

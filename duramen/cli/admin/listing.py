@@ -99,6 +99,13 @@ def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, 
         ],
         right=columns[1:6],
     )
+    for each in found:
+        if each["void"]:
+            void = f"{each['void']:,} of its records"
+            say(f"{place(each)}: no table can hold {void}, which others wrote; they are skipped")
+        for replica in each["replicas"]:
+            if replica["state"] == "stopped":
+                say(f"{place(each)} on {replica['node']} stopped: {replica['reason']}")
 
 
 def _replica(replica: dict[str, Any]) -> str:

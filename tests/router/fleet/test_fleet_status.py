@@ -24,6 +24,7 @@ def status(partition: int, applied: int = 5) -> node_pb2.ReplicaStatus:
         bytes=100,
         keys=3,
         source="peer n2",
+        void=4,
     )
 
 
@@ -45,7 +46,7 @@ def test_a_message_makes_a_node_alive() -> None:
         alive=True,
         map_version=Offset(9),
         load=4,
-        replicas={(TABLE, Partition(2)): ReplicaView(Offset(5), Offset(7), 30, "behind", "slow", 100, 3, "peer n2")},
+        replicas={(TABLE, Partition(2)): ReplicaView(Offset(5), Offset(7), 30, "behind", "slow", 100, 3, "peer n2", 4)},
         tasks=(TaskView(1, 2, "copy", 3, 4),),
         disk_free=10,
         disk_used=20,

@@ -23,6 +23,7 @@ _STANDINGS = st.builds(
     bytes=st.integers(0, 1),
     keys=st.just(0),
     source=st.just("log"),
+    void=st.integers(0, 1),
 )
 
 

@@ -1,0 +1,216 @@
+"""`duramen up --log kafka://…` as a process: what it says, what it shows, and that its folder is only an index."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign import DEADLINE_S, Record, end_of, make_topic, producer, send
+from kafka_brokers import eventually
+
+from log_tier.kafka.header import HEADER_NAME, pack_header
+from log_tier.partitioner import partition_of
+from log_tier.record import PLAIN_PUT
+
+pytestmark = pytest.mark.kafka
+
+
+class Up:
+    """One `duramen up` on a free port. Its own words go to a file."""
+
+    def __init__(self, data: Path, url: str, log: Path, *more: str) -> None:
+        self.data, self.log = data, log
+        command = [sys.executable, "-m", "duramen", "up", "--data", str(data), "--log", url, "--port", "0", "--json"]
+        command += more
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+        line = first_line(self.process)
+        assert line, log.read_text()[-2000:]
+        self.said: dict[str, Any] = json.loads(line)
+        assert self.said["event"] == "started"
+
+    def kill9(self) -> None:
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.kill9()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command of the command line, asked of this server."""
+        environment = {**os.environ, "DURAMEN_AT": f"127.0.0.1:{self.said['port']}", "COLUMNS": "200", "NO_COLOR": "1"}
+        command = [sys.executable, "-m", "duramen", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+    def says(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.returncode == 0, (arguments, done.stderr)
+        return done.stdout
+
+    def documents(self, *arguments: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.says(*arguments, "--json").splitlines()]
+
+
+def first_line(process: subprocess.Popen[bytes]) -> bytes:
+    """What a process says first; nothing where it ends, or takes too long."""
+    assert process.stdout is not None
+    end = time.monotonic() + DEADLINE_S
+    line = b""
+    while not line.endswith(b"\n") and select.select([process.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
+        piece = os.read(process.stdout.fileno(), 1)
+        if not piece:
+            return b""
+        line += piece
+    return line if line.endswith(b"\n") else b""
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    """Starts servers, and ends them with the test."""
+    running: list[Up] = []
+
+    def start(data: Path, url: str, *more: str) -> Up:
+        running.append(Up(data, url, tmp_path / f"up-{len(running)}.log", *more))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.close()
+
+
+def test_it_serves_over_its_command_line(kafka: str, tmp_path: Path, up: Callable[..., Up]) -> None:
+    namespace = f"t{uuid.uuid4().hex[:12]}"
+    server = up(tmp_path / "data", f"kafka://{kafka}/{namespace}?client.id=not-to-be-told")
+    assert server.said["log"] == f"kafka://{kafka}/{namespace}"
+    assert "not-to-be-told" not in json.dumps(server.said)
+    server.says("table", "create", "flights", "--partitions", "2")
+    for number in range(5):
+        server.says("put", "flights", f"UA{number}", f"gate {number}")
+    keys = [b"UA%d" % number for number in range(5)]
+    assert server.says("get", "flights", "UA3").strip() == "gate 3"
+    scanned = server.documents("scan", "flights")
+    assert [each["key"] for each in scanned] == [key.decode() for key in keys]
+
+    # What it tells of the log is what the broker tells.
+    topic = f"{namespace}.flights"
+    ends = [end_of(kafka, topic, partition)[1] for partition in (0, 1)]
+    assert sum(ends) == len(keys)
+
+    def lag() -> dict[int, dict[str, Any]]:
+        return {each["partition"]: each for each in server.documents("admin", "lag", "flights")}
+
+    assert {partition: each["latest"] + 1 for partition, each in lag().items()} == dict(enumerate(ends))
+    assert all(each["lag_records"] == 0 and each["applied"] == each["latest"] for each in lag().values())
+    (found,) = server.documents("admin", "explain", "flights", "UA3")
+    partition = partition_of(b"UA3", 2)
+    assert (found["partition"], found["earliest"], found["latest"]) == (partition, 0, ends[partition] - 1)
+    (replica,) = found["replicas"]
+    (write,) = found["writes"]
+    assert replica["applied"] == ends[partition] - 1
+    assert replica["version"] == write["offset"] < ends[partition]
+
+
+def test_a_watch_sees_what_others_write(kafka: str, tmp_path: Path, up: Callable[..., Up]) -> None:
+    topic = make_topic(kafka)
+    server = up(tmp_path / "data", f"kafka://{kafka}/t{uuid.uuid4().hex[:12]}")
+    server.says("table", "create", "orders", "--over", topic)
+    environment = {**os.environ, "DURAMEN_AT": f"127.0.0.1:{server.said['port']}"}
+    command = [sys.executable, "-m", "duramen", "watch", "orders", "--from-start", "--json"]
+    watch = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        send(producer(kafka), topic, [Record(b"k", b"by others"), Record(b"k", None)])
+        seen = json.loads(first_line(watch))
+        assert (seen["key"], seen["value"]) == ("k", "by others")
+        assert json.loads(first_line(watch))["key"] == "k"
+    finally:
+        watch.kill()
+        watch.communicate()
+
+
+def test_its_folder_may_be_lost(kafka: str, tmp_path: Path, up: Callable[..., Up]) -> None:
+    """Killed, killed with its folder, and started again: everything comes back from Kafka."""
+    url = f"kafka://{kafka}/t{uuid.uuid4().hex[:12]}"
+    data = tmp_path / "data"
+    server = up(data, url)
+    server.says("table", "create", "flights", "--partitions", "2")
+    server.says("put", "flights", "UA1545", "departed")
+    server.kill9()
+    server = up(data, url)
+    assert [table["table"] for table in server.said["tables"]] == ["flights"]
+    assert server.says("get", "flights", "UA1545").strip() == "departed"
+    server.says("put", "flights", "UA1546", "boarding")
+    server.kill9()
+    shutil.rmtree(data)
+    refused = subprocess.run(
+        [sys.executable, "-m", "duramen", "up", "--data", str(data), "--log", url, "--port", "0", "--json"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert json.loads(refused.stderr.splitlines()[-1])["error"] == "node_id_taken", "it might be a second one"
+    assert "--take-over" in refused.stderr
+    server = up(data, url, "--take-over")
+    found = server.documents("get", "flights", "UA1545", "UA1546")
+    assert [each["value"] for each in found] == ["departed", "boarding"]
+    server.kill9()
+    assert up(data, url).says("get", "flights", "UA1546").strip() == "boarding", "it is the node now"
+
+
+def test_two_folders_are_two_nodes(kafka: str, tmp_path: Path, up: Callable[..., Up]) -> None:
+    """One namespace has one node n1: the second folder is refused, and the first one goes on."""
+    url = f"kafka://{kafka}/t{uuid.uuid4().hex[:12]}"
+    server = up(tmp_path / "one", url)
+    server.says("table", "create", "flights")
+    command = [sys.executable, "-m", "duramen", "up", "--data", str(tmp_path / "two"), "--log", url, "--port", "0"]
+    second = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert second.returncode == 1
+    assert "Traceback" not in second.stderr
+    assert "n1" in second.stderr
+    server.says("put", "flights", "UA1545", "departed")
+    assert server.says("get", "flights", "UA1545").strip() == "departed"
+
+
+def test_people_see_the_mistakes_of_others(kafka: str, tmp_path: Path, up: Callable[..., Up]) -> None:
+    """Void records are counted in `admin partitions`; a record of a later version says what to do about it."""
+    topic, later = make_topic(kafka), make_topic(kafka)
+    server = up(tmp_path / "data", f"kafka://{kafka}/t{uuid.uuid4().hex[:12]}")
+    server.says("table", "create", "orders", "--over", topic)
+    server.says("table", "create", "later", "--over", later)
+    send(producer(kafka), topic, [Record(None, b"v"), Record(b"k", b"v"), Record(b"k" * 600, b"v")])
+    header = b"\x02" + pack_header(PLAIN_PUT, 0, 0, 0, 0)[1:]
+    send(producer(kafka), later, [Record(b"k", b"v"), Record(b"later", b"v", [(HEADER_NAME, header)])])
+
+    def stands() -> bool:
+        found = {each["table"]: each for each in server.documents("admin", "partitions")}
+        return bool(found["orders"]["void"] == 2 and found["later"]["replicas"][0]["state"] == "stopped")
+
+    eventually(stands)
+    (orders,) = server.documents("admin", "partitions", "orders")
+    assert orders["replicas"][0]["void"] == 2
+    shown = server.says("admin", "partitions")
+    assert "orders/0: no table can hold 2 of its records, which others wrote; they are skipped\n" in shown
+    assert f"later/0 on n1 stopped: {later}/0 at offset 1: a record's `duramen` header has version 2" in shown
+    assert "no table can hold" in server.log.read_text()
+    assert server.says("get", "orders", "k").strip() == "v"
+    asked = server.run("get", "later", "k", "--level", "strong")
+    assert asked.returncode != 0
+    assert "upgrade it here" in asked.stderr
+    assert server.process.poll() is None
