@@ -40,7 +40,8 @@ bench: $(INSTALLED)  ## measure against peers and floors; results in bench/resul
 	@deploy/kafka/fetch || test $$? = 3
 	@$(RUN)/python -m bench $(ARGS)
 
-campaign: $(INSTALLED)  ## the fault tests at full length (about half an hour)
+campaign: $(INSTALLED)  ## the fault tests at full length (about three quarters of an hour)
+	@deploy/kafka/fetch || test $$? = 3
 	@DURAMEN_CAMPAIGN=1 $(RUN)/python -m pytest -q -n 2 -m campaign --timeout 3600 $(ARGS)
 
 format: $(INSTALLED)  ## let ruff format and mend what it can

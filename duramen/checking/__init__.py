@@ -19,11 +19,16 @@ What is decided, by invariant (`docs/ARCHITECTURE.md` and the names in `checker.
     I6  verdicts and results are those of the log's order
     I7  a watch shows every change once, in order, from where it began
 
-`chaos.py` kills and pauses processes meanwhile. `history.py` writes the history as JSON lines, so that somebody who
+Where the log's own address is known (`--log`), it is read there too, without a server between, and what the servers
+gave of it has to be the same.
+
+`chaos.py` kills and pauses processes meanwhile; whoever runs more of them than Duramen's own, the brokers of a Kafka
+log for instance, hands it faults for those too. `history.py` writes the history as JSON lines, so that somebody who
 does not trust this checker can use another one.
 
 What is not here: performance, and what an invariant does not promise (that a call succeeds while a process is paused:
 its failure is recorded, and must only be honest).
 
-Reading order: `history.py`, `model.py`, `checker.py`, `workload.py`, `chaos.py`, `run.py`.
+Reading order: `history.py`, `model.py`, `checker.py`, `workload.py`, `cluster.py`, `chaos.py`, `truth.py`, `run.py`,
+`own_log.py`.
 """

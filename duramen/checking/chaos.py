@@ -1,156 +1,132 @@
-"""Faults: a cluster of real processes, of which one after the other is killed (-9) or paused (SIGSTOP) at random."""
+"""Faults: one after the other, chosen at random by a seed. What can be broken is a list that somebody else makes.
+
+`child_faults` are those of a cluster's own processes, killed (-9) or paused (SIGSTOP). Whoever runs the brokers of a
+Kafka log adds theirs (`tests/cluster/broker_faults.py`): a fault is a name and a coroutine function.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import signal
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
-from duramen.supervisor.parent import PARENT_VARIABLE
-from log_tier.errors import DeadlineExceeded, DuramenError
+from duramen.checking.cluster import HEAL_S, Cluster
 
-__all__ = ["Cluster", "Faults"]
-
-_START_S: Final = 60.0
-_HEAL_S: Final = 30.0
+__all__ = ["Fault", "FaultTold", "Faults", "break_children", "child_faults", "within"]
 
 # Between two faults, in seconds: long enough that something happens, short enough that many meet a restart under way.
 _CALM_S: Final = (0.2, 1.5)
 _PAUSED_S: Final = (0.1, 2.5)
 
+# Of the faults of a process, these are kills.
+_KILLS: Final = 0.6
 
-class Cluster:
-    """`duramen up --nodes N` in a process of its own, and what it says about its children. `open()`, `close()`."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self._reader: asyncio.Task[None] | None = None
-        self._told = asyncio.Event()
-        self.children: dict[str, dict[str, Any]] = {}
-        """The last that was said of each child that runs, by name: role, pid, port."""
-        self.starts = 0
-        """How often a child was started."""
-        self.started: dict[str, Any] | None = None
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that can be broken."""
 
-    @classmethod
-    async def open(cls, data: Path, *, nodes: int) -> Cluster:
-        """Start it and wait until it answers. Raises its own words where it does not."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "duramen", "up", "--nodes", str(nodes), "--data", str(data)),
-            *("--port", "0", "--json"),
-            stdin=DEVNULL,
-            stdout=PIPE,
-            # It ends with this process, however that ends, and not with Ctrl-C in its terminal.
-            env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
-            start_new_session=True,
-        )
-        cluster = cls(process)
-        cluster._reader = asyncio.create_task(cluster._read(), name="cluster's words")
-        try:
-            await cluster.wait_for(lambda: cluster.started is not None, seconds=_START_S)
-        except BaseException:
-            await cluster.close()
-            raise
-        return cluster
+    what: str
+    """killed, paused, …"""
+    whom: str
+    """node, router, leader, …"""
+    weight: float
+    """How often it is chosen, against the others."""
+    cause: Callable[[random.Random, asyncio.Event], Awaitable[bool]]
+    """Breaks it, and returns when it is mended or mends by itself; soon, where the event is set. False: there was
+    nothing to break."""
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
-            event = json.loads(line)
-            if event["event"] == "child":
-                self.children[event["name"]] = event
-                self.starts += 1
-            elif event["event"] == "exited":
-                self.children.pop(event["name"], None)
-            elif event["event"] == "started":
-                self.started = event
-            told, self._told = self._told, asyncio.Event()
-            told.set()
-        self._told.set()
 
-    async def wait_for(self, condition: Any, *, seconds: float) -> None:
-        """Return when `condition()` holds. Raises `DuramenError` where the cluster ended, or the time is over."""
-        try:
-            async with asyncio.timeout(seconds):
-                while not condition():
-                    if self._process.returncode is not None or (self._reader is not None and self._reader.done()):
-                        raise DuramenError(f"the cluster ended with code {self._process.returncode}")
-                    await self._told.wait()
-        except TimeoutError as error:
-            if isinstance(error, DuramenError):
-                raise
-            raise DeadlineExceeded(f"the cluster did not come so far within {seconds:g} s: {self.children}") from None
+@dataclass(frozen=True, slots=True)
+class FaultTold:
+    """A fault that happened, on the clock of the history."""
 
-    @property
-    def target(self) -> str:
-        """The router's address."""
-        assert self.started is not None
-        return f"127.0.0.1:{self.started['port']}"
-
-    async def close(self) -> None:
-        """Stop everything. Idempotent."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.terminate()
-            try:
-                async with asyncio.timeout(_HEAL_S):
-                    await self._process.wait()
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
-        if self._reader is not None:
-            await self._reader
+    what: str
+    whom: str
+    start_ns: int
+    end_ns: int
 
 
 class Faults:
-    """Breaks one child at a time until told to stop; then everything is alive again."""
+    """Causes one fault at a time until told to stop, and counts them."""
 
-    def __init__(self, cluster: Cluster, *, seed: str, roles: tuple[str, ...] = ("log", "node", "router")) -> None:
-        self._cluster = cluster
+    def __init__(self, faults: Sequence[Fault], *, seed: str, calm_s: tuple[float, float] = _CALM_S) -> None:
+        """`calm_s`: the least and the most seconds between two."""
+        self._faults = list(faults)
         self._random = random.Random(f"{seed}/faults")
-        self._roles = roles
-        self.killed: dict[str, int] = dict.fromkeys(roles, 0)
-        """How often a child of that role was killed."""
-        self.paused: dict[str, int] = dict.fromkeys(roles, 0)
+        self._calm_s = calm_s
+        self.told: list[FaultTold] = []
 
     @property
-    def count(self) -> int:
-        """Faults so far."""
-        return sum(self.killed.values()) + sum(self.paused.values())
+    def counts(self) -> dict[str, dict[str, int]]:
+        """What was done to whom, how often; also what never was."""
+        found: dict[str, dict[str, int]] = {}
+        for fault in self._faults:
+            found.setdefault(fault.what, {})[fault.whom] = 0
+        for told in self.told:
+            found[told.what][told.whom] += 1
+        return found
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set. Returns when every child runs."""
-        everybody = set(self._cluster.children)
-        while not await _within(stop, self._random.uniform(*_CALM_S)):
-            victims = [child for child in self._cluster.children.values() if child["role"] in self._roles]
-            if victims:
-                await self._break(self._random.choice(sorted(victims, key=lambda child: str(child["name"]))), stop)
-        await self._cluster.wait_for(lambda: everybody <= set(self._cluster.children), seconds=_HEAL_S)
+        """Until `stop` is set. What a fault has broken is mended by then."""
+        weights = [fault.weight for fault in self._faults]
+        while not await within(stop, self._random.uniform(*self._calm_s)):
+            (fault,) = self._random.choices(self._faults, weights)
+            start_ns = time.monotonic_ns()
+            if await fault.cause(self._random, stop):
+                self.told.append(FaultTold(fault.what, fault.whom, start_ns, time.monotonic_ns()))
 
-    async def _break(self, child: dict[str, Any], stop: asyncio.Event) -> None:
-        role, pid = str(child["role"]), int(child["pid"])
-        if self._random.random() < 0.6:
-            self.killed[role] += 1
+
+def child_faults(cluster: Cluster) -> list[Fault]:
+    """Kills and pauses of the processes that a cluster has now. One that is killed is started again by its parent."""
+    roles = [str(child["role"]) for child in cluster.children.values()]
+
+    def of(role: str, chance: random.Random) -> int | None:
+        alive = sorted((name, int(child["pid"])) for name, child in cluster.children.items() if child["role"] == role)
+        return chance.choice(alive)[1] if alive else None
+
+    def kill(role: str) -> Fault:
+        async def cause(chance: random.Random, stop: asyncio.Event) -> bool:
+            pid = of(role, chance)
+            if pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return pid is not None
+
+        return Fault("killed", role, _KILLS * roles.count(role), cause)
+
+    def pause(role: str) -> Fault:
+        async def cause(chance: random.Random, stop: asyncio.Event) -> bool:
+            pid = of(role, chance)
+            if pid is None:
+                return False
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            return
-        self.paused[role] += 1
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-            try:
-                await _within(stop, self._random.uniform(*_PAUSED_S))
-            finally:
-                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGSTOP)
+                try:
+                    await within(stop, chance.uniform(*_PAUSED_S))
+                finally:
+                    os.kill(pid, signal.SIGCONT)
+            return True
+
+        return Fault("paused", role, (1 - _KILLS) * roles.count(role), cause)
+
+    return [make(role) for role in dict.fromkeys(roles) for make in (kill, pause)]
 
 
-async def _within(stop: asyncio.Event, seconds: float) -> bool:
+async def break_children(cluster: Cluster, faults: Faults, stop: asyncio.Event) -> None:
+    """Run faults of a cluster's children; return when every child runs."""
+    everybody = set(cluster.children)
+    await faults.run(stop)
+    await cluster.wait_for(lambda: everybody <= set(cluster.children), seconds=HEAL_S)
+
+
+async def within(stop: asyncio.Event, seconds: float) -> bool:
     """Wait so long; True as soon as `stop` is set."""
     try:
         async with asyncio.timeout(seconds):

@@ -64,6 +64,7 @@ class _Checker:
             "scan": self._check_scan,
             "watch": self._check_watch,
             "replica": self._check_replica,
+            "served": self._check_served,
         }
         for call in self.history.calls:
             yield from checks[call.kind](call)
@@ -287,6 +288,11 @@ class _Checker:
                 f"{found.get(key, 'nothing')} at {applied}; the log says {expected.get(key, 'nothing')}",
                 (call.number,),
             )
+
+    def _check_served(self, call: Call) -> Iterator[Violation]:
+        """The log as the servers gave it, where it was read by itself too."""
+        for difference in call.reply["differences"]:
+            yield Violation("I3", difference, (call.number,))
 
 
 class _Floor:

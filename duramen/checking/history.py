@@ -25,7 +25,7 @@ class Call:
     number: int
     client: int
     kind: str
-    """write, batch, read, scan, watch, replica."""
+    """write, batch, read, scan, watch, replica, served."""
     start_ns: int
     """On one monotonic clock for all clients."""
     end_ns: int = 0

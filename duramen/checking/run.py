@@ -5,32 +5,28 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from duramen import aio
 from duramen.checking.history import History, LogRecord
+from duramen.checking.truth import HEAL_S, differences, read_log, read_served_log
 from duramen.checking.workload import Recorder, WorkloadShape, run_client, run_watcher
 from duramen.client.database import Database
 from duramen.client.table import Table
-from log_tier.batch import decode_batch
-from log_tier.batch_header import split_batches
 from log_tier.catalog.remote import fetch_view
-from log_tier.errors import DuramenError, Unavailable, WriteUnknown
+from log_tier.errors import Unavailable, WriteUnknown
 from log_tier.identifiers import Offset, Partition
-from log_tier.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Condition, Operation
 from log_tier.table_ref import TableRef
 from log_tier.tokens import Token
 from router.grpc_door.connection import GrpcConnection
-from router.requests import ScanRequest, WatchEvent
+from router.requests import ScanRequest
 
 __all__ = ["Connect", "connect_to", "run_check"]
 
 Connect = Callable[[], Awaitable[Database]]
 """Makes a new client, with a session of its own."""
 
-# After the faults everything is alive again, and a restart is over in seconds.
-_HEAL_S: Final = 60.0
 _PAUSE_S: Final = 0.1
 
 _PAGE: Final = 2000
@@ -45,11 +41,13 @@ async def run_check(
     partitions: int = 4,
     targets: Sequence[str] = (),
     faults: Callable[[asyncio.Event], Awaitable[None]] | None = None,
+    log_url: str | None = None,
 ) -> History:
     """Run the workload and return the whole history.
 
     `faults` breaks things until the event it gets is set, and returns when everything is alive again. `targets`: a
-    server that tells of the nodes, so that each replica can be read by itself; none: they are not.
+    server that tells of the nodes, so that each replica can be read by itself; none: they are not. `log_url`: where the
+    log is, so that it is read without a server between, and what servers give of it is compared.
 
     Raises what keeps the check from being made at all, `Unavailable` where the cluster does not heal.
     """
@@ -100,11 +98,23 @@ async def run_check(
                 task.cancel()
             await asyncio.gather(*clients, *watchers, breaking, return_exceptions=True)
         history = History(partitions, recorder.calls, about={"seed": seed, "seconds": seconds, "table": table.name})
-        history.log = await _read_log(first, ref, end)
+        history.log = await read_served_log(first.connection, ref, end)
+        if log_url is not None:
+            call = recorder.begin(-1, "served", session=False)
+            served, history.log = history.log, await read_log(log_url, ref, end)
+            recorder.end(call, "ok", differences=differences(served, history.log))
+            _tell_void(history.log, served)
         for target in targets[:1]:
             await _read_replicas(target, ref, end, recorder)
         await first.drop_table(table.name)
         return history
+
+
+def _tell_void(log: list[LogRecord], served: list[LogRecord]) -> None:
+    """The log does not know which of its records changed nothing; the servers say so."""
+    void = {(record.partition, record.offset) for record in served if record.void}
+    for record in log:
+        record.void |= (record.partition, record.offset) in void
 
 
 async def _no_faults(stop: asyncio.Event) -> None:
@@ -128,7 +138,7 @@ async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorde
     token = Token({ref.id: {}})
     for number in range(ref.partitions):
         key = next(key for key in (b"end%d" % k for k in range(10_000)) if ref.partition_of(key) == number)
-        deadline = asyncio.get_running_loop().time() + _HEAL_S
+        deadline = asyncio.get_running_loop().time() + HEAL_S
         while True:
             value = secrets.token_hex(8).encode()
             operations = [{"operation": "put", "key": key.decode(), "value": value.decode(), "condition": ""}]
@@ -147,60 +157,6 @@ async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorde
                 token = token.merge(Token.parse(done.token))
                 break
     return token
-
-
-async def _read_log(database: Database, ref: TableRef, end: Token) -> list[LogRecord]:
-    """Every record of the table, up to the end that was marked."""
-    wanted = dict(end.offsets(ref.id))
-    found: list[LogRecord] = []
-    positions = {partition: Offset(0) for partition in wanted}
-    deadline = asyncio.get_running_loop().time() + _HEAL_S
-    while any(positions[partition] <= offset for partition, offset in wanted.items()):
-        try:
-            events: Any = database.connection.watch(ref.id, positions)
-            async with aclosing(events) as following, asyncio.timeout(_HEAL_S):
-                async for event in following:
-                    records = [r for r in _records_of(event) if r.offset >= positions[event.partition]]
-                    found += [record for record in records if record.offset <= wanted[event.partition]]
-                    if records:
-                        positions[event.partition] = Offset(records[-1].offset + 1)
-                    if all(positions[partition] > offset for partition, offset in wanted.items()):
-                        break
-        except DuramenError as error:
-            if not error.retryable or asyncio.get_running_loop().time() > deadline:
-                raise
-            await asyncio.sleep(_PAUSE_S)
-    found.sort(key=lambda record: (record.partition, record.offset))
-    return found
-
-
-def _records_of(event: WatchEvent) -> list[LogRecord]:
-    void = frozenset(event.void_offsets)
-    found: list[LogRecord] = []
-    for data in split_batches(event.batches):
-        batch = decode_batch(data)
-        header, columns = batch.header, batch.columns
-        for place, offset in enumerate(batch.offsets()):
-            attribute = 1 if columns.attributes is None else columns.attributes[place]
-            condition = Condition(attribute >> CONDITION_SHIFT & 3)
-            operation = Operation(attribute & OPERATION_MASK)
-            found.append(
-                LogRecord(
-                    partition=event.partition,
-                    offset=offset,
-                    operation=operation.name.lower(),
-                    key=columns.keys[place].decode(),
-                    value=columns.values[place].decode(),
-                    condition="" if condition is Condition.NONE else condition.name.lower(),
-                    version=columns.versions[place] if columns.versions and condition is Condition.VERSION else 0,
-                    grouped=bool(attribute & GROUPED),
-                    producer=header.producer_id,
-                    sequence=header.sequence + offset - header.base_offset,
-                    batch=header.base_offset,
-                    void=offset in void or operation is Operation.NOOP,
-                )
-            )
-    return found
 
 
 async def _read_replicas(target: str, ref: TableRef, end: Token, recorder: Recorder) -> None:
@@ -226,7 +182,7 @@ async def _read_replica(
     begin = b""
     while True:
         request = ScanRequest(ref.id, begin, limit=_PAGE, after={partition: offset}, partitions=(partition,))
-        page = await connection.scan(request, timeout=_HEAL_S)
+        page = await connection.scan(request, timeout=HEAL_S)
         applied = page.applied[partition]
         entries += [
             [key.decode(), value.decode(), version]

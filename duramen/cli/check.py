@@ -33,6 +33,14 @@ def check(
             "--kill", help="Start a cluster of its own, and kill and pause its processes at random meanwhile."
         ),
     ] = False,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            "--log",
+            metavar="URL",
+            help="Read the log itself too, here; with --kill: of the cluster's own log, in a namespace of its own.",
+        ),
+    ] = None,
     nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="With --kill: serving nodes.")] = 3,
     clients: Annotated[int, typer.Option("--clients", metavar="N", help="Clients at the same time.")] = 8,
     seed: Annotated[
@@ -50,6 +58,7 @@ def check(
     \b
       duramen check --at localhost:7070 --seconds 30
       duramen check --kill --seconds 120 --history calls.jsonl
+      duramen check --kill --log kafka://broker1:9092,broker2:9092
     """
     import asyncio
 
@@ -61,7 +70,10 @@ def check(
     if not kill:
         check_at(at, seconds)
     seed = seed or secrets.token_hex(4)
-    made, faults = asyncio.run(_run(None if kill else at, seconds, nodes, clients, seed))
+    if kill:
+        made, faults = asyncio.run(_check_own(log, seconds, nodes, clients, seed))
+    else:
+        made, faults = asyncio.run(_check_running(at, log, seconds, clients, seed))
     if history is not None:
         write_history(made, history)
     violations = check_history(made)
@@ -70,27 +82,47 @@ def check(
         raise typer.Exit(1)
 
 
-async def _run(at: str | None, seconds: float, nodes: int, clients: int, seed: str) -> tuple[History, dict[str, Any]]:
-    from duramen.checking.chaos import Cluster, Faults
+async def _check_running(
+    at: str, log: str | None, seconds: float, clients: int, seed: str
+) -> tuple[History, dict[str, Any]]:
     from duramen.checking.run import connect_to, run_check
     from duramen.checking.workload import WorkloadShape
 
     shape = WorkloadShape(clients=clients)
-    if at is not None:
-        connect = connect_to(at, timeout=shape.timeout_s)
-        return await run_check(connect, seconds=seconds, seed=seed, shape=shape, targets=[at]), {}
-    with tempfile.TemporaryDirectory(prefix="duramen-check-") as folder:
-        cluster = await Cluster.open(Path(folder) / "data", nodes=nodes)
-        try:
-            faults = Faults(cluster, seed=seed)
-            connect = connect_to(cluster.target, timeout=shape.timeout_s)
-            made = await run_check(
-                connect, seconds=seconds, seed=seed, shape=shape, targets=[cluster.target], faults=faults.run
-            )
-            made.about |= {"killed": faults.killed, "paused": faults.paused}
-            return made, {"killed": faults.killed, "paused": faults.paused}
-        finally:
-            await cluster.close()
+    connect = connect_to(at, timeout=shape.timeout_s)
+    return await run_check(connect, seconds=seconds, seed=seed, shape=shape, targets=[at], log_url=log), {}
+
+
+async def _check_own(
+    log: str | None, seconds: float, nodes: int, clients: int, seed: str
+) -> tuple[History, dict[str, Any]]:
+    """Of a cluster that is started for it."""
+    from contextlib import AsyncExitStack
+
+    from duramen.checking.chaos import Faults, break_children, child_faults
+    from duramen.checking.cluster import Cluster
+    from duramen.checking.own_log import own_log
+    from duramen.checking.run import connect_to, run_check
+    from duramen.checking.workload import WorkloadShape
+
+    shape = WorkloadShape(clients=clients)
+    async with AsyncExitStack() as opened:
+        folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="duramen-check-"))
+        url = None if log is None else await opened.enter_async_context(own_log(log))
+        cluster = await Cluster.open(Path(folder) / "data", nodes=nodes, log=url)
+        opened.push_async_callback(cluster.close)
+        faults = Faults(child_faults(cluster), seed=seed)
+        made = await run_check(
+            connect_to(cluster.target, timeout=shape.timeout_s),
+            seconds=seconds,
+            seed=seed,
+            shape=shape,
+            targets=[cluster.target],
+            faults=lambda stop: break_children(cluster, faults, stop),
+            log_url=url,
+        )
+        made.about |= faults.counts
+        return made, faults.counts
 
 
 def _report(history: History, violations: list[Violation], faults: dict[str, Any], seed: str, *, as_json: bool) -> None:

@@ -28,8 +28,9 @@ key is a put, one without a value is a delete, and one that no table can hold is
 token or in the index. No compaction: Kafka's cleaner looks at keys and would drop what conditions, updates and retries
 need; a log is bounded by snapshots and `trim` (`compact` says so). It never deletes or trims a topic that it adopted.
 
-**Reading order**: `header`, `encoding`, `assembly` (pure); `address` and `failures` (words of the outside); `topics`,
-`sender`, `fetcher` (the three conversations with a cluster); `durability`; `engine`, which puts them together.
+**Reading order**: `header`, `encoding`, `assembly` (pure); `address`, `failures` and `connection_news` (words of the
+outside); `known_topic`, `topics`, `sender`, `fetcher` (the three conversations with a cluster); `durability`; `engine`,
+which puts them together.
 """
 
 from log_tier.kafka.address import KafkaAddress

@@ -26,8 +26,9 @@ from log_tier.kafka.address import KafkaAddress
 from log_tier.kafka.encoding import cut_sets
 from log_tier.kafka.failures import failure, is_damage
 from log_tier.kafka.fetcher import Fetcher, ReadTrouble
+from log_tier.kafka.known_topic import KnownTopic
 from log_tier.kafka.sender import Place, Sender
-from log_tier.kafka.topics import KnownTopic, Topics
+from log_tier.kafka.topics import Topics
 from log_tier.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.record import GROUPED, OPERATION_MASK, Operation
 

@@ -1,9 +1,10 @@
 """The topics of a cluster: making, finding, deleting them, and noticing when one is not the one it was.
 
 A topic is known by its UUID; names are for people, and for Kafka's protocol, which mostly asks by name. So every topic
-in use is looked at once a second: one that is missing, that has another UUID, or other partitions, is refused from then
-on, with the reason (`on_gone` tells readers and writers). A write that went to the new topic in that second shows by
-its offset, which the engine compares with the end it knows.
+in use is looked at once a second: one that is missing or has another UUID, some times in a row, or has other
+partitions, is refused from then on, with the reason (`on_gone` tells readers and writers). In a row, because a broker
+that just started tells of a topic as it was before. A write that went to the new topic meanwhile shows by its offset,
+which the engine compares with the end it knows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -25,7 +25,6 @@ from log_tier.errors import (
     DuramenError,
     InvalidRequest,
     LimitExceeded,
-    LogDamaged,
     ShuttingDown,
     TableExists,
     TableNotFound,
@@ -36,9 +35,10 @@ from log_tier.kafka.address import KafkaAddress
 from log_tier.kafka.connection_news import CONNECTION_NEWS
 from log_tier.kafka.durability import weaknesses
 from log_tier.kafka.failures import failure, is_denial, is_missing_topic, is_passing
+from log_tier.kafka.known_topic import MISSED_TIMES, KnownTopic, Looks, Sight
 from log_tier.log import Bounds, Topic
 
-__all__ = ["KnownTopic", "Topics"]
+__all__ = ["Topics"]
 
 _logger = logging.getLogger(__name__)
 _logger.addFilter(CONNECTION_NEWS)
@@ -59,10 +59,8 @@ _SETTLE_S: Final = 30.0
 _PAUSE_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
 
-# How often the topics in use are looked at, and how often one must be missing to be gone: a broker that just started
-# may not have heard of a new one yet.
+# How often the topics in use are looked at.
 _LOOK_EVERY_S: Final = 1.0
-_MISSING_TIMES: Final = 3
 
 # The same for one question: brokers hear of a new topic within some 50 ms, on a busy machine within a second.
 _HEARD_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -87,28 +85,6 @@ _SETTINGS: Final[Mapping[str, str]] = {
 _BROKERS_WANTED: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class KnownTopic:
-    """A topic, and what the engine needs to know of it."""
-
-    topic: Topic
-    kafka_name: str
-    adopted: bool
-    """Others write it, and own it."""
-    compacted: bool
-    """Kafka's cleaner drops records whose key was written again."""
-    set_bytes_max: int
-    """What fits in one record batch."""
-    weaknesses: tuple[str, ...]
-
-    def check(self, partition: Partition) -> None:
-        """Raises `TableNotFound` for a partition that it does not have."""
-        if not 0 <= partition < self.topic.partitions:
-            raise TableNotFound(
-                f"topic {self.topic.name} has partitions 0 to {self.topic.partitions - 1}, not {partition}"
-            )
-
-
 class Topics:
     """A cluster's topics. `open` makes one, `close` ends its thread. Callable from any event loop."""
 
@@ -120,7 +96,7 @@ class Topics:
         self._client: Any = AdminClient(address.client({"error_cb": self._note}), logger=_logger)
         self._known: dict[TableId, KnownTopic] = {}
         self._gone: dict[TableId, DuramenError] = {}
-        self._missing: dict[TableId, int] = {}
+        self._looks = Looks()
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="duramen-kafka-topics", daemon=True)
 
@@ -242,13 +218,13 @@ class Topics:
         return None if error is None else copy(error)
 
     async def recheck(self, known: KnownTopic) -> None:
-        """Look at a topic now, and some times more where it is missing. Raises why it is refused, if it is."""
+        """Look at a topic now, and some times more where it is not found. Raises why it is refused, if it is."""
         for pause in (*_HEARD_PAUSES_S, 0.0):
             (found,) = await self._describe([known.kafka_name])
-            self._judge(known, found, missing_times=1 if not pause else _MISSING_TIMES)
+            self._judge(known, found, missed_times=1 if not pause else MISSED_TIMES)
             if known.topic.id in self._gone:
                 raise copy(self._gone[known.topic.id])
-            if found is not None:
+            if found is not None and _id_of(found) == known.topic.id:
                 return
             await asyncio.sleep(pause)
 
@@ -410,7 +386,7 @@ class Topics:
                     TopicCollection([each.kafka_name for each in known]), request_timeout=_ANSWER_S
                 )
                 for each in known:
-                    self._judge(each, _described(answers[each.kafka_name]), missing_times=_MISSING_TIMES)
+                    self._judge(each, _described(answers[each.kafka_name]), missed_times=MISSED_TIMES)
             except ShuttingDown:
                 return
             except KafkaException as error:
@@ -422,41 +398,18 @@ class Topics:
         if is_denial(error):
             self._denial = error
 
-    def _judge(self, known: KnownTopic, found: TopicDescription | None, *, missing_times: int) -> None:
-        name, topic = known.kafka_name, known.topic
-        if found is None:
-            times = self._missing.get(topic.id, 0) + 1
-            self._missing[topic.id] = times
-            if times >= missing_times:
-                self._lose(known, TableNotFound(f"the topic {name} ({topic.id}) was deleted in Kafka"))
-            return
-        self._missing.pop(topic.id, None)
-        found_id = _id_of(found)
-        if found_id != topic.id:
-            if found_id not in self._gone:  # else a broker that has not heard of the new one yet
-                self._lose(
-                    known,
-                    TableNotFound(
-                        f"the topic {name} was deleted and made again in Kafka: it had the id {topic.id} and has "
-                        f"{found_id} now. What it holds is another log; drop the table, and create it again"
-                    ),
-                )
-        elif len(found.partitions) != topic.partitions:
-            self._lose(
-                known,
-                LogDamaged(
-                    f"the topic {name} has {len(found.partitions)} partitions now, and its table {topic.partitions}: "
-                    "its keys have moved. Write them to a topic with a fixed number of partitions, and lay a table "
-                    "over that"
-                ),
-            )
+    def _judge(self, known: KnownTopic, found: TopicDescription | None, *, missed_times: int) -> None:
+        sight = None if found is None else Sight(_id_of(found), len(found.partitions))
+        error = self._looks.judge(known, sight, missed_times=missed_times)
+        if error is not None:
+            self._lose(known, error)
 
     def _lose(self, known: KnownTopic, error: DuramenError, *, level: int = logging.WARNING) -> None:
         if known.topic.id in self._gone:
             return
         self._gone[known.topic.id] = error
         self._known.pop(known.topic.id, None)
-        self._missing.pop(known.topic.id, None)
+        self._looks.forget(known.topic.id)
         _logger.log(level, "%s", error)
         self._on_gone(known, error)
 

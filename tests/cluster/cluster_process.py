@@ -31,11 +31,13 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 class ClusterProcess:
     """A running cluster. `close()` leaves no process behind."""
 
-    def __init__(self, folder: Path, *, nodes: int = 3) -> None:
+    def __init__(self, folder: Path, *, nodes: int = 3, log: str | None = None) -> None:
         self.folder = folder
         self.children: dict[str, dict[str, Any]] = {}
         self.started: dict[str, Any] | None = None
         command = [sys.executable, "-m", "duramen", "up", "--nodes", str(nodes), "--data", str(folder)]
+        if log is not None:
+            command += ["--log", log]
         self._errors = folder.with_suffix(".err").open("wb")
         self._process = subprocess.Popen(
             [*command, "--port", "0", "--json"], stdout=subprocess.PIPE, stderr=self._errors, text=True

@@ -20,7 +20,7 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
 # What differs from broker to broker, or from a container to a process on loopback.
 OF_ONE_BROKER = {"node.id", "advertised.listeners"}
-OF_A_PLACE = {"listeners", "log.dirs", "controller.quorum.voters"}
+OF_A_PLACE = {"listeners", "listener.security.protocol.map", "log.dirs", "controller.quorum.voters"}
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.settings import EngineSettings
 from log_tier.errors import InvalidName, InvalidRequest, LimitExceeded, TableExists, TableNotFound
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.log import Bounds
 from log_tier.partitioner import partition_of
 from log_tier.table_ref import TableRef
 from router.direct import NOT_FRESH, DirectReads
@@ -114,7 +115,7 @@ async def test_dropping_it_keeps_the_topic(front: Front, log: OthersLog) -> None
     before = await held(front, table)
     await front.drop_table("orders", timeout=DEADLINE_S)
     assert log.removals == []
-    assert (await log.bounds(topic_id, ZERO)) == (earliest, 59)
+    assert (await log.bounds(topic_id, ZERO)) == Bounds(earliest, Offset(59))
     with pytest.raises(TableNotFound):
         await front.scan(ScanRequest(table.id), timeout=1)
     assert not front.node.replica_folder(table.id, ZERO).exists()

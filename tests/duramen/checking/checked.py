@@ -17,15 +17,25 @@ SHAPE = WorkloadShape(clients=6, watchers=2, hot_keys=8, cold_keys=60, timeout_s
 
 
 async def checked(
-    folder: Path, *, seed: str = "1", seconds: float = 0.8, plant: Callable[[SingleServer], None] = lambda server: None
+    folder: Path,
+    *,
+    seed: str = "1",
+    seconds: float = 0.8,
+    plant: Callable[[SingleServer], None] = lambda server: None,
+    reads_log: bool = False,
 ) -> tuple[History, list[Violation]]:
-    """Run, with a bug that `plant` puts into the server."""
+    """Run, with a bug that `plant` puts into the server. `reads_log`: the log is read by itself too."""
     server = await SingleServer.open(folder, port=0)
     try:
         plant(server)
         target = f"127.0.0.1:{server.port}"
         history = await run_check(
-            connect_to(target, timeout=SHAPE.timeout_s), seconds=seconds, seed=seed, shape=SHAPE, targets=[target]
+            connect_to(target, timeout=SHAPE.timeout_s),
+            seconds=seconds,
+            seed=seed,
+            shape=SHAPE,
+            targets=[target],
+            log_url=f"grpc://{target}" if reads_log else None,
         )
     finally:
         await server.close()
