@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-kafka kafka check bench campaign format protos clean help
+.PHONY: demo test test-kafka test-spark kafka check bench campaign format protos clean help
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,6 +23,9 @@ test-kafka: $(INSTALLED)  ## what needs real Kafka brokers: fetched with Maven, 
 	@deploy/kafka/fetch || test $$? = 3
 	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "kafka and not campaign" $(ARGS)
 	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --log kafka tests/duramen --ignore tests/duramen/checking $(ARGS)
+
+test-spark: $(INSTALLED)  ## what needs a real Spark: Java 17 or newer
+	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "spark and not campaign" $(ARGS)
 
 kafka: $(INSTALLED)  ## a Kafka broker on 127.0.0.1:9092 until Ctrl-C; BROKERS=3 runs three
 	@deploy/kafka/fetch

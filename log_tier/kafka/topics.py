@@ -137,10 +137,7 @@ class Topics:
         try:
             await self._ask(self._admin.create_topics([new])[kafka_name], doing)
         except TableExists:
-            for pause in _HEARD_PAUSES_S:  # so that whoever asks for it next finds it
-                if (await self._describe([kafka_name]))[0] is not None:
-                    break
-                await asyncio.sleep(pause)
+            await self._heard_of(kafka_name)  # so that whoever asks for it next finds it
             raise TableExists(f"the topic {kafka_name} exists") from None
         description = await self._settled(kafka_name, partitions)
         # A leader is told before it has begun to lead.
@@ -154,7 +151,7 @@ class Topics:
                 f"{kafka_name} lies in the namespace {self._address.namespace}: those topics are made and named by "
                 "Duramen; a table is laid over topics of others"
             )
-        (found,) = await self._describe([kafka_name])
+        found = await self._heard_of(kafka_name)
         if found is None:
             raise TableNotFound(f"there is no topic {kafka_name} in {self._address.bootstrap}")
         return await self._know(kafka_name, found)
@@ -333,6 +330,15 @@ class Topics:
                     raise failure(error, f"describing the topic {name}") from error
                 found.append(None)
         return found
+
+    async def _heard_of(self, name: str) -> TopicDescription | None:
+        """A description; a topic that was just made is asked for again until the brokers have heard of it."""
+        for pause in _HEARD_PAUSES_S:
+            (found,) = await self._describe([name])
+            if found is not None:
+                return found
+            await asyncio.sleep(pause)
+        return (await self._describe([name]))[0]
 
     async def _settled(self, name: str, partitions: int) -> TopicDescription:
         for _ in range(int(_SETTLE_S / _PAUSE_S)):
