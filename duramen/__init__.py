@@ -72,6 +72,7 @@ from log_tier.errors import (
     TokenAhead,
     Unavailable,
     UnknownFormat,
+    VersionMissing,
     WriteUnknown,
 )
 from log_tier.tokens import Token
@@ -125,6 +126,7 @@ __all__ = [
     "TokenAhead",
     "Unavailable",
     "UnknownFormat",
+    "VersionMissing",
     "WriteUnknown",
     "__version__",
     "bounded",

@@ -54,6 +54,7 @@ from log_tier.batch_header import (
     check_stored,
     pack_batch,
     read_header,
+    split_batches,
     stamp_batch,
 )
 from log_tier.errors import BatchRefused, InvalidKey, InvalidValue, LimitExceeded
@@ -71,14 +72,23 @@ from log_tier.record import (
     unknown_attribute,
 )
 
-__all__ = ["BATCH_RECORDS_MAX", "Batch", "Columns", "check_batch", "cut_batch", "decode_batch", "encode_batch"]
+__all__ = [
+    "BATCH_RECORDS_MAX",
+    "Batch",
+    "Columns",
+    "check_batch",
+    "cut_batch",
+    "cut_run",
+    "decode_batch",
+    "encode_batch",
+]
 
 # Bounds the time that one apply, and so one LMDB write transaction, can take: 65,536 records are some 200 ms.
 BATCH_RECORDS_MAX: Final = 65_536
 
 _KNOWN_FLAGS: Final = ZSTD | ATTRIBUTES | VERSIONS | EXPIRIES | DELTAS
 
-_KEYLESS: Final = frozenset({int(Operation.NOOP), int(Operation.VOID)})
+_KEYLESS: Final = frozenset({int(Operation.NOOP), int(Operation.VOID), int(Operation.BARRIER)})
 
 # Level 1: the log must keep up with the disk; higher levels gain a few percent on records of this size.
 # A compressor belongs to one call: the library's objects are not safe to share between threads.
@@ -227,7 +237,7 @@ def check_batch(batch: bytes) -> BatchHeader:
         if max(keys) > KEY_BYTES_MAX or max(values) > VALUE_BYTES_MAX:
             raise BatchRefused(f"a key of {max(keys)} or a value of {max(values)} bytes is over the limit")
         if min(keys) == 0 and any(
-            length == 0 and (attributes is None or attributes[index] & OPERATION_MASK)
+            length == 0 and (attributes is None or attributes[index] & OPERATION_MASK not in _KEYLESS)
             for index, length in enumerate(keys)
         ):
             raise BatchRefused("a record that is no no-op has an empty key")
@@ -362,6 +372,17 @@ def cut_batch(batch: bytes, last: Offset) -> bytes:
         span=last - header.base_offset + 1,
     )
     return stamp_batch(cut, base_offset=header.base_offset, timestamp_ms=header.timestamp_ms, unsynced=header.unsynced)
+
+
+def cut_run(data: bytes, last: Offset) -> bytes:
+    """The batches of a run that end with offset `last`; one that reaches beyond it is cut."""
+    parts: list[bytes] = []
+    for batch in split_batches(data):
+        header = read_header(batch)
+        if header.base_offset > last:
+            break
+        parts.append(batch if header.last_offset <= last else cut_batch(batch, last))
+    return b"".join(parts)
 
 
 def _columns_of(columns: Columns) -> tuple[Sequence[bytes] | Sequence[int] | None, ...]:

@@ -29,6 +29,7 @@
     │   ├── DiskFull              the log cannot grow until space returns
     │   ├── SnapshotStoreUnavailable  the snapshot store does not answer, or refuses
     │   ├── NotHosted             this node holds no replica of that partition; another one does
+    │   ├── VersionMissing        the log goes on with a version of the table that this replica does not have yet
     │   ├── DeadlineExceeded      the call's time is over
     │   │   └── ReplicaBehind     … before the replica had applied what was asked
     │   └── ShuttingDown          the server is going away
@@ -103,6 +104,7 @@ __all__ = [
     "TokenAhead",
     "Unavailable",
     "UnknownFormat",
+    "VersionMissing",
     "WriteUnknown",
     "error_from_code",
 ]
@@ -307,6 +309,15 @@ class DiskFull(Unavailable):
     """The log cannot grow. Reads go on; writes are accepted again when space returns."""
 
     code = "disk_full"
+
+
+class VersionMissing(Unavailable):
+    """The log goes on with a version of the table that this index is not, or that this replica does not have yet.
+
+    Fields: `version`, `offset` (of the barrier).
+    """
+
+    code = "version_missing"
 
 
 class DeadlineExceeded(Unavailable, TimeoutError):

@@ -67,6 +67,8 @@ class Operation(IntEnum):
     """Nothing, on every replica alike: the log holds something here that no table can, and the value says why.
 
     Written by nobody: a log engine makes it of what others put into its topic."""
+    BARRIER = 9
+    """Nothing to any key: another version of the table is live from here on; see `log_tier.barrier`."""
 
 
 class Condition(IntEnum):

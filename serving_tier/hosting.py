@@ -10,6 +10,8 @@ The map says which replicas a node should have. Hosting compares that with what 
 Each replica is brought up by a task of its own, and tried again where it failed for now: a log that is away, a full
 disk, a store that does not answer. A replica that is under way is in `pending`; the others do not wait for it.
 
+The versions of its replicas are the business of `serving_tier.versions.staging`, which sees every map as well.
+
 Rebuilding (`rebuild`) brings a second index up beside the first, follows the log until it is level, and only then puts
 it in the first one's place: a partition that could be read goes on being read.
 
@@ -46,6 +48,8 @@ from log_tier.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.log import Topic
 from serving_tier.node import Node, ReplicaName
 from serving_tier.replica import Replica
+from serving_tier.versions.folders import is_version_of, promote, remove_versions
+from serving_tier.versions.staging import FetchVersion, Staging, fetch_version
 
 __all__ = ["Bootstrap", "Hosting", "Pending", "replay_only"]
 
@@ -98,7 +102,16 @@ async def replay_only(
 class Hosting:
     """Keeps `node` in step with `maps`. `open()` makes one, `close()` ends it; the node is closed by its owner."""
 
-    def __init__(self, maps: Maps, node: Node, *, node_id: str, identity: str, bootstrap: Bootstrap) -> None:
+    def __init__(
+        self,
+        maps: Maps,
+        node: Node,
+        *,
+        node_id: str,
+        identity: str,
+        bootstrap: Bootstrap,
+        fetch: FetchVersion = fetch_version,
+    ) -> None:
         self.maps = maps
         self.node = node
         self.node_id = node_id
@@ -112,6 +125,7 @@ class Hosting:
         self._moved = asyncio.Event()
         self._compared = NOTHING
         self._bootstraps = asyncio.Semaphore(_BOOTSTRAPS_MAX)
+        self.staging = Staging(maps, node, replace=self._damaged, fetch=fetch)
 
     @classmethod
     async def open(
@@ -121,6 +135,7 @@ class Hosting:
         hosting = cls(maps, node, node_id=node_id, identity=identity, bootstrap=bootstrap)
         node.absent = hosting._absent
         node.damaged = hosting._damaged
+        node.version_missing = hosting.staging.version_missing
         await asyncio.to_thread(_tidy, node.folder, maps.map, node_id)
         first = maps.map
         await hosting._compare(first)
@@ -151,6 +166,7 @@ class Hosting:
             if name not in self.node.hosted() and name not in self._tasks:
                 self._start(name, table.topic)
         await asyncio.gather(*(self._let_go(name, cluster) for name in gone))
+        self.staging.compare(cluster)
         self._compared = cluster.version
         self._move()
 
@@ -169,6 +185,7 @@ class Hosting:
             error = task.exception()
             logger.error("bringing up %s ended by a bug", name, exc_info=error)
             self.node.refusals[name] = DuramenError(f"replica {name[0]}/{name[1]} could not be opened: {error!r}")
+        self.staging.compare(self.maps.map)
         self._move()
 
     async def _let_go(self, name: ReplicaName, cluster: ClusterMap) -> None:
@@ -177,6 +194,7 @@ class Hosting:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        await self.staging.forget(name)
         async with self._lock(name):
             await self.node.unhost(*name, self._absence(cluster, *name))
         self._locks.pop(name, None)
@@ -191,15 +209,16 @@ class Hosting:
         name = (replica.topic.id, replica.partition)
         if name in self._tasks or self.node.hosted().get(name) is not replica:
             return
-        logger.warning("%s is damaged (%s): it is fetched again", replica.name, replica.failure)
+        logger.warning("%s cannot go on (%s): it is fetched again", replica.name, replica.failure or replica.awaits)
         self.pending[name] = Pending(replica.topic, replica.partition, started_s=time.monotonic())
         task = asyncio.create_task(self._replace(name, replica), name=f"replace {replica.name}")
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._brought(name, task))
 
     async def _replace(self, name: ReplicaName, replica: Replica) -> None:
+        await self.staging.forget(name)
         async with self._lock(name):
-            reason = replica.failure or Unavailable(f"{replica.name} is damaged: ask another node")
+            reason = replica.failure or replica.awaits or Unavailable(f"{replica.name} is damaged: ask another node")
             await self.node.unhost(*name, reason)
         await self._bring_up(name, replica.topic)
 
@@ -232,7 +251,7 @@ class Hosting:
         table, rank = self._wanted[name]
         start = table.start(name[1])
         source = "log"
-        if await asyncio.to_thread(folder.exists):
+        while await asyncio.to_thread(promote, folder):
             try:
                 await self.node.host(topic, name[1], start=start, rank=rank, repair=False)
             except (IndexDamaged, OffsetTrimmed) as error:
@@ -273,12 +292,15 @@ class Hosting:
                 finally:
                     await replica.close()
                 reason = Unavailable(f"replica {topic.name}/{name[1]} is put in place anew: ask again")
+                await self.staging.forget(name)
                 await self.node.unhost(*name, reason, delete=False)
+            await asyncio.to_thread(remove_versions, folder)
             old = folder.with_name(folder.name + _OLD)
             await asyncio.to_thread(_swap, folder, aside, old)
             rank = self._wanted[name][1] if name in self._wanted else 0
             await self.node.host(topic, name[1], start=start, rank=rank, source=found)
             await asyncio.to_thread(_discard, old)
+        self.staging.compare(self.maps.map)
         return found
 
     # --- asking
@@ -356,6 +378,7 @@ class Hosting:
 
     async def close(self) -> None:
         """Stop following and bringing up. Idempotent."""
+        await self.staging.close()
         tasks = [task for task in (self._follower, *self._tasks.values()) if task is not None]
         self._tasks = {}
         for task in tasks:
@@ -394,6 +417,7 @@ def _tidy(root: Path, cluster: ClusterMap, node_id: str) -> None:
             logger.warning("%s is an index of a table that the catalog does not know: it is left alone", folder)
         else:
             for index in sorted(folder.iterdir()):
-                if index.name not in wanted.get(folder.name, ()):
+                here = wanted.get(folder.name, ())
+                if index.name not in here and not any(is_version_of(index.name, name) for name in here):
                     logger.info("%s is not hosted here any more: it is removed", index)
                     _discard(index)

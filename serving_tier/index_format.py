@@ -9,6 +9,8 @@ values are little-endian.
                      "state"                    →  applied offset i64, log time ms i64, verdicts from i64
                      "start"                    →  first offset i64; only where that is not 0
                      "void"                     →  records that no table can hold, counted u64; only where there are
+                     "version"                  →  which version of the table this is u32; only where that is not 1
+                     "live"                     →  live version u32, since offset i64, job i64; only after a swap
     producers        producer id u64            →  base sequence u64, base offset i64, span u32
     producer_order   base offset u64            →  producer id u64
     verdicts         offset u64                 →  verdict u8, 3 zeros, span u32, actual i64, about i64
@@ -21,6 +23,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from log_tier.barrier import ORIGINAL, LiveVersion
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
 from serving_tier.producers import ProducerState
 from serving_tier.verdicts import Judgement, Verdict
@@ -28,21 +31,27 @@ from serving_tier.verdicts import Judgement, Verdict
 __all__ = [
     "IDENTITY",
     "INDEX_FORMAT_VERSION",
+    "LIVE",
     "START",
     "STATE",
+    "VERSION",
     "VOID",
     "State",
     "number_key",
     "number_of",
     "pack_identity",
     "pack_judgement",
+    "pack_live",
     "pack_producer",
     "pack_start",
+    "pack_version",
     "pack_void",
     "unpack_identity",
     "unpack_judgement",
+    "unpack_live",
     "unpack_producer",
     "unpack_start",
+    "unpack_version",
     "unpack_void",
 ]
 
@@ -52,11 +61,15 @@ IDENTITY: Final = b"identity"
 STATE: Final = b"state"
 START: Final = b"start"
 VOID: Final = b"void"
+VERSION: Final = b"version"
+LIVE: Final = b"live"
 
 _KEY: Final = struct.Struct(">Q")
 _IDENTITY_ROW: Final = struct.Struct("<II16s")
 _START_ROW: Final = struct.Struct("<q")
 _VOID_ROW: Final = struct.Struct("<Q")
+_VERSION_ROW: Final = struct.Struct("<I")
+_LIVE_ROW: Final = struct.Struct("<Iqq")
 _STATE_ROW: Final = struct.Struct("<qqq")
 _PRODUCER: Final = struct.Struct("<QqI")
 _JUDGEMENT: Final = struct.Struct("<B3xIqq")
@@ -116,6 +129,29 @@ def pack_void(count: int) -> bytes:
 def unpack_void(row: bytes | None) -> int:
     """How many records were void; there is no row where none was. Raises `struct.error`."""
     return 0 if row is None else int(_VOID_ROW.unpack(row)[0])
+
+
+def pack_version(version: int) -> bytes:
+    """The row `version` of `meta`: which version of its table an index is."""
+    return _VERSION_ROW.pack(version)
+
+
+def unpack_version(row: bytes | None) -> int:
+    """Which version an index is; there is no row in the first one. Raises `struct.error`."""
+    return ORIGINAL.version if row is None else int(_VERSION_ROW.unpack(row)[0])
+
+
+def pack_live(live: LiveVersion) -> bytes:
+    """The row `live` of `meta`: the last barrier that was applied."""
+    return _LIVE_ROW.pack(*live)
+
+
+def unpack_live(row: bytes | None) -> LiveVersion:
+    """Which version is live as far as an index knows; there is no row before the first swap. Raises `struct.error`."""
+    if row is None:
+        return ORIGINAL
+    version, since, job = _LIVE_ROW.unpack(row)
+    return LiveVersion(version, Offset(since), job)
 
 
 def pack_producer(state: ProducerState) -> bytes:

@@ -10,12 +10,14 @@ from serving_tier.entry import expiry_of
 from serving_tier.fold import Effects
 from serving_tier.index import IndexLimits
 from serving_tier.index_format import (
+    LIVE,
     STATE,
     VOID,
     State,
     number_key,
     number_of,
     pack_judgement,
+    pack_live,
     pack_producer,
     pack_void,
     unpack_judgement,
@@ -82,6 +84,8 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
     if effects.void:
         count = unpack_void(txn.get(VOID, db=databases.meta)) + effects.void
         txn.put(VOID, pack_void(count), db=databases.meta)
+    if effects.live is not None:
+        txn.put(LIVE, pack_live(effects.live), db=databases.meta)
     after = State(effects.applied, effects.log_time_ms, verdicts_from)
     txn.put(STATE, after.pack(), db=databases.meta)
     return after

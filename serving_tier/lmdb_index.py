@@ -13,46 +13,52 @@ Keys go in as they come: sorting the ten thousand of a chunk first costs more th
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import lmdb
 
-from log_tier.batch import decode_batch
+from log_tier.barrier import ORIGINAL, LiveVersion
+from log_tier.batch import Batch, decode_batch
 from log_tier.batch_header import split_batches
-from log_tier.errors import IndexDamaged, ShuttingDown
+from log_tier.errors import IndexDamaged, ShuttingDown, VersionMissing
 from log_tier.identifiers import FIRST, Offset, Partition, TableId
 from serving_tier.entry import Entry, entry_of, expiry_of, is_live, value_of
-from serving_tier.fold import fold
+from serving_tier.fold import Effects, fold
 from serving_tier.index import Applied, Found, IndexLimits, IndexStatistics, ScanPage
 from serving_tier.index_folder import BootId, claim_folder, read_boot_id, release_folder
 from serving_tier.index_format import (
     IDENTITY,
     INDEX_FORMAT_VERSION,
+    LIVE,
     START,
     STATE,
+    VERSION,
     VOID,
     State,
     number_key,
     number_of,
     pack_identity,
     pack_start,
+    pack_version,
     unpack_identity,
     unpack_judgement,
+    unpack_live,
     unpack_producer,
     unpack_start,
+    unpack_version,
     unpack_void,
 )
-from serving_tier.lmdb_environment import MAP_BYTES_MAX, Databases, named_troubles, open_environment
+from serving_tier.lmdb_environment import BOOKKEEPING, MAP_BYTES_MAX, Databases, named_troubles, open_environment
 from serving_tier.lmdb_fold import LmdbView, carry_out
 from serving_tier.lmdb_moment import LmdbMoment
 from serving_tier.producers import ProducerState
 from serving_tier.scan import digest_of, take_page
 from serving_tier.verdicts import Judgement, Outcome, Verdict, outcomes_between
 
-__all__ = ["LmdbIndex"]
+__all__ = ["LmdbIndex", "applied_of"]
 
 
 class LmdbIndex:
@@ -65,6 +71,10 @@ class LmdbIndex:
         self._state = State()
         self.applied: Offset = self._state.applied
         """The last offset that was folded. A plain attribute: every read compares it."""
+        self.version = ORIGINAL.version
+        """Which version of its table this is."""
+        self.live = ORIGINAL
+        """Which version is live, as far as was folded here."""
 
     @classmethod
     def open(
@@ -100,6 +110,7 @@ class LmdbIndex:
         """Check whose index this is, and learn where it stands."""
         with self._begin(self._meta, write=True) as txn:
             identity, state, begun = txn.get(IDENTITY), txn.get(STATE), txn.get(START)
+            version, live = txn.get(VERSION), txn.get(LIVE)
             if identity is None and state is None and txn.stat(self._data)["entries"] == 0:
                 if start > 0:
                     self._state = State(applied=Offset(start - 1), verdicts_from=start)
@@ -113,6 +124,7 @@ class LmdbIndex:
             found_start = unpack_start(begun)
             self._state = State.unpack(state or b"")
             self.applied = self._state.applied
+            self.version, self.live = unpack_version(version), unpack_live(live)
         except struct.error as error:
             raise IndexDamaged(
                 f"{self._path}: the rows of meta cannot be read ({error}): discard it and fold the log again",
@@ -133,6 +145,11 @@ class LmdbIndex:
             )
 
     @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self._path
+
+    @property
     def log_time_ms(self) -> int:
         """The largest timestamp that was folded."""
         return self._state.log_time_ms
@@ -144,25 +161,52 @@ class LmdbIndex:
 
     def apply(self, chunk: bytes) -> Applied:
         """Fold a run of whole stored batches, in one write transaction."""
-        batches = [decode_batch(batch) for batch in split_batches(chunk)]
+        return applied_of(self.fold_in([decode_batch(batch) for batch in split_batches(chunk)]))
+
+    def fold_in(
+        self, batches: Sequence[Batch], *, decided: Set[Offset] | None = None, carried: Effects | None = None
+    ) -> Effects:
+        """The same, telling the effects. Raises `VersionMissing` at a barrier to another version than this index is:
+        what lies behind it is not for this one to decide.
+
+        With `decided` another version decides (see `serving_tier.fold`), and `carried` are its effects, of which
+        everything that is not about entries is written here too.
+        """
         before = self._state
         with named_troubles(self._path, self._map_bytes):
             with self._begin(write=True) as txn:
-                effects = fold(
-                    batches,
-                    LmdbView(txn, self._databases),
-                    applied=before.applied,
-                    log_time_ms=before.log_time_ms,
-                    producers_max=self._limits.producers,
-                )
+                effects = self._fold(batches, txn, decided)
+                if carried is not None:
+                    effects.producers, effects.live, effects.void = carried.producers, carried.live, carried.void
+                    effects.judgements, effects.results = carried.judgements, carried.results
+                elif effects.live is not None and effects.live.version != self.version:
+                    raise _other_version(self._path, self.version, effects.live)
                 after = before
                 if effects.applied != before.applied:
                     after = carry_out(effects, txn, self._databases, before=before, limits=self._limits)
-            self._state = after
-            self.applied = after.applied
-        return Applied(
-            after.applied, after.log_time_ms, effects.records, effects.rejected, effects.duplicates, effects.void
+            self._commit(after, effects)
+        return effects
+
+    def judge(self, batches: Sequence[Batch]) -> Effects:
+        """What `fold_in` would do, barriers to other versions included; nothing is written."""
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return self._fold(batches, txn, None)
+
+    def _fold(self, batches: Sequence[Batch], txn: Any, decided: Set[Offset] | None) -> Effects:
+        return fold(
+            batches,
+            LmdbView(txn, self._databases),
+            applied=self._state.applied,
+            log_time_ms=self._state.log_time_ms,
+            producers_max=self._limits.producers,
+            live=self.live,
+            decided=decided,
         )
+
+    def _commit(self, after: State, effects: Effects) -> None:
+        self._state = after
+        self.applied = after.applied
+        self.live = effects.live or self.live
 
     def get(self, key: bytes) -> Entry | None:
         """One entry. One lookup, about 1 µs."""
@@ -230,6 +274,36 @@ class LmdbIndex:
                 )
         except lmdb.Error as error:
             self._refuse_read(error)
+
+    def judgements(self, first: Offset, last: Offset) -> list[Judgement]:
+        """What was decided against between two offsets, inclusive; known from `verdicts_from` on."""
+        try:
+            with self._begin(self._databases.verdicts) as txn:
+                return _judgements(txn.cursor(), first, last)
+        except lmdb.Error as error:
+            self._refuse_read(error)
+
+    def become(self, version: int) -> None:
+        """Say which version of its table this is, before it follows any."""
+        with named_troubles(self._path, self._map_bytes), self._begin(self._meta, write=True) as txn:
+            txn.put(VERSION, pack_version(version))
+        self.version = version
+
+    def level_with(self, live: LmdbIndex) -> None:
+        """Take over what the live version knows beside its entries: producers, verdicts, results, barriers, and its
+        offset: between that and ours lies no record. One transaction; about 1 µs a row.
+        """
+        assert self.applied <= live.applied, f"{self._path} at {self.applied} is beyond {live.applied}"
+        with named_troubles(self._path, self._map_bytes), self._begin(write=True) as txn, live._begin() as source:
+            for name in BOOKKEEPING:
+                mine, theirs = getattr(self._databases, name), getattr(live._databases, name)
+                txn.drop(mine, delete=False)
+                txn.cursor(mine).putmulti(source.cursor(theirs).iternext(), append=True)
+            for row in (VOID, LIVE, STATE):
+                found = source.get(row, db=live._meta)
+                if found is not None:
+                    txn.put(row, found, db=self._meta)
+        self._state, self.live, self.applied = live._state, live.live, live.applied
 
     def producer(self, producer_id: int) -> ProducerState | None:
         """The last batch of a producer that took effect."""
@@ -356,6 +430,22 @@ class LmdbIndex:
         """Raise what `error` means to us; the reads have it in an `except`, which costs nothing until it happens."""
         with named_troubles(self._path, self._map_bytes):
             raise error
+
+
+def applied_of(effects: Effects) -> Applied:
+    """What an apply did, of its effects."""
+    return Applied(
+        effects.applied, effects.log_time_ms, effects.records, effects.rejected, effects.duplicates, effects.void
+    )
+
+
+def _other_version(path: Path, version: int, live: LiveVersion) -> VersionMissing:
+    return VersionMissing(
+        f"{path} is version {version} of its table, and the log goes on with version {live.version} at offset "
+        f"{live.since}: begin with a copy of that version",
+        version=live.version,
+        offset=live.since,
+    )
 
 
 def _closed(*_: object, **__: object) -> NoReturn:

@@ -14,9 +14,10 @@ from typing import NoReturn
 
 from sortedcontainers import SortedDict, SortedSet
 
+from log_tier.barrier import ORIGINAL
 from log_tier.batch import decode_batch
 from log_tier.batch_header import split_batches
-from log_tier.errors import InvalidKey, ShuttingDown
+from log_tier.errors import InvalidKey, ShuttingDown, VersionMissing
 from log_tier.identifiers import NOTHING, Offset
 from serving_tier.entry import Entry, entry_of, expiry_of, is_live, value_of
 from serving_tier.fold import Effects, fold
@@ -35,6 +36,7 @@ class MemoryIndex:
         self._limits = limits
         self._lock: AbstractContextManager[object] = RLock()
         self._void = 0
+        self.live = ORIGINAL
         self._applied: Offset = NOTHING
         self._log_time_ms = 0
         self._verdicts_from = Offset(0)
@@ -80,8 +82,20 @@ class MemoryIndex:
         """Fold a run of whole stored batches."""
         batches = map(decode_batch, split_batches(chunk))
         effects = fold(
-            batches, self, applied=self._applied, log_time_ms=self._log_time_ms, producers_max=self._limits.producers
+            batches,
+            self,
+            applied=self._applied,
+            log_time_ms=self._log_time_ms,
+            producers_max=self._limits.producers,
+            live=self.live,
         )
+        if effects.live is not None and effects.live.version != ORIGINAL.version:
+            raise VersionMissing(
+                f"an index in memory has one version, and the log goes on with version {effects.live.version} at "
+                f"offset {effects.live.since}",
+                version=effects.live.version,
+                offset=effects.live.since,
+            )
         with self._lock:
             self._carry_out(effects)
         return Applied(
@@ -90,6 +104,7 @@ class MemoryIndex:
 
     def _carry_out(self, effects: Effects) -> None:
         self._void += effects.void
+        self.live = effects.live or self.live
         for key, stored in effects.entries.items():
             if stored is None:
                 self._entries.pop(key, None)

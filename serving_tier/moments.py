@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 from bisect import insort
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from log_tier.batch_header import read_header
 from log_tier.errors import DuramenError, OffsetPassed, Overloaded
@@ -63,8 +64,10 @@ class _Wanted:
 class Moments:
     """Who waits for which offset of one replica, and the moments that were opened. Belongs to one event loop."""
 
-    def __init__(self, name: str, partition: Partition, index: LmdbIndex, readers: list[Any]) -> None:
-        self._name, self._partition, self._index, self._readers = name, partition, index, readers
+    def __init__(self, name: str, partition: Partition, index: LmdbIndex, readers: list[LmdbIndex]) -> None:
+        self._name, self._partition, self._readers = name, partition, readers
+        self.index = index
+        """The live one; whoever swaps it says so here."""
         self._wanted: list[_Wanted] = []
         self._open: list[None] = []
 
@@ -97,7 +100,7 @@ class Moments:
 
         `cut`: what was applied last ends with the first batch that reaches the lowest offset waited for.
         """
-        applied = self._index.applied
+        applied = self.index.applied
         while self._wanted and self._wanted[0].offset <= applied:
             wanted = self._wanted.pop(0)
             if wanted.future.done():
@@ -106,19 +109,19 @@ class Moments:
                 wanted.future.set_exception(self._passed(wanted.offset, applied))
                 continue
             try:
-                moment = self._index.moment()
+                moment = self.index.moment()
             except DuramenError as error:
                 wanted.future.set_exception(error)
                 continue
             assert moment.applied == applied, f"the index moved from {applied} to {moment.applied} under a read"
             self._open.append(None)
-            self._readers.append(None)
-            moment.on_close = self._closed
+            self._readers.append(self.index)
+            moment.on_close = partial(self._closed, self.index)
             wanted.future.set_result(moment)
 
-    def _closed(self) -> None:
-        # In whichever thread read: lists, because their appends and pops need no lock.
-        self._readers.pop()
+    def _closed(self, index: LmdbIndex) -> None:
+        # In whichever thread read: lists, because their appends, pops and removals of one entry need no lock.
+        self._readers.remove(index)
         self._open.pop()
 
     def _passed(self, offset: Offset, applied: Offset) -> OffsetPassed:

@@ -25,6 +25,7 @@ from log_tier.log import Log, Topic
 from log_tier.record import Operation
 from serving_tier.applier import Applier
 from serving_tier.replica import Replica
+from serving_tier.versions.folders import remove_versions
 
 __all__ = ["Node", "ReplicaName"]
 
@@ -65,6 +66,8 @@ class Node:
         """Replicas that should be open and could not be: why."""
         self.absent: Callable[[TableId, Partition], DuramenError] = _not_hosted
         """What is said about a partition that is not here; whoever knows the cluster says more."""
+        self.version_missing: Callable[[Replica], None] = _waits
+        """What is done about a replica that came to a barrier and does not have the version that it names."""
         self.damaged: Callable[[Replica], None] = _only_logged
         """What is done about a replica whose index turned out damaged while it was used."""
         self._ticker: asyncio.Task[None] | None = None
@@ -107,6 +110,7 @@ class Node:
             raise
         replica.source = source
         replica.on_damaged = lambda replica: self.damaged(replica)
+        replica.on_version_missing = lambda replica: self.version_missing(replica)
         self.refusals.pop(name, None)
         self._ranks[name] = rank
         self._replicas = {**self._replicas, name: replica}
@@ -152,9 +156,11 @@ class Node:
                 await replica.close(reason)
         finally:
             if delete:
-                await asyncio.to_thread(shutil.rmtree, self.replica_folder(table_id, partition), ignore_errors=True)
+                folder = self.replica_folder(table_id, partition)
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                await asyncio.to_thread(remove_versions, folder)
                 with suppress(OSError):  # not empty: other partitions of the table are still here
-                    await asyncio.to_thread(self.replica_folder(table_id, partition).parent.rmdir)
+                    await asyncio.to_thread(folder.parent.rmdir)
 
     def replica(self, table_id: TableId, partition: Partition) -> Replica:
         """The replica of one partition. Raises `NotHosted`, `TableNotFound`, or why that partition is not served."""
@@ -218,6 +224,10 @@ class Node:
 
 def _only_logged(replica: Replica) -> None:
     logger.error("%s stopped: %s", replica.name, replica.failure)
+
+
+def _waits(replica: Replica) -> None:
+    """Somebody who opened it by itself brings the version, or closes it."""
 
 
 def _not_hosted(table_id: TableId, partition: Partition) -> DuramenError:

@@ -14,6 +14,11 @@ a replica that is behind answers whatever it has applied.
 **Damage.** An index that turns out damaged, while it is written or read, is never served again: the replica stops, and
 whoever is told by `on_damaged` brings up another index in its place (I8, I10).
 
+**Versions.** The table may go over to another version of its content: `versions` keeps those that are not live level
+with the one that is, and at a barrier in the log the index that the barrier names takes the live one's place, between
+two applies. A read that is under way goes on in the index in which it began. A replica that comes to a barrier without
+having that version waits there, tells `on_version_missing`, and goes on when it has caught up beside.
+
 A replica never answers early: `wait_applied(offset)` returns when the index holds that offset, or says how far it is.
 
 **Long reads in other threads** (a page of a scan) stand in `readers` while they run, so that the index is closed
@@ -30,9 +35,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
+from log_tier.batch import cut_run, decode_batch
+from log_tier.batch_header import split_batches
 from log_tier.errors import (
     DiskFull,
     DuramenError,
@@ -41,15 +49,19 @@ from log_tier.errors import (
     ShuttingDown,
     TableNotFound,
     TokenAhead,
+    VersionMissing,
 )
 from log_tier.identifiers import FIRST, NOTHING, Offset, Partition
 from log_tier.log import Log, Topic
 from serving_tier.applier import Applier
+from serving_tier.fold import Effects
 from serving_tier.lag import Lag, LagBounds, ReplicaState, next_state
 from serving_tier.lmdb_index import LmdbIndex
 from serving_tier.lmdb_moment import LmdbMoment
 from serving_tier.moments import Moments, cut_chunk
 from serving_tier.opening import open_index
+from serving_tier.versions.beside import VersionsBeside
+from serving_tier.versions.folders import open_versions, version_folder
 from serving_tier.waiters import OffsetWaiters
 
 __all__ = ["Replica", "ReplicaState"]
@@ -65,6 +77,9 @@ _READERS_PAUSE_S: Final = 0.001
 
 # A full disk is looked at again this often; each look is one failed transaction.
 _DISK_FULL_PAUSE_S: Final = 1.0
+
+# How often a replica that waits at a barrier looks whether the version has come.
+_VERSION_PAUSE_S: Final = 0.05
 
 # A producer that writes nothing but void records must not fill the disk by way of our log.
 _VOID_PAUSE_S: Final = 5.0
@@ -102,8 +117,14 @@ class Replica:
         """Rises whenever the applied offset, the log's end as known, or the state may have changed."""
         self.on_damaged: Callable[[Replica], None] | None = None
         """Called once, on the event loop, after the index turned out damaged (`failure` says how)."""
-        self.readers: list[None] = []
-        """One entry per long read that runs in another thread at this moment; see the module's text."""
+        self.versions = VersionsBeside(topic, partition, log=log, applier=applier)
+        self.versions.on_moved = self._changed
+        self.awaits: VersionMissing | None = None
+        """The barrier at which it waits."""
+        self.on_version_missing: Callable[[Replica], None] | None = None
+        """Called on the event loop when it begins to wait."""
+        self.readers: list[LmdbIndex] = []
+        """The index of each long read that runs in another thread at this moment; see the module's text."""
         self._log = log
         self._applier = applier
         self._clock = clock
@@ -114,6 +135,8 @@ class Replica:
         """What a reader who has seen nothing waits for: what the log held when this replica was opened, so that a
         restart never shows less than was there before it. `NOTHING` once that is applied."""
         self._waiters = OffsetWaiters()
+        self._folder = Path()
+        self._opening: Callable[[Path], LmdbIndex] = _unknown_place
         self._moments = Moments(self.name, partition, index, self.readers)
         self._applying = False
         self._void_told = self.void
@@ -172,7 +195,9 @@ class Replica:
         index needs next, and `DiskFull` or `FolderReadOnly` where the folder cannot be made.
         """
         bounds = await log.bounds(topic.id, partition)
-        index = await open_index(topic, partition, bounds, applier=applier, folder=folder, repair=repair, start=start)
+        first = await open_index(topic, partition, bounds, applier=applier, folder=folder, repair=repair, start=start)
+        opening = partial(LmdbIndex.open, table_id=topic.id, partition=partition, start=start)
+        index, others = await open_versions(first, folder, applier=applier, opening=opening)
         replica = cls(
             topic,
             partition,
@@ -183,8 +208,30 @@ class Replica:
             lag_bounds=lag_bounds,
             clock=clock,
         )
+        replica._folder, replica._opening = folder, opening
+        for other in others:
+            replica.versions.add(other, lambda: replica.index)
         replica._start_following()
         return replica
+
+    def version_folder(self, number: int) -> Path:
+        """Where another version of this replica lies."""
+        return version_folder(self._folder, number)
+
+    async def add_version(self, number: int) -> None:
+        """Open the index that was put into `version_folder(number)`, and have it catch up with the live one beside it.
+
+        Returns when it is level. Raises `IndexDamaged`, `OffsetTrimmed` where the log or its verdicts no longer reach
+        back to where it begins, `DiskFull`.
+        """
+        index = await self._applier.run(lambda: self._opening(self.version_folder(number)))
+        try:
+            await self._applier.run(lambda: index.become(number))
+        except BaseException:
+            await self._applier.run(lambda: index.close(clean=False))
+            raise
+        self.versions.add(index, lambda: self.index)
+        await self.versions.wait_level(number)
 
     def _start_following(self) -> None:
         self._update_state()
@@ -198,12 +245,10 @@ class Replica:
             async with aclosing(cast("Any", reader)) as chunks:
                 async for chunk in chunks:
                     self._lag.tell(chunk.latest, self.index.applied, self._clock())
-                    if self._moments:
-                        await self._apply_in_pieces(chunk.data)
-                    else:
-                        await self._apply(chunk.data)
-                        if self._moments:  # somebody came meanwhile
-                            self._moments.reach(cut=False)
+                    try:
+                        await self._apply_chunk(chunk.data)
+                    except VersionMissing as barrier:
+                        await self._pass_barriers(chunk.data, barrier)
                     self._waiters.advance(self.index.applied)
                     self._lag.advance(self.index.applied)
                     self.changes += 1
@@ -217,20 +262,88 @@ class Replica:
             self._stop(DuramenError(f"replica {self.name} stopped at {self.applied} by a bug: {error!r}"))
             raise
 
+    async def _apply_chunk(self, data: bytes) -> None:
+        if self._moments:
+            await self._apply_in_pieces(data)
+        else:
+            await self._apply(data)
+            if self._moments:  # somebody came meanwhile
+                self._moments.reach(cut=False)
+
     async def _apply(self, data: bytes) -> None:
-        self._applying = True
-        while True:
+        def work() -> tuple[Effects, dict[int, DuramenError]]:
+            return self.versions.apply(self.index, [decode_batch(batch) for batch in split_batches(data)])
+
+        await self._worked(work)
+
+    async def _worked(self, work: Callable[[], tuple[Effects, dict[int, DuramenError]]]) -> None:
+        """Have the applier do it, again where the disk is full; nobody else applies meanwhile."""
+        async with self.versions.lock:
+            self._applying = True
             try:
-                before = self.index.applied
-                done = await self._applier.run(lambda: self.index.apply(data))
-            except DiskFull as error:
-                logger.warning("%s: %s; trying again in %g s", self.name, error, _DISK_FULL_PAUSE_S)
-                await asyncio.sleep(_DISK_FULL_PAUSE_S)
-            else:
+                while True:
+                    before = self.index.applied
+                    try:
+                        effects, failed = await self._applier.run(work)
+                        break
+                    except DiskFull as error:
+                        logger.warning("%s: %s; trying again in %g s", self.name, error, _DISK_FULL_PAUSE_S)
+                        await asyncio.sleep(_DISK_FULL_PAUSE_S)
+            finally:
                 self._applying = False
-                if done.void:
-                    self._note_void(done.void, Offset(before + 1), done.applied)
-                return
+            if effects.void:
+                self._note_void(effects.void, Offset(before + 1), effects.applied)
+        for number, reason in failed.items():
+            logger.error("%s: version %s is given up: %s", self.name, number, reason)
+            await self.drop_version(number, reason)
+
+    async def _pass_barriers(self, data: bytes, barrier: VersionMissing) -> None:
+        """Apply a chunk that has barriers in it: up to each one, over it, and on."""
+        while True:
+            offset, number = Offset(int(barrier.fields["offset"])), int(barrier.fields["version"])
+            if offset - 1 > self.index.applied:
+                await self._apply_chunk(cut_run(data, Offset(offset - 1)))
+                self._waiters.advance(self.index.applied)
+            await self._switch(cut_run(data, offset), number, barrier)
+            if self._moments:
+                self._moments.reach(cut=False)
+            try:
+                return await self._apply_chunk(data)
+            except VersionMissing as another:
+                barrier = another
+
+    async def _switch(self, data: bytes, number: int, barrier: VersionMissing) -> None:
+        """Go over the barrier that `data` ends with, once that version is level here."""
+        if number not in self.versions.level:
+            logger.warning("%s waits at offset %s: it has no version %s yet", self.name, self.applied, number)
+        while number not in self.versions.level:
+            self.awaits = barrier
+            if number not in self.versions.behind and self.on_version_missing is not None:
+                self.on_version_missing(self)
+            await asyncio.sleep(_VERSION_PAUSE_S)
+            self._update_state()
+        self.awaits = None
+        old, new = self.index, self.versions.level[number]
+
+        def work() -> tuple[Effects, dict[int, DuramenError]]:
+            return self.versions.pass_barrier(old, new, [decode_batch(batch) for batch in split_batches(data)])
+
+        await self._worked(work)
+        del self.versions.level[number]
+        self.versions.level[old.version] = old
+        self.index = self._moments.index = new
+        self.void = max(self.void, new.statistics().void)
+        logger.info("%s is version %s from offset %s on", self.name, number, self.applied)
+        self._update_state()
+
+    async def drop_version(self, number: int, reason: DuramenError) -> None:
+        """Close a version that is not live; whoever waits for it gets `reason`. Its files are the caller's."""
+        await self.versions.lose(number, reason, self._close_index)
+
+    async def _close_index(self, index: LmdbIndex) -> None:
+        while index in self.readers:  # noqa: ASYNC110 - readers in other threads must not pay for an event
+            await asyncio.sleep(_READERS_PAUSE_S)
+        await self._applier.run(lambda: index.close(clean=True))
 
     def _note_void(self, count: int, first: Offset, last: Offset) -> None:
         """Tell people of records that no table can hold: of each once, of a flood not more often than they can read."""
@@ -294,6 +407,9 @@ class Replica:
         """Look at the own state: for whoever asks the log again and again, whether it answers or not."""
         self._lag.watch()
         self._update_state()
+
+    def _changed(self) -> None:
+        self.changes += 1
 
     def _update_state(self) -> None:
         self.changes += 1
@@ -399,15 +515,16 @@ class Replica:
     @contextmanager
     def reading(self) -> Iterator[LmdbIndex]:
         """The index, for a read in any thread; it stays open until the block is left. Raises why it was closed."""
-        self.readers.append(None)
+        index = self.index
+        self.readers.append(index)
         try:
             self.check_open()
-            yield self.index
+            yield index
         except IndexDamaged as error:
             self.damaged(error)
             raise
         finally:
-            self.readers.pop()
+            self.readers.remove(index)
 
     async def close(self, reason: DuramenError | None = None) -> None:
         """Stop following and close the index cleanly, so that the next start need not rebuild it. Idempotent.
@@ -424,9 +541,12 @@ class Replica:
                 follower.exception()
         self.state, self.failure = "closed", reason or _closing(self.name)
         self._fail_all(self.failure)
-        while self.readers:  # noqa: ASYNC110 - readers in other threads must not pay for an event
-            await asyncio.sleep(_READERS_PAUSE_S)
-        await self._applier.run(lambda: self.index.close(clean=True))
+        for index in (self.index, *await self.versions.close()):
+            await self._close_index(index)
+
+
+def _unknown_place(path: Path) -> LmdbIndex:
+    raise AssertionError("only an opened replica has versions")
 
 
 def _closing(name: str) -> ShuttingDown:

@@ -20,6 +20,7 @@ __all__ = [
     "Judgement",
     "Outcome",
     "Verdict",
+    "changed_nothing",
     "outcomes_between",
     "rejection_of",
 ]
@@ -58,6 +59,15 @@ class Judgement(NamedTuple):
     about: Offset
     """For a duplicate: the offset of the first copy, or `NOTHING`. For a rejection: the record at fault, which in an
     atomic group may be another member."""
+
+
+def changed_nothing(judgements: Iterable[Judgement]) -> frozenset[Offset]:
+    """The offsets that judgements are about: rejected records and second copies."""
+    return frozenset(
+        Offset(offset)
+        for judgement in judgements
+        for offset in range(judgement.offset, judgement.offset + judgement.span)
+    )
 
 
 class Outcome(NamedTuple):

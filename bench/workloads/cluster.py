@@ -36,8 +36,8 @@ _ETCD_NEEDS: Final = Needs(binaries=("etcd",), install="apt-get install etcd-ser
 
 @asynccontextmanager
 async def _cluster(settings: RunSettings, nodes: int = _NODES) -> AsyncIterator[Any]:
-    chaos = importlib.import_module("duramen.checking.chaos")
-    cluster = await chaos.Cluster.open(settings.folder / "data", nodes=nodes)
+    started = importlib.import_module("duramen.checking.cluster")
+    cluster = await started.Cluster.open(settings.folder / "data", nodes=nodes)
     try:
         yield cluster
     finally:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from duramen.checking.history import Call, History, LogRecord
-from duramen.checking.model import PartitionModel
+from duramen.checking.model import KEYLESS, PartitionModel
 
 __all__ = ["INVARIANTS", "Violation", "check_history"]
 
@@ -80,7 +80,7 @@ class _Checker:
         effective: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         for number, model in enumerate(self.models):
             for offset, record in model.records.items():
-                if record.operation == "noop":
+                if record.operation in KEYLESS:
                     continue
                 signature = (record.operation, record.key, record.value)
                 where = f"{number}@{offset} ({record.operation} {record.key} {record.value[:40]!r})"
@@ -261,7 +261,7 @@ class _Checker:
             offset
             for offset, record in model.records.items()
             if call.arguments["from"] <= offset <= call.reply["to"]
-            and model.verdicts[offset].effective
+            and (record.operation == "barrier" or model.verdicts[offset].effective)
             and record.operation != "noop"
         ]
         missing, strange = sorted(set(expected) - set(offsets)), sorted(set(offsets) - set(expected))

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from duramen.checking.history import LogRecord
 
-__all__ = ["PartitionModel", "Verdict"]
+__all__ = ["KEYLESS", "PartitionModel", "Verdict"]
+
+KEYLESS: Final = frozenset({"noop", "barrier"})
+"""Operations that change no key. Versions that a check swaps in meanwhile hold what the table holds."""
 
 
 class Verdict(NamedTuple):
@@ -96,7 +99,7 @@ class PartitionModel:
             return Verdict(False, rejected="condition_failed")
         result = ""
         after: str | None
-        if record.operation == "noop":
+        if record.operation in KEYLESS:
             return Verdict(False)
         if record.operation == "put":
             after = record.value

@@ -125,7 +125,7 @@ def _records(partition: int, batches: bytes, void: Collection[int] = ()) -> list
                     producer=header.producer_id,
                     sequence=header.sequence + offset - header.base_offset,
                     batch=header.base_offset,
-                    void=offset in void or operation is Operation.NOOP,
+                    void=offset in void or operation in (Operation.NOOP, Operation.BARRIER),
                 )
             )
     return found

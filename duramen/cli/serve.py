@@ -28,6 +28,10 @@ _Config = Annotated[
 _Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The data folder.")]
 _Host = Annotated[str | None, typer.Option("--host", help="The address to listen on.")]
 _Port = Annotated[int | None, typer.Option("--port", help="The port; 0 takes a free one and prints it.")]
+_RespPort = Annotated[
+    int | None, typer.Option("--resp-port", help="The port of the Redis protocol; 0 takes a free one, -1: none.")
+]
+_RespSocket = Annotated[str | None, typer.Option("--resp-socket", metavar="PATH", help="The same on a Unix socket.")]
 _Log = Annotated[
     str | None, typer.Option("--log", metavar="URL", help="Where the log is: grpc:// or kafka://host:port.")
 ]
@@ -89,6 +93,8 @@ def node(
         bool | None,
         typer.Option("--take-over/--no-take-over", help="Take the id over from a data folder that is lost."),
     ] = None,
+    resp_port: _RespPort = None,
+    resp_socket: _RespSocket = None,
     log_level: _LogLevel = None,
     json: Json = False,
 ) -> None:
@@ -101,6 +107,7 @@ def node(
     from duramen.roles.node_role import NodeRole
     from duramen.roles.run import run_role, run_until_signal
     from duramen.serving_node import SnapshotPolicy
+    from duramen.settings.fast_door import door_settings
     from duramen.settings.loading import load_settings
     from duramen.settings.models import NodeSettings
 
@@ -114,6 +121,8 @@ def node(
         snapshots=snapshots,
         snapshot_every_s=snapshot_every_s,
         take_over=take_over,
+        resp_port=resp_port,
+        resp_socket=resp_socket,
         log_level=log_level,
     )
     settings = load_settings(NodeSettings, config, flags)
@@ -128,6 +137,7 @@ def node(
         advertise=settings.advertise or (f"{advertise_host}:0" if advertise_host else ""),
         snapshots=SnapshotPolicy(settings.snapshots, settings.snapshot_every_s, settings.snapshots_keep),
         take_over=settings.take_over,
+        fast_door=door_settings(settings),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -139,6 +149,8 @@ def router(
     log: _Log = None,
     host: _Host = None,
     port: _Port = None,
+    resp_port: _RespPort = None,
+    resp_socket: _RespSocket = None,
     log_level: _LogLevel = None,
     json: Json = False,
 ) -> None:
@@ -150,10 +162,12 @@ def router(
     """
     from duramen.roles.router_role import RouterRole
     from duramen.roles.run import run_role, run_until_signal
+    from duramen.settings.fast_door import door_settings
     from duramen.settings.loading import load_settings
     from duramen.settings.models import RouterSettings
 
-    settings = load_settings(RouterSettings, config, _given(log=log, host=host, port=port, log_level=log_level))
+    flags = _given(log=log, host=host, port=port, resp_port=resp_port, resp_socket=resp_socket, log_level=log_level)
+    settings = load_settings(RouterSettings, config, flags)
     _begin(settings.log_level)
     announce = _Announcer("router", "router", settings.host, json)
     opening = RouterRole.open(
@@ -161,6 +175,7 @@ def router(
         host=settings.host,
         port=settings.port,
         client_log_url=None if settings.client_log == "same" else settings.client_log,
+        fast_door=door_settings(settings),
     )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
@@ -187,12 +202,15 @@ class _Announcer:
                     "host": self._host,
                     "port": running.port,
                     "pid": os.getpid(),
+                    **({"resp_port": running.resp_port} if getattr(running, "resp_port", 0) else {}),
                     **self._fields,
                 },
                 flush=True,
             )
             return
         say(f"{self._role} {self._name} is up on {self._host}:{running.port}")
+        if getattr(running, "resp_port", 0):
+            say(f"  redis     redis-cli -p {running.resp_port}")
         for key, value in self._fields.items():
             say(f"  {key:<9} {value}")
         say("  stop      Ctrl-C, or SIGTERM")

@@ -46,6 +46,16 @@ def up(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="With --log: the data folder that was used before is lost for good.")
     ] = False,
+    resp_port: Annotated[
+        int | None,
+        typer.Option("--resp-port", help="Speak the Redis protocol there, too; 0 takes a free port and prints it."),
+    ] = None,
+    resp_socket: Annotated[
+        Path | None, typer.Option("--resp-socket", metavar="PATH", help="The same on a Unix socket.")
+    ] = None,
+    resp_password: Annotated[
+        str, typer.Option("--resp-password", envvar="DURAMEN_RESP_PASSWORD", help="What AUTH must give there.")
+    ] = "",
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="How much the server tells on the standard error.")
     ] = _LogLevel.WARNING,
@@ -62,6 +72,7 @@ def up(
       duramen up --data /var/lib/duramen --host 0.0.0.0 --port 7070
       duramen up --port 0 --json          # one JSON line with the port, when it is ready
       duramen up --nodes 3                # five processes; one that dies is started again
+      duramen up --resp-port 6379         # and redis-cli, or any client of Redis
       duramen up --log kafka://broker1:9092,broker2:9092
     """
     import logging
@@ -70,12 +81,16 @@ def up(
         raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
     if not 0 <= port < 65536:
         raise InvalidRequest(f"a port is 0 to 65535, not {port}")
+    if resp_port is not None and not 0 <= resp_port < 65536:
+        raise InvalidRequest(f"a port is 0 to 65535, not {resp_port}")
     logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     from duramen.roles.run import run_role, run_until_signal
     from duramen.supervisor.parent import end_with_parent
 
     end_with_parent()
     if nodes is not None:
+        if resp_socket is not None:
+            raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
         from duramen.supervisor.cluster import supervise
 
         tell = _tell_json if json else _tell_people
@@ -90,15 +105,21 @@ def up(
                 log_level=log_level.value,
                 snapshot_every_s=snapshot_every_s,
                 tell=tell,
+                resp_port=resp_port,
+                resp_password=resp_password,
             )
         )
         return
     from duramen.roles.single import SingleServer
     from duramen.serving_node import SnapshotPolicy
+    from router.resp_door.sockets import DoorSettings
 
     announce = _Announcer(data, log, host, json)
     policy = SnapshotPolicy(every_s=snapshot_every_s)
-    opening = SingleServer.open(data, log_url=log, take_over=take_over, host=host, port=port, snapshots=policy)
+    fast_door = DoorSettings(host=host, port=resp_port, socket_path=resp_socket, password=resp_password)
+    opening = SingleServer.open(
+        data, log_url=log, take_over=take_over, host=host, port=port, snapshots=policy, fast_door=fast_door
+    )
     run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
     announce.stopped()
 
@@ -120,6 +141,8 @@ def _tell_people(event: dict[str, Any]) -> None:
         say(f"Duramen is up on {event['host']}:{event['port']}")
         say(f"  data      {event['data']}")
         say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        if event.get("resp_port"):
+            say(f"  redis     redis-cli -p {event['resp_port']}, or any client of Redis")
         say("  stop      Ctrl-C, or SIGTERM")
     elif kind == "stopping":
         say(f"{event['signal']}: stopping")
@@ -148,6 +171,7 @@ class _Announcer:
                     "event": "started",
                     "host": self._host,
                     "port": server.port,
+                    **({"resp_port": server.resp_port} if server.resp_port else {}),
                     "pid": os.getpid(),
                     "data": str(self._data),
                     "log": self._log,
@@ -168,6 +192,8 @@ class _Announcer:
         for damage in damages:
             say(f"  DAMAGE    {damage}")
         say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        if server.resp_port:
+            say(f"  redis     redis-cli -p {server.resp_port}, or any client of Redis")
         say("  stop      Ctrl-C, or SIGTERM")
         sys.stdout.flush()
 

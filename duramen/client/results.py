@@ -68,7 +68,8 @@ class Change:
     operation: Operation
     key: bytes
     value: bytes | None
-    """The value put, or the operand of an update as it was written; None for a delete."""
+    """The value put, or the operand of an update as it was written; None for a delete. Of a BARRIER, which says that
+    the table went over to another version of its content: what the log says of it, as JSON."""
     before: Mapping[Partition, Offset]
     """What the watch had shown of all partitions when it came to this run of changes."""
 

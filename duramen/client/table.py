@@ -184,8 +184,10 @@ class Table:
         """Every change, once, in order within each partition, until the caller stops.
 
         Begins `after` a token (which has seen nothing of the partitions that it does not name), else at `start`. It
-        goes on by itself when the server restarts. Raises `OffsetTrimmed` where the log no longer holds what comes
-        after the token. `timeout` bounds how long a lost server is waited for.
+        goes on by itself when the server restarts. Where the table goes over to another version of its content, that
+        is a change too: operation BARRIER, without a key; what was seen before is then of another version. Raises
+        `OffsetTrimmed` where the log no longer holds what comes after the token. `timeout` bounds how long a lost
+        server is waited for.
         """
         runs = self.watch_runs(after=after, start=start, timeout=timeout)
         try:

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from duramen.roles.fast_door import NO_DOOR, open_fast_door
 from duramen.roles.node_folder import NodeFolder
 from duramen.roles.registering import register_node, told_to_clients
 from duramen.roles.shell import Shell
@@ -22,9 +23,13 @@ from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from router.admin.opening import AdminOnDemand
 from router.admin.service import AdminService
+from router.fleet.fleet import LiveFleet
 from router.front import Front
 from router.grpc_door.services import KeyValueService, TablesService
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.resp_door.nearest import NearestConnection
+from router.resp_door.sockets import DoorSettings, DoorSockets
+from router.routed.connection import RoutedConnection
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.service import NodeService, NodeStatusFeed
 
@@ -77,6 +82,8 @@ class NodeRole:
         self.node = node
         self.ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
         """Why this node must not go on."""
+        self.resp_port = 0
+        """Of the fast door; 0 where there is none."""
         self._identity = identity
         self._opened = opened
         self._watchers: list[asyncio.Task[Any]] = []
@@ -93,6 +100,7 @@ class NodeRole:
         advertise: str = "",
         snapshots: SnapshotPolicy = ON_DEMAND,
         take_over: bool = False,
+        fast_door: DoorSettings = NO_DOOR,
     ) -> NodeRole:
         """Own the folder, register with the catalog, host what it says, listen.
 
@@ -107,6 +115,8 @@ class NodeRole:
             shell = await Shell.listen(host, port)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
+                sockets = DoorSockets.take(fast_door)
+                unless_opened.callback(sockets.close)
                 log = await open_log(log_url)
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
@@ -123,8 +133,19 @@ class NodeRole:
             close_services = add_node_services(shell, front, node, role="node", log_url=told_to_clients(log_url))
             opened.push_async_callback(close_services)
             opened.push_async_callback(shell.close)
-            await shell.start(NODE_SERVICES, serving=False)
+            added: tuple[str, ...] = ()
+            if fast_door.wanted:
+                fleet = await LiveFleet.open(catalog)
+                opened.push_async_callback(fleet.close)
+                others = RoutedConnection.for_router(log, catalog, fleet)
+                opened.push_async_callback(others.close)
+                nearest = NearestConnection(front, others)
+                added = await open_fast_door(
+                    opened, shell, nearest, catalog, fast_door, sockets, node=front.node, node_id=node_id, fleet=fleet
+                )
+            await shell.start((*NODE_SERVICES, *added), serving=False)
             made = cls(shell, front, node, folder.identity, opened.pop_all())
+            made.resp_port = sockets.port
             made._watchers = [
                 asyncio.create_task(made._watch_health(), name="health"),
                 asyncio.create_task(made._watch_identity(), name="identity"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import Final
 
+from duramen.roles.fast_door import NO_DOOR, open_fast_door
 from duramen.roles.registering import told_to_clients
 from duramen.roles.shell import Shell
 from log_tier.catalog.catalog import Catalog
@@ -17,6 +18,7 @@ from router.admin.service import AdminService
 from router.fleet.fleet import LiveFleet
 from router.grpc_door.services import KeyValueService, TablesService
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.resp_door.sockets import DoorSettings, DoorSockets
 from router.routed.connection import RoutedConnection
 
 __all__ = ["RouterRole"]
@@ -38,10 +40,20 @@ class RouterRole:
         self.shell = shell
         self.catalog = catalog
         self.connection = connection
+        self.resp_port = 0
+        """Of the fast door; 0 where there is none."""
         self._opened = opened
 
     @classmethod
-    async def open(cls, *, log_url: str, host: str, port: int, client_log_url: str | None = None) -> RouterRole:
+    async def open(
+        cls,
+        *,
+        log_url: str,
+        host: str,
+        port: int,
+        client_log_url: str | None = None,
+        fast_door: DoorSettings = NO_DOOR,
+    ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: what clients are told about the log, where that
         is not `log_url`; empty: they shall write through routers. Raises `PortInUse`, `Disconnected`.
         """
@@ -49,6 +61,8 @@ class RouterRole:
             shell = await Shell.listen(host, port)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
+                sockets = DoorSockets.take(fast_door)
+                unless_opened.callback(sockets.close)
                 log = await open_log(log_url)
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
@@ -67,8 +81,13 @@ class RouterRole:
             cluster = ClusterService(catalog, shell.streams, role="router", log_url=url)
             cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.doors)  # type: ignore[no-untyped-call]
             admin_pb2_grpc.add_AdminServicer_to_server(AdminService.at_hand(admin, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
-            await shell.start(_SERVICES)
-            return cls(shell, catalog, connection, opened.pop_all())
+            added = await open_fast_door(
+                opened, shell, connection, catalog, fast_door, sockets, node_id="router", fleet=fleet
+            )
+            await shell.start((*_SERVICES, *added))
+            made = cls(shell, catalog, connection, opened.pop_all())
+            made.resp_port = sockets.port
+            return made
         raise AssertionError("not reached")
 
     @property

@@ -6,13 +6,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from duramen.embedded import open_machine
+from duramen.embedded import NODE_ID, open_machine
+from duramen.roles.fast_door import NO_DOOR, open_fast_door
 from duramen.roles.node_role import NODE_SERVICES, add_node_services
 from duramen.roles.shell import Shell
 from duramen.serving_node import ON_DEMAND, SnapshotPolicy
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.service.server import LogService
 from router.front import Front
+from router.resp_door.sockets import DoorSettings, DoorSockets
 
 __all__ = ["SingleServer"]
 
@@ -24,9 +26,11 @@ class SingleServer:
 
     role = "single"
 
-    def __init__(self, shell: Shell, front: Front, opened: AsyncExitStack) -> None:
+    def __init__(self, shell: Shell, front: Front, resp_port: int, opened: AsyncExitStack) -> None:
         self.shell = shell
         self.front = front
+        self.resp_port = resp_port
+        """Of the fast door; 0 where there is none."""
         self._opened = opened
 
     @classmethod
@@ -39,6 +43,7 @@ class SingleServer:
         host: str = "127.0.0.1",
         port: int = 7070,
         snapshots: SnapshotPolicy = ON_DEMAND,
+        fast_door: DoorSettings = NO_DOOR,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see `open_front`.
 
@@ -48,6 +53,8 @@ class SingleServer:
             shell = await Shell.listen(host, port)
             async with AsyncExitStack() as unless_opened:
                 unless_opened.push_async_callback(shell.close)
+                sockets = DoorSockets.take(fast_door)
+                unless_opened.callback(sockets.close)
                 machine = await open_machine(
                     data, log_url=log_url, take_over=take_over, address=shell.address, snapshots=snapshots
                 )
@@ -56,8 +63,12 @@ class SingleServer:
             opened.push_async_callback(add_node_services(shell, machine.front, machine.node, role="single", log_url=""))
             opened.push_async_callback(shell.close)
             log_pb2_grpc.add_LogServicer_to_server(LogService(machine.front.log, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
-            await shell.start(_SERVICES)
-            return cls(shell, machine.front, opened.pop_all())
+            front = machine.front
+            added = await open_fast_door(
+                opened, shell, front, front.catalog, fast_door, sockets, node=front.node, node_id=NODE_ID
+            )
+            await shell.start((*_SERVICES, *added))
+            return cls(shell, machine.front, sockets.port, opened.pop_all())
         raise AssertionError("not reached")
 
     @property

@@ -11,9 +11,17 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 __all__ = ["ROLES", "LogSettings", "NodeSettings", "RouterSettings"]
 
 Port = Annotated[int, Field(ge=0, le=65535)]
+OptionalPort = Annotated[int, Field(ge=-1, le=65535)]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _HOST: Final = "The address to listen on. There is no access control yet: 127.0.0.1, or a network that you trust."
+_RESP_PORT: Final = (
+    "The port of the fast door, the Redis protocol; 0 takes a free one and says which, -1: no such door."
+)
+_RESP_SOCKET: Final = "A Unix socket on which the fast door is, too; empty: none."
+_RESP_PASSWORD: Final = "What clients of the fast door must give with AUTH; empty: everybody may come in."
+_RESP_CERTIFICATE: Final = "A certificate with its chain, PEM: the fast door then speaks TLS on its port; empty: none."
+_RESP_KEY: Final = "The certificate's key, PEM."
 _LOG_LEVEL: Final = "How much is told on the standard error: debug, info, warning, error."
 
 
@@ -64,6 +72,11 @@ class NodeSettings(BaseSettings):
         False,
         description="Become the node of this id although another data folder has it. For a disk that is lost for good.",
     )
+    resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
+    resp_socket: str = Field("", description=_RESP_SOCKET)
+    resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
+    resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
+    resp_tls_key: str = Field("", description=_RESP_KEY)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 
@@ -83,6 +96,11 @@ class RouterSettings(BaseSettings):
         description='Where clients reach the log: grpc://host:port, "same" as `log`, or empty: they write through '
         "routers, as they always do with Kafka.",
     )
+    resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
+    resp_socket: str = Field("", description=_RESP_SOCKET)
+    resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
+    resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
+    resp_tls_key: str = Field("", description=_RESP_KEY)
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 

@@ -41,6 +41,10 @@ class Child:
         self.name = name
         self.port = 0
         """0 until it has said which; from then on it keeps it."""
+        self.resp_port: int | None = None
+        """Of its fast door, kept in the same way; None where it has none."""
+        self.environment: dict[str, str] = {}
+        """What it is told without others seeing it in its command line."""
         self._arguments = list(arguments)
         self._output = output
         self._tell = tell
@@ -57,7 +61,9 @@ class Child:
     async def start(self, *, port: int = 0) -> None:
         """Start it and wait until it takes requests. Raises its own error where it ends before."""
         command = [sys.executable, "-m", "duramen", "serve", self.role, "--json", "--port", str(self.port or port)]
-        environment = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
+        if self.resp_port is not None:
+            command += ["--resp-port", str(self.resp_port)]
+        environment = {**os.environ, **self.environment, PARENT_VARIABLE: str(os.getpid())}
         self._started_s = asyncio.get_running_loop().time()
         with self._output.open("ab") as errors:
             began = errors.tell()
@@ -76,8 +82,13 @@ class Child:
         if not line:
             code = await self._process.wait()
             raise _failure(self.name, code, self._output, began)
-        self.port = int(json.loads(line)["port"])
-        self._tell({"event": "child", "role": self.role, "name": self.name, "pid": self.pid, "port": self.port})
+        said = json.loads(line)
+        self.port = int(said["port"])
+        told = {"event": "child", "role": self.role, "name": self.name, "pid": self.pid, "port": self.port}
+        if self.resp_port is not None:
+            self.resp_port = int(said["resp_port"])
+            told["resp_port"] = self.resp_port
+        self._tell(told)
 
     async def run(self) -> None:
         """Keep a started child running until `stop`."""

@@ -35,11 +35,14 @@ async def supervise(
     tell: Event,
     log_url: str | None = None,
     take_over: bool = False,
+    resp_port: int | None = None,
+    resp_password: str = "",
 ) -> None:
     """Run a cluster below `data` until SIGTERM or SIGINT. `tell` hears what happens, as the JSON lines of `--json`.
 
     `log_url`: where the log is; None: a process of the cluster, with its data below `data`.
     `take_over`: the folders of nodes of these names on that log are lost.
+    `resp_port`: the router's fast door; the nodes then have theirs on ports of their own. None: no fast doors.
 
     Raises what keeps a child from starting for the first time; then everything is stopped again.
     """
@@ -71,6 +74,8 @@ async def supervise(
             tell=tell,
             children=children,
             stop=stop,
+            resp_port=resp_port,
+            resp_password=resp_password,
         )
         runs = [asyncio.create_task(child.run(), name=f"run {child.name}") for child in children]
         if not stop.done():
@@ -79,6 +84,7 @@ async def supervise(
                     "event": "started",
                     "host": host,
                     "port": children[-1].port,
+                    **({"resp_port": children[-1].resp_port} if resp_port is not None else {}),
                     "pid": os.getpid(),
                     "data": str(data),
                 }
@@ -113,6 +119,8 @@ async def _start_all(
     tell: Event,
     children: list[Child],
     stop: asyncio.Future[str],
+    resp_port: int | None,
+    resp_password: str,
 ) -> None:
     """The log, then the nodes all at once, then the router."""
     common = ["--host", host, "--log-level", log_level]
@@ -141,11 +149,17 @@ async def _start_all(
         )
         for name in (f"n{number}" for number in range(1, nodes + 1))
     ]
+    for child in made if resp_port is not None else ():
+        child.resp_port = 0
+        child.environment = {"DURAMEN_NODE_RESP_PASSWORD": resp_password}
     children.extend(made)
     await asyncio.gather(*(child.start() for child in made))
     if stop.done():
         return
     router = Child("router", "router", [*common, "--log", url], output=output / "router.err", tell=tell)
+    if resp_port is not None:
+        router.resp_port = resp_port
+        router.environment = {"DURAMEN_ROUTER_RESP_PASSWORD": resp_password}
     children.append(router)
     await router.start(port=port)
 

@@ -29,11 +29,14 @@ __all__ = [
     "TableEntry",
     "Task",
     "TaskState",
+    "VersionEntry",
+    "VersionState",
 ]
 
 ReplicaRole = Literal["joining", "member", "leaving"]
 TaskState = Literal["waiting", "ready", "done", "failed", "aborted"]
 JobState = Literal["running", "done", "failed", "aborted"]
+VersionState = Literal["staging", "staged", "live", "kept"]
 Argument = int | str
 
 FINISHED: Final = frozenset({"done", "failed", "aborted"})
@@ -62,6 +65,21 @@ class NodeEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionEntry:
+    """A version of a table's content that its replicas have, or are fetching."""
+
+    number: int
+    state: VersionState
+    """`staging`: replicas fetch it. `staged`: all of them were level with it. `kept`: it was live before."""
+    url: str = ""
+    """Where it was built; empty for what was folded from the log alone."""
+    made_ms: int = 0
+    """The catalog's log time when it came; for people."""
+    holders: tuple[tuple[str, ...], ...] = ()
+    """By partition: the nodes that said they are level with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableEntry:
     """A table and who holds it."""
 
@@ -79,6 +97,19 @@ class TableEntry:
     """The name of that topic, for people."""
     starts: tuple[Offset, ...] = ()
     """Where the table begins, by partition: the earliest offset of its topic when it was made. Empty: all at 0."""
+    versions: tuple[VersionEntry, ...] = ()
+    """By number, rising. Empty: the first one, folded from the log, is the only one there ever was."""
+    last_version: int = 1
+    """The highest number that was given; numbers are not used again."""
+
+    @property
+    def live_version(self) -> int:
+        """The number of the version that is read."""
+        return next((version.number for version in self.versions if version.state == "live"), 1)
+
+    def version(self, number: int) -> VersionEntry | None:
+        """A version by its number; None where it is not there (any more)."""
+        return next((version for version in self.versions if version.number == number), None)
 
     @property
     def topic(self) -> Topic:
@@ -147,6 +178,8 @@ class SnapshotEntry:
     """Below the snapshot store's root."""
     node: str
     """Who took it."""
+    version: int = 1
+    """Which version of the table it is."""
 
 
 class Decision(NamedTuple):

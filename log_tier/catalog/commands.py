@@ -244,9 +244,9 @@ def command_batch(command: Command, command_id: str) -> bytes:
         raise InvalidRequest(f"the command cannot be: {wrong}")
     document = {"v": COMMAND_FORMAT_VERSION, "id": command_id, **asdict(command)}
     if isinstance(command, CreateTable):
-        for each in fields(command):
-            if each.default is not MISSING and document[each.name] == each.default:
-                del document[each.name]
+        _leave_out_usual(command, document)
+    elif isinstance(command, AddSnapshot):
+        _leave_out_usual(command.snapshot, document["snapshot"])
     value = json.dumps(document, separators=(",", ":")).encode()
     if len(value) > _COMMAND_BYTES_MAX:
         raise LimitExceeded(
@@ -255,6 +255,12 @@ def command_batch(command: Command, command_id: str) -> bytes:
             size=len(value),
         )
     return encode_batch(Columns([_NAMES[type(command)].encode()], [value]))
+
+
+def _leave_out_usual(thing: CreateTable | SnapshotEntry, document: dict[str, Any]) -> None:
+    for each in fields(thing):
+        if each.default is not MISSING and document[each.name] == each.default:
+            del document[each.name]
 
 
 def parse_command(key: bytes, value: bytes) -> tuple[str, Command]:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from log_tier.catalog import commands as c
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, Decision, NodeEntry, TableEntry
 from log_tier.catalog.job_fold import (
-    Refusal,
     abort_job,
     resume_job,
     start_job,
@@ -19,6 +18,7 @@ from log_tier.catalog.job_fold import (
     undo_tasks_of,
 )
 from log_tier.catalog.placement import candidates, place_replicas
+from log_tier.catalog.refusal import Refusal
 from log_tier.errors import DuramenError
 from log_tier.identifiers import PARTITIONS_MAX, Offset, check_name
 

@@ -8,6 +8,8 @@
     rebuild    the member itself  –                           –                            –
     copy       a member of the source partition; writes into the table that the task names
     trim, compact   a member
+    stage      a replica: it fetches a version of its table, and follows the log with it beside the live one
+    swap       one node: it puts the barriers into the log; see `version_fold`
 
 A task that is undone (its job was aborted, it goes to another node) takes back what it began: a target that joined is
 removed, a source that was leaving is a member again. A target that was ready stays when its job is aborted: there is
@@ -30,12 +32,21 @@ from log_tier.catalog.commands import (
     TaskPlan,
     TaskReady,
 )
+from log_tier.catalog.refusal import Refusal
+from log_tier.catalog.version_fold import (
+    SWAP_KINDS,
+    VERSION_KINDS,
+    begin_version_job,
+    check_not_needed,
+    end_version_job,
+    with_holder,
+    without_unstaged,
+)
 from log_tier.identifiers import Offset, Partition
 
 __all__ = [
     "ACTIONS",
     "FINISHED_JOBS_MAX",
-    "Refusal",
     "abort_job",
     "resume_job",
     "start_job",
@@ -45,7 +56,7 @@ __all__ = [
     "undo_tasks_of",
 ]
 
-ACTIONS: Final = frozenset({"move", "add", "remove", "snapshot", "rebuild", "copy", "trim", "compact"})
+ACTIONS: Final = frozenset({"move", "add", "remove", "snapshot", "rebuild", "copy", "trim", "compact", "stage", "swap"})
 
 _MEMBERSHIP: Final = frozenset({"move", "add", "remove"})
 """Actions that change who holds a partition: one job at a time for each (C4)."""
@@ -57,13 +68,12 @@ _SHORTENING: Final = frozenset({"trim", "compact"})
 FINISHED_JOBS_MAX: Final = 100
 
 
-class Refusal(Exception):
-    """Why a command does not take effect. It never leaves the fold."""
-
-
 def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJob) -> ClusterMap:
     """Begin a job; its id is `offset`."""
     tasks: list[Task] = []
+    arguments = dict(command.arguments)
+    if command.kind in VERSION_KINDS:
+        cluster, arguments = begin_version_job(cluster, command, time_ms)
     for plan in command.tasks:
         cluster, task = _begin(cluster, plan)
         tasks.append(task)
@@ -72,7 +82,7 @@ def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJ
         cluster = _with_draining(cluster, node, draining=command.kind != "undrain")
     if command.kind == "set-replicas":
         cluster = _with_replicas(cluster, command.arguments)
-    job = Job(offset, command.kind, command.subject, "running", tuple(tasks), time_ms, dict(command.arguments))
+    job = Job(offset, command.kind, command.subject, "running", tuple(tasks), time_ms, arguments)
     return _settled(cluster, job)
 
 
@@ -95,6 +105,8 @@ def task_done(cluster: ClusterMap, command: TaskDone) -> ClusterMap:
         cluster = _without_replica(cluster, task, str(task.arguments["from"]))
     elif task.action == "add":
         cluster = _with_role(cluster, task, task.node, "member")
+    elif task.action == "stage":
+        cluster = with_holder(cluster, job, task)
     return _with_task(cluster, job, command.task, replace(task, state="done", note=command.note))
 
 
@@ -109,6 +121,11 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
     job = _job_of(cluster, command.job)
     if job.state in ("done", "aborted"):
         raise Refusal(f"job {job.id} is {job.state} already")
+    if job.kind in SWAP_KINDS:
+        raise Refusal(
+            f"job {job.id} may have put barriers into the log already: resume it, perhaps with another node, and roll "
+            "back then"
+        )
     tasks: list[Task] = []
     for task in job.tasks:
         if task.state in ("waiting", "ready", "failed"):
@@ -117,6 +134,8 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
         tasks.append(task)
     if job.kind in ("drain", "retire"):
         cluster = _with_draining(cluster, str(job.arguments.get("node", "")), draining=False)
+    if job.kind == "stage":
+        cluster = without_unstaged(cluster, job)
     return _with_job(cluster, replace(job, state="aborted", tasks=tuple(tasks)))
 
 
@@ -173,6 +192,8 @@ def _begin(cluster: ClusterMap, plan: TaskPlan, *, ignoring: int = -1) -> tuple[
     if plan.action in _MEMBERSHIP:
         _check_alone(cluster, table, plan.partition, ignoring)
         return _BEGINNINGS[plan.action](cluster, table, task, where)
+    if plan.action in _SHORTENING:
+        check_not_needed(table, plan.action)
     if plan.action in _SHORTENING and table.adopted:
         raise Refusal(f"the log of {where} is the topic {table.over!r} of others: it is theirs to {plan.action}")
     held = table if plan.action != "copy" else _source_of(cluster, plan)
@@ -294,6 +315,8 @@ def _settled(cluster: ClusterMap, job: Job) -> ClusterMap:
         job = replace(job, state=ended)
         if job.kind == "retire" and ended == "done":
             cluster = _retired(cluster, str(job.arguments.get("node", "")))
+        if job.kind in VERSION_KINDS and ended == "done":
+            cluster = end_version_job(cluster, job)
     return _with_job(cluster, job)
 
 

@@ -14,6 +14,7 @@ from log_tier.catalog.cluster_map import (
     SnapshotEntry,
     TableEntry,
     Task,
+    VersionEntry,
 )
 from log_tier.errors import UnknownFormat
 from log_tier.identifiers import Offset
@@ -30,10 +31,10 @@ def map_to_json(cluster: ClusterMap) -> bytes:
         "v": _FORMAT_VERSION,
         "version": cluster.version,
         "nodes": [asdict(node) for node in cluster.nodes.values()],
-        "tables": [_table_document(table) for table in cluster.tables.values()],
+        "tables": [usual_left_out(table) for table in cluster.tables.values()],
         "jobs": [asdict(job) for job in cluster.jobs.values()],
         "dropped": cluster.dropped,
-        "snapshots": [asdict(entry) for entries in cluster.snapshots.values() for entry in entries],
+        "snapshots": [usual_left_out(entry) for entries in cluster.snapshots.values() for entry in entries],
     }
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -60,12 +61,12 @@ def map_from_json(text: bytes) -> ClusterMap:
     )
 
 
-def _table_document(table: TableEntry) -> dict[str, Any]:
+def usual_left_out(entry: TableEntry | SnapshotEntry) -> dict[str, Any]:
     """The fields with defaults came later: like those of the command, they stand there only where they say something,
     so that whoever does not know them reads the map of usual tables.
     """
-    document = asdict(table)
-    for each in fields(table):
+    document = asdict(entry)
+    for each in fields(entry):
         if each.default is not MISSING and document[each.name] == each.default:
             del document[each.name]
     return document
@@ -78,7 +79,13 @@ def _table(row: dict[str, Any]) -> TableEntry:
             f"{', '.join(PARTITIONERS)}: update it"
         )
     assignments = tuple(tuple(Assignment(*replica) for replica in assigned) for assigned in row["assignments"])
-    return TableEntry(**{**row, "assignments": assignments, "starts": tuple(row.get("starts", ()))})
+    versions = tuple(_version(version) for version in row.get("versions", ()))
+    starts = tuple(row.get("starts", ()))
+    return TableEntry(**{**row, "assignments": assignments, "starts": starts, "versions": versions})
+
+
+def _version(row: dict[str, Any]) -> VersionEntry:
+    return VersionEntry(**{**row, "holders": tuple(tuple(nodes) for nodes in row["holders"])})
 
 
 def _job(row: dict[str, Any]) -> Job:

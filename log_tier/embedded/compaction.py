@@ -13,6 +13,7 @@ oldest, carries the set of **covered** keys, those that a later kept record over
     a conditional record, an update,       covered: dropped    else kept; it covers nothing, because what it leaves
     a put that keeps the old expiry                            depends on what is there
     a no-op                                dropped
+    a barrier between two versions         kept; it covers nothing
     an atomic group                        all covered: dropped, whole
                                            else kept, whole; if it reads (a condition, an update), none of its keys is
                                            covered any more: whether it takes effect depends on what is older
@@ -133,6 +134,8 @@ class CompactionPlan:
         self, key: bytes, attribute: int, timestamp_ms: int, mask: bytearray, at: int, is_certain: bool
     ) -> None:
         operation = attribute & OPERATION_MASK
+        if operation == Operation.BARRIER:
+            return
         if operation == Operation.NOOP or key in self._covered:
             mask[at] = 0
             return

@@ -48,6 +48,7 @@ _COLUMN_BYTES: Final = 24
 
 _DELETE: Final = int(Operation.DELETE)
 _VOID: Final = int(Operation.VOID)
+_KEYLESS: Final = frozenset({int(Operation.NOOP), int(Operation.BARRIER)})
 
 
 class KafkaRecord(NamedTuple):
@@ -239,7 +240,7 @@ def _why_void(record: KafkaRecord) -> str:
             or wants_expiry != bool(header.flags & HAS_EXPIRY)
         ):
             return f"its attribute {attribute:#06x} is not one that Duramen writes"
-    if not key and attribute & OPERATION_MASK != Operation.NOOP:
+    if not key and attribute & OPERATION_MASK not in _KEYLESS:
         return "it has no key"
     if key is not None and len(key) > KEY_BYTES_MAX:
         return f"its key has {len(key)} bytes; {KEY_BYTES_MAX} are possible"

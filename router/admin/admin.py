@@ -43,8 +43,11 @@ from router.admin.resuming import job_of, plan_abort, plan_resume
 from router.admin.situation import Situation
 from router.admin.upkeep import LogBounds, plan_compact, plan_snapshot, plan_trim
 from router.admin.verifying import verify_partition
+from router.admin.versions import lacking, plan_discard, plan_rollback, plan_stage, plan_swap, version_documents
 from router.fleet.views import Fleet
 from router.tables import Tables
+from serving_tier.versions.staging import check_version_of
+from serving_tier.versions.store import VersionStore
 
 __all__ = ["Admin"]
 
@@ -52,6 +55,10 @@ Document = dict[str, Any]
 
 # How often a job's progress is told while nothing else happens to it.
 _PROGRESS_S: Final = 0.5
+
+# A replica that has just become level says so to the catalog, and to us within a heartbeat.
+_HEARD_S: Final = 1.0
+_HEARD_PAUSE_S: Final = 0.02
 
 # A log that takes longer to answer is told as silent: whoever asks for the lag then wants to know just that.
 _SILENT_S: Final = 3.0
@@ -117,6 +124,10 @@ class Admin:
         """The snapshots that the catalog knows."""
         situation = await self._situation()
         return snapshot_documents(situation, await self._bounds(situation, table), table=table)
+
+    async def versions(self, table: str = "") -> list[Document]:
+        """The versions of a table, or of all tables."""
+        return version_documents(await self._situation(), table=table)
 
     async def jobs(self) -> list[Document]:
         """The jobs that the catalog remembers: those that are not over first, then the newest."""
@@ -197,8 +208,24 @@ class Admin:
             if isinstance(change, requests.Trim):
                 return plan_trim(situation, bounds, **change._asdict())
             return plan_compact(situation, bounds, **change._asdict())
+        if isinstance(change, requests.Stage):
+            return await self._plan_stage(situation, change)
         planner = _PLANNERS[type(change)]
+        if isinstance(change, (requests.Swap, requests.Rollback)):
+            with suppress(CommandRejected, TimeoutError):
+                async with asyncio.timeout(_HEARD_S):
+                    while lacking(situation, **change._asdict()):
+                        await asyncio.sleep(_HEARD_PAUSE_S)
+                        situation = Situation(self._catalog.map, self._fleet.nodes())
         return planner(situation, **change._asdict())
+
+    async def _plan_stage(self, situation: Situation, change: requests.Stage) -> Plan:
+        """The version is looked at from here first: what is not one of this table is refused before anything begins."""
+        entry = situation.table(change.table)
+        version = await VersionStore.open(change.url).get()
+        check_version_of(entry, version.table, version.partitions, version.partitioner, change.url)
+        sizes = [part.bytes for part in version.parts]
+        return plan_stage(situation, table=change.table, url=change.url, part_bytes=sizes)
 
     async def _begin(self, plan: Plan, *, dry_run: bool, plan_id: str) -> Document:
         self._check_same(plan, plan_id)
@@ -305,6 +332,9 @@ _PLANNERS: Final[Mapping[type, Callable[..., Plan]]] = {
     requests.SetReplicas: plan_set_replicas,
     requests.TakeSnapshots: plan_snapshot,
     requests.RestoreNode: plan_restore_node,
+    requests.Swap: plan_swap,
+    requests.Rollback: plan_rollback,
+    requests.Discard: plan_discard,
 }
 
 

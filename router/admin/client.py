@@ -61,6 +61,10 @@ class AdminConnection:
         """The known snapshots."""
         return await self._listed(self._stub.Snapshots, pb.AdminTableRequest(table=table))
 
+    async def versions(self, table: str = "") -> list[Document]:
+        """The versions of a table, or of all."""
+        return await self._listed(self._stub.Versions, pb.AdminTableRequest(table=table))
+
     async def jobs(self) -> list[Document]:
         """The jobs that the catalog remembers."""
         return await self._listed(self._stub.Jobs, pb.AdminJobsRequest())

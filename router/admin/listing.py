@@ -98,6 +98,8 @@ def _replica(
         "bytes": view.bytes,
         "source": view.source,
         "void": view.void,
+        "version": view.version,
+        "level": list(view.level),
     }
 
 

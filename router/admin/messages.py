@@ -23,6 +23,10 @@ _MESSAGES: Final[Mapping[type, tuple[str, Callable[..., Any]]]] = {
     requests.RestoreTable: ("restore_table", pb.AdminRestoreTable),
     requests.Trim: ("trim", pb.AdminTrim),
     requests.Compact: ("compact", pb.AdminCompact),
+    requests.Stage: ("stage", pb.AdminStage),
+    requests.Swap: ("swap", pb.AdminSwap),
+    requests.Rollback: ("rollback", pb.AdminRollback),
+    requests.Discard: ("discard", pb.AdminDiscard),
 }
 """Which member of the request's `change` stands for which class; their fields have the same names."""
 

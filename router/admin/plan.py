@@ -24,7 +24,7 @@ RATE_BYTES_S: Final = 50 * 1024 * 1024
 _STEP_S: Final = 0.5
 
 # Actions whose bytes are written by the node that does them; the others read, or do nothing.
-_COPYING: Final = frozenset({"move", "add", "rebuild", "copy", "snapshot"})
+_COPYING: Final = frozenset({"move", "add", "rebuild", "copy", "snapshot", "stage"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Plan:
     @property
     def begins_empty(self) -> bool:
         """It says something to the catalog even where no step is needed."""
-        return self.kind in ("drain", "undrain", "retire", "set-replicas", "resume", "abort")
+        return self.kind in ("drain", "undrain", "retire", "set-replicas", "resume", "abort", "discard")
 
     @property
     def bytes(self) -> int:

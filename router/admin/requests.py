@@ -9,13 +9,17 @@ from log_tier.identifiers import Partition
 __all__ = [
     "Change",
     "Compact",
+    "Discard",
     "Drain",
     "Move",
     "Rebalance",
     "RestoreNode",
     "RestoreTable",
     "Retire",
+    "Rollback",
     "SetReplicas",
+    "Stage",
+    "Swap",
     "TakeSnapshots",
     "Trim",
 ]
@@ -101,4 +105,52 @@ class Compact(NamedTuple):
     """Offsets below it are compacted; None: as much as the newest snapshot covers."""
 
 
-Change = Move | Drain | Retire | Rebalance | SetReplicas | TakeSnapshots | RestoreNode | RestoreTable | Trim | Compact
+class Stage(NamedTuple):
+    """Every replica of a table fetches a version of it, verifies it, and follows the log with it."""
+
+    table: str
+    url: str
+    """Where the version was built, as every node can reach it."""
+
+
+class Swap(NamedTuple):
+    """A staged version becomes the live one, in every partition at one offset of its log."""
+
+    table: str
+    version: int | None = None
+    """None: the newest one that is staged."""
+    keep: int | None = None
+    """How many of the older ones stay for a rollback; None: one."""
+
+
+class Rollback(NamedTuple):
+    """A version that was live before becomes the live one again."""
+
+    table: str
+    version: int | None = None
+    """None: the one that was live last."""
+
+
+class Discard(NamedTuple):
+    """A version that is not live is given up, and removed from every node."""
+
+    table: str
+    version: int
+
+
+Change = (
+    Move
+    | Drain
+    | Retire
+    | Rebalance
+    | SetReplicas
+    | TakeSnapshots
+    | RestoreNode
+    | RestoreTable
+    | Trim
+    | Compact
+    | Stage
+    | Swap
+    | Rollback
+    | Discard
+)

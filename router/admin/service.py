@@ -62,6 +62,9 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def Snapshots(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminDocuments:  # noqa: N802
         return await self._listed(lambda admin: admin.snapshots(request.table), context)
 
+    async def Versions(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminDocuments:  # noqa: N802
+        return await self._listed(lambda admin: admin.versions(request.table), context)
+
     async def Jobs(self, request: pb.AdminJobsRequest, context: _Context) -> pb.AdminDocuments:  # noqa: N802
         return await self._listed(lambda admin: admin.jobs(), context)
 

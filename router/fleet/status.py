@@ -28,6 +28,8 @@ def renewed(view: NodeView, message: node_pb2.NodeStatus, *, first: bool, clock_
             status.keys,
             status.source,
             status.void,
+            status.version or 1,  # a node of before says nothing
+            tuple(status.level),
         )
     return NodeView(
         id=view.id,

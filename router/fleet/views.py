@@ -31,6 +31,10 @@ class ReplicaView(NamedTuple):
     """Where its content came from: log, snapshot …, peer …."""
     void: int = 0
     """Records so far that no table can hold."""
+    version: int = 1
+    """Which version of the table is read there."""
+    level: tuple[int, ...] = ()
+    """The versions that are level beside it."""
 
 
 class TaskView(NamedTuple):

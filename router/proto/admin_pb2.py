@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18router/proto/admin.proto\x12\nduramen.v1\"\x1d\n\rAdminDocument\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x1e\n\x0e\x41\x64minDocuments\x12\x0c\n\x04json\x18\x01 \x03(\t\"\x13\n\x11\x41\x64minNodesRequest\"\"\n\x11\x41\x64minTableRequest\x12\r\n\x05table\x18\x01 \x01(\t\"A\n\x13\x41\x64minExplainRequest\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\x0e\n\x06writes\x18\x03 \x01(\r\"I\n\x12\x41\x64minVerifyRequest\x12\r\n\x05table\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\x0c\n\n_partition\"\x12\n\x10\x41\x64minJobsRequest\".\n\x0f\x41\x64minJobRequest\x12\x0b\n\x03job\x18\x01 \x01(\x12\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\"0\n\x10\x41\x64minGoOnRequest\x12\x0b\n\x03job\x18\x01 \x01(\x12\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\x9a\x04\n\x11\x41\x64minStartRequest\x12\x0f\n\x07\x64ry_run\x18\x01 \x01(\x08\x12\x0c\n\x04plan\x18\x02 \x01(\t\x12%\n\x04move\x18\x03 \x01(\x0b\x32\x15.duramen.v1.AdminMoveH\x00\x12\'\n\x05\x64rain\x18\x04 \x01(\x0b\x32\x16.duramen.v1.AdminDrainH\x00\x12)\n\x06retire\x18\x05 \x01(\x0b\x32\x17.duramen.v1.AdminRetireH\x00\x12/\n\trebalance\x18\x06 \x01(\x0b\x32\x1a.duramen.v1.AdminRebalanceH\x00\x12\x34\n\x0cset_replicas\x18\x07 \x01(\x0b\x32\x1c.duramen.v1.AdminSetReplicasH\x00\x12\x38\n\x0etake_snapshots\x18\x08 \x01(\x0b\x32\x1e.duramen.v1.AdminTakeSnapshotsH\x00\x12\x34\n\x0crestore_node\x18\t \x01(\x0b\x32\x1c.duramen.v1.AdminRestoreNodeH\x00\x12\x36\n\rrestore_table\x18\n \x01(\x0b\x32\x1d.duramen.v1.AdminRestoreTableH\x00\x12%\n\x04trim\x18\x0b \x01(\x0b\x32\x15.duramen.v1.AdminTrimH\x00\x12+\n\x07\x63ompact\x18\x0c \x01(\x0b\x32\x18.duramen.v1.AdminCompactH\x00\x42\x08\n\x06\x63hange\"M\n\tAdminMove\x12\r\n\x05table\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0e\n\x06target\x18\x04 \x01(\t\"(\n\nAdminDrain\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04undo\x18\x02 \x01(\x08\"\x1b\n\x0b\x41\x64minRetire\x12\x0c\n\x04node\x18\x01 \x01(\t\"\x10\n\x0e\x41\x64minRebalance\"3\n\x10\x41\x64minSetReplicas\x12\r\n\x05table\x18\x01 \x01(\t\x12\x10\n\x08replicas\x18\x02 \x01(\r\"#\n\x12\x41\x64minTakeSnapshots\x12\r\n\x05table\x18\x01 \x01(\t\"0\n\x10\x41\x64minRestoreNode\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\"\\\n\x11\x41\x64minRestoreTable\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x0f\n\x05token\x18\x03 \x01(\tH\x00\x12\x11\n\x07time_ms\x18\x04 \x01(\x03H\x00\x42\x04\n\x02\x61t\"`\n\tAdminTrim\x12\r\n\x05table\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x13\n\x06\x62\x65\x66ore\x18\x03 \x01(\x12H\x01\x88\x01\x01\x42\x0c\n\n_partitionB\t\n\x07_before\"a\n\x0c\x41\x64minCompact\x12\r\n\x05table\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x12\n\x05\x62\x65low\x18\x03 \x01(\x12H\x01\x88\x01\x01\x42\x0c\n\n_partitionB\x08\n\x06_below2\xf7\x05\n\x05\x41\x64min\x12\x42\n\x05Nodes\x12\x1d.duramen.v1.AdminNodesRequest\x1a\x1a.duramen.v1.AdminDocuments\x12G\n\nPartitions\x12\x1d.duramen.v1.AdminTableRequest\x1a\x1a.duramen.v1.AdminDocuments\x12@\n\x03Lag\x12\x1d.duramen.v1.AdminTableRequest\x1a\x1a.duramen.v1.AdminDocuments\x12\x46\n\tSnapshots\x12\x1d.duramen.v1.AdminTableRequest\x1a\x1a.duramen.v1.AdminDocuments\x12\x45\n\x07\x45xplain\x12\x1f.duramen.v1.AdminExplainRequest\x1a\x19.duramen.v1.AdminDocument\x12\x45\n\x06Verify\x12\x1e.duramen.v1.AdminVerifyRequest\x1a\x19.duramen.v1.AdminDocument0\x01\x12\x41\n\x05Start\x12\x1d.duramen.v1.AdminStartRequest\x1a\x19.duramen.v1.AdminDocument\x12@\n\x04Jobs\x12\x1c.duramen.v1.AdminJobsRequest\x1a\x1a.duramen.v1.AdminDocuments\x12?\n\x03Job\x12\x1b.duramen.v1.AdminJobRequest\x1a\x19.duramen.v1.AdminDocument0\x01\x12@\n\x05\x41\x62ort\x12\x1c.duramen.v1.AdminGoOnRequest\x1a\x19.duramen.v1.AdminDocument\x12\x41\n\x06Resume\x12\x1c.duramen.v1.AdminGoOnRequest\x1a\x19.duramen.v1.AdminDocumentb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18router/proto/admin.proto\x12\nduramen.v1\"\x1d\n\rAdminDocument\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x1e\n\x0e\x41\x64minDocuments\x12\x0c\n\x04json\x18\x01 \x03(\t\"\x13\n\x11\x41\x64minNodesRequest\"\"\n\x11\x41\x64minTableRequest\x12\r\n\x05table\x18\x01 \x01(\t\"A\n\x13\x41\x64minExplainRequest\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\x0e\n\x06writes\x18\x03 \x01(\r\"I\n\x12\x41\x64minVerifyRequest\x12\r\n\x05table\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\x0c\n\n_partition\"\x12\n\x10\x41\x64minJobsRequest\".\n\x0f\x41\x64minJobRequest\x12\x0b\n\x03job\x18\x01 \x01(\x12\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\"0\n\x10\x41\x64minGoOnRequest\x12\x0b\n\x03job\x18\x01 \x01(\x12\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\xc6\x05\n\x11\x41\x64minStartRequest\x12\x0f\n\x07\x64ry_run\x18\x01 \x01(\x08\x12\x0c\n\x04plan\x18\x02 \x01(\t\x12%\n\x04move\x18\x03 \x01(\x0b\x32\x15.duramen.v1.AdminMoveH\x00\x12\'\n\x05\x64rain\x18\x04 \x01(\x0b\x32\x16.duramen.v1.AdminDrainH\x00\x12)\n\x06retire\x18\x05 \x01(\x0b\x32\x17.duramen.v1.AdminRetireH\x00\x12/\n\trebalance\x18\x06 \x01(\x0b\x32\x1a.duramen.v1.AdminRebalanceH\x00\x12\x34\n\x0cset_replicas\x18\x07 \x01(\x0b\x32\x1c.duramen.v1.AdminSetReplicasH\x00\x12\x38\n\x0etake_snapshots\x18\x08 \x01(\x0b\x32\x1e.duramen.v1.AdminTakeSnapshotsH\x00\x12\x34\n\x0crestore_node\x18\t \x01(\x0b\x32\x1c.duramen.v1.AdminRestoreNodeH\x00\x12\x36\n\rrestore_table\x18\n \x01(\x0b\x32\x1d.duramen.v1.AdminRestoreTableH\x00\x12%\n\x04trim\x18\x0b \x01(\x0b\x32\x15.duramen.v1.AdminTrimH\x00\x12+\n\x07\x63ompact\x18\x0c \x01(\x0b\x32\x18.duramen.v1.AdminCompactH\x00\x12\'\n\x05stage\x18\r \x01(\x0b\x32\x16.duramen.v1.AdminStageH\x00\x12%\n\x04swap\x18\x0e \x01(\x0b\x32\x15.duramen.v1.AdminSwapH\x00\x12-\n\x08rollback\x18\x0f \x01(\x0b\x32\x19.duramen.v1.AdminRollbackH\x00\x12+\n\x07\x64iscard\x18\x10 \x01(\x0b\x32\x18.duramen.v1.AdminDiscardH\x00\x42\x08\n\x06\x63hange\"M\n\tAdminMove\x12\r\n\x05table\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0e\n\x06target\x18\x04 \x01(\t\"(\n\nAdminDrain\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04undo\x18\x02 \x01(\x08\"\x1b\n\x0b\x41\x64minRetire\x12\x0c\n\x04node\x18\x01 \x01(\t\"\x10\n\x0e\x41\x64minRebalance\"3\n\x10\x41\x64minSetReplicas\x12\r\n\x05table\x18\x01 \x01(\t\x12\x10\n\x08replicas\x18\x02 \x01(\r\"#\n\x12\x41\x64minTakeSnapshots\x12\r\n\x05table\x18\x01 \x01(\t\"0\n\x10\x41\x64minRestoreNode\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\"\\\n\x11\x41\x64minRestoreTable\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x0f\n\x05token\x18\x03 \x01(\tH\x00\x12\x11\n\x07time_ms\x18\x04 \x01(\x03H\x00\x42\x04\n\x02\x61t\"`\n\tAdminTrim\x12\r\n\x05table\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x13\n\x06\x62\x65\x66ore\x18\x03 \x01(\x12H\x01\x88\x01\x01\x42\x0c\n\n_partitionB\t\n\x07_before\"a\n\x0c\x41\x64minCompact\x12\r\n\x05table\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x12\n\x05\x62\x65low\x18\x03 \x01(\x12H\x01\x88\x01\x01\x42\x0c\n\n_partitionB\x08\n\x06_below\"(\n\nAdminStage\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\"X\n\tAdminSwap\x12\r\n\x05table\x18\x01 \x01(\t\x12\x14\n\x07version\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x11\n\x04keep\x18\x03 \x01(\rH\x01\x88\x01\x01\x42\n\n\x08_versionB\x07\n\x05_keep\"@\n\rAdminRollback\x12\r\n\x05table\x18\x01 \x01(\t\x12\x14\n\x07version\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_version\".\n\x0c\x41\x64minDiscard\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r2\xbe\x06\n\x05\x41\x64min\x12\x42\n\x05Nodes\x12\x1d.duramen.v1.AdminNodesRequest\x1a\x1a.duramen.v1.AdminDocuments\x12G\n\nPartitions\x12\x1d.duramen.v1.AdminTableRequest\x1a\x1a.duramen.v1.AdminDocuments\x12@\n\x03Lag\x12\x1d.duramen.v1.AdminTableRequest\x1a\x1a.duramen.v1.AdminDocuments\x12\x46\n\tSnapshots\x12\x1d.duramen.v1.AdminTableRequest\x1a\x1a.duramen.v1.AdminDocuments\x12\x45\n\x08Versions\x12\x1d.duramen.v1.AdminTableRequest\x1a\x1a.duramen.v1.AdminDocuments\x12\x45\n\x07\x45xplain\x12\x1f.duramen.v1.AdminExplainRequest\x1a\x19.duramen.v1.AdminDocument\x12\x45\n\x06Verify\x12\x1e.duramen.v1.AdminVerifyRequest\x1a\x19.duramen.v1.AdminDocument0\x01\x12\x41\n\x05Start\x12\x1d.duramen.v1.AdminStartRequest\x1a\x19.duramen.v1.AdminDocument\x12@\n\x04Jobs\x12\x1c.duramen.v1.AdminJobsRequest\x1a\x1a.duramen.v1.AdminDocuments\x12?\n\x03Job\x12\x1b.duramen.v1.AdminJobRequest\x1a\x19.duramen.v1.AdminDocument0\x01\x12@\n\x05\x41\x62ort\x12\x1c.duramen.v1.AdminGoOnRequest\x1a\x19.duramen.v1.AdminDocument\x12\x41\n\x06Resume\x12\x1c.duramen.v1.AdminGoOnRequest\x1a\x19.duramen.v1.AdminDocumentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,27 +50,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADMINGOONREQUEST']._serialized_start=370
   _globals['_ADMINGOONREQUEST']._serialized_end=418
   _globals['_ADMINSTARTREQUEST']._serialized_start=421
-  _globals['_ADMINSTARTREQUEST']._serialized_end=959
-  _globals['_ADMINMOVE']._serialized_start=961
-  _globals['_ADMINMOVE']._serialized_end=1038
-  _globals['_ADMINDRAIN']._serialized_start=1040
-  _globals['_ADMINDRAIN']._serialized_end=1080
-  _globals['_ADMINRETIRE']._serialized_start=1082
-  _globals['_ADMINRETIRE']._serialized_end=1109
-  _globals['_ADMINREBALANCE']._serialized_start=1111
-  _globals['_ADMINREBALANCE']._serialized_end=1127
-  _globals['_ADMINSETREPLICAS']._serialized_start=1129
-  _globals['_ADMINSETREPLICAS']._serialized_end=1180
-  _globals['_ADMINTAKESNAPSHOTS']._serialized_start=1182
-  _globals['_ADMINTAKESNAPSHOTS']._serialized_end=1217
-  _globals['_ADMINRESTORENODE']._serialized_start=1219
-  _globals['_ADMINRESTORENODE']._serialized_end=1267
-  _globals['_ADMINRESTORETABLE']._serialized_start=1269
-  _globals['_ADMINRESTORETABLE']._serialized_end=1361
-  _globals['_ADMINTRIM']._serialized_start=1363
-  _globals['_ADMINTRIM']._serialized_end=1459
-  _globals['_ADMINCOMPACT']._serialized_start=1461
-  _globals['_ADMINCOMPACT']._serialized_end=1558
-  _globals['_ADMIN']._serialized_start=1561
-  _globals['_ADMIN']._serialized_end=2320
+  _globals['_ADMINSTARTREQUEST']._serialized_end=1131
+  _globals['_ADMINMOVE']._serialized_start=1133
+  _globals['_ADMINMOVE']._serialized_end=1210
+  _globals['_ADMINDRAIN']._serialized_start=1212
+  _globals['_ADMINDRAIN']._serialized_end=1252
+  _globals['_ADMINRETIRE']._serialized_start=1254
+  _globals['_ADMINRETIRE']._serialized_end=1281
+  _globals['_ADMINREBALANCE']._serialized_start=1283
+  _globals['_ADMINREBALANCE']._serialized_end=1299
+  _globals['_ADMINSETREPLICAS']._serialized_start=1301
+  _globals['_ADMINSETREPLICAS']._serialized_end=1352
+  _globals['_ADMINTAKESNAPSHOTS']._serialized_start=1354
+  _globals['_ADMINTAKESNAPSHOTS']._serialized_end=1389
+  _globals['_ADMINRESTORENODE']._serialized_start=1391
+  _globals['_ADMINRESTORENODE']._serialized_end=1439
+  _globals['_ADMINRESTORETABLE']._serialized_start=1441
+  _globals['_ADMINRESTORETABLE']._serialized_end=1533
+  _globals['_ADMINTRIM']._serialized_start=1535
+  _globals['_ADMINTRIM']._serialized_end=1631
+  _globals['_ADMINCOMPACT']._serialized_start=1633
+  _globals['_ADMINCOMPACT']._serialized_end=1730
+  _globals['_ADMINSTAGE']._serialized_start=1732
+  _globals['_ADMINSTAGE']._serialized_end=1772
+  _globals['_ADMINSWAP']._serialized_start=1774
+  _globals['_ADMINSWAP']._serialized_end=1862
+  _globals['_ADMINROLLBACK']._serialized_start=1864
+  _globals['_ADMINROLLBACK']._serialized_end=1928
+  _globals['_ADMINDISCARD']._serialized_start=1930
+  _globals['_ADMINDISCARD']._serialized_end=1976
+  _globals['_ADMIN']._serialized_start=1979
+  _globals['_ADMIN']._serialized_end=2809
 # @@protoc_insertion_point(module_scope)

@@ -227,6 +227,10 @@ class AdminStartRequest(_message.Message):
     RESTORE_TABLE_FIELD_NUMBER: _builtins.int
     TRIM_FIELD_NUMBER: _builtins.int
     COMPACT_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
+    SWAP_FIELD_NUMBER: _builtins.int
+    ROLLBACK_FIELD_NUMBER: _builtins.int
+    DISCARD_FIELD_NUMBER: _builtins.int
     dry_run: _builtins.bool
     """Plan, and change nothing."""
     plan: _builtins.str
@@ -253,6 +257,14 @@ class AdminStartRequest(_message.Message):
     def trim(self) -> Global___AdminTrim: ...
     @_builtins.property
     def compact(self) -> Global___AdminCompact: ...
+    @_builtins.property
+    def stage(self) -> Global___AdminStage: ...
+    @_builtins.property
+    def swap(self) -> Global___AdminSwap: ...
+    @_builtins.property
+    def rollback(self) -> Global___AdminRollback: ...
+    @_builtins.property
+    def discard(self) -> Global___AdminDiscard: ...
     def __init__(
         self,
         *,
@@ -268,12 +280,16 @@ class AdminStartRequest(_message.Message):
         restore_table: Global___AdminRestoreTable | None = ...,
         trim: Global___AdminTrim | None = ...,
         compact: Global___AdminCompact | None = ...,
+        stage: Global___AdminStage | None = ...,
+        swap: Global___AdminSwap | None = ...,
+        rollback: Global___AdminRollback | None = ...,
+        discard: Global___AdminDiscard | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "compact", b"compact", "drain", b"drain", "move", b"move", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "set_replicas", b"set_replicas", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "compact", b"compact", "discard", b"discard", "drain", b"drain", "move", b"move", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "compact", b"compact", "drain", b"drain", "dry_run", b"dry_run", "move", b"move", "plan", b"plan", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "set_replicas", b"set_replicas", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "compact", b"compact", "discard", b"discard", "drain", b"drain", "dry_run", b"dry_run", "move", b"move", "plan", b"plan", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_change: _TypeAlias = _typing.Literal["move", "drain", "retire", "rebalance", "set_replicas", "take_snapshots", "restore_node", "restore_table", "trim", "compact"]  # noqa: Y015
+    _WhichOneofReturnType_change: _TypeAlias = _typing.Literal["move", "drain", "retire", "rebalance", "set_replicas", "take_snapshots", "restore_node", "restore_table", "trim", "compact", "stage", "swap", "rollback", "discard"]  # noqa: Y015
     _WhichOneofArgType_change: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_change) -> _WhichOneofReturnType_change | None: ...
 
@@ -527,3 +543,107 @@ class AdminCompact(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__partition) -> _WhichOneofReturnType__partition | None: ...
 
 Global___AdminCompact: _TypeAlias = AdminCompact  # noqa: Y015
+
+@_typing.final
+class AdminStage(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    url: _builtins.str
+    """Where the version was built: a folder, s3://…; every node fetches its part from there."""
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        url: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table", b"table", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminStage: _TypeAlias = AdminStage  # noqa: Y015
+
+@_typing.final
+class AdminSwap(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    version: _builtins.int
+    """Not set: the newest one that is staged."""
+    keep: _builtins.int
+    """Versions that stay for a rollback. Not set: 1."""
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+        keep: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "_version", b"_version", "keep", b"keep", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "_version", b"_version", "keep", b"keep", "table", b"table", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__keep: _TypeAlias = _typing.Literal["keep"]  # noqa: Y015
+    _WhichOneofArgType__keep: _TypeAlias = _typing.Literal["_keep", b"_keep"]  # noqa: Y015
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep) -> _WhichOneofReturnType__keep | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___AdminSwap: _TypeAlias = AdminSwap  # noqa: Y015
+
+@_typing.final
+class AdminRollback(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    version: _builtins.int
+    """Not set: the one that was live last."""
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "table", b"table", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___AdminRollback: _TypeAlias = AdminRollback  # noqa: Y015
+
+@_typing.final
+class AdminDiscard(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    version: _builtins.int
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table", b"table", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminDiscard: _TypeAlias = AdminDiscard  # noqa: Y015

@@ -54,6 +54,11 @@ class AdminStub:
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
                 response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
                 _registered_method=True)
+        self.Versions = channel.unary_unary(
+                '/duramen.v1.Admin/Versions',
+                request_serializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+                _registered_method=True)
         self.Explain = channel.unary_unary(
                 '/duramen.v1.Admin/Explain',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminExplainRequest.SerializeToString,
@@ -108,7 +113,7 @@ class AdminServicer:
         can hold: foreign producers' mistakes), wanted (replicas), ready, snapshots (how many), snapshot (the newest one's
         offset, or null), replicas: a list of node, role (joining, member, leaving), state (bootstrapping, replaying, ready,
         behind, stopped, lost, unknown), reason, applied, lag_records, lag_ms, keys, bytes, source (where its content came
-        from), void.
+        from), void, version (of the table, that is read there), level (the versions beside it).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -125,6 +130,15 @@ class AdminServicer:
     def Snapshots(self, request, context):
         """One for each snapshot: table, partition, offset, log_time_ms, keys, bytes, behind_records (the log's end minus it),
         usable (the log goes on where it ends), path (below the store's root), node (who took it), id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Versions(self, request, context):
+        """One for each version of each table: table, version, state (staging, staged, live, kept), url (where it was built;
+        empty: folded from the log), made_ms, replicas (that should have it), level (that say they are level with it, or
+        read it), lacking: a list of partition, node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -211,6 +225,11 @@ def add_AdminServicer_to_server(servicer, server):
             ),
             'Snapshots': grpc.unary_unary_rpc_method_handler(
                     servicer.Snapshots,
+                    request_deserializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.FromString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocuments.SerializeToString,
+            ),
+            'Versions': grpc.unary_unary_rpc_method_handler(
+                    servicer.Versions,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.FromString,
                     response_serializer=router_dot_proto_dot_admin__pb2.AdminDocuments.SerializeToString,
             ),
@@ -356,6 +375,33 @@ class Admin:
             request,
             target,
             '/duramen.v1.Admin/Snapshots',
+            router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
+            router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Versions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Admin/Versions',
             router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
             router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
             options,

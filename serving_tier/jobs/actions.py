@@ -12,6 +12,7 @@ from log_tier.log import Log
 from serving_tier.hosting import Hosting
 from serving_tier.jobs.point_in_time import copy_partition
 from serving_tier.jobs.snapshotting import NodeSnapshots
+from serving_tier.jobs.swapping import put_barriers, stage_version
 from serving_tier.jobs.worker import Action, TaskRun
 
 __all__ = ["node_actions"]
@@ -61,7 +62,15 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
     async def copy(run: TaskRun) -> str:
         return await copy_partition(run, log, hosting, snapshots)
 
+    async def stage(run: TaskRun) -> str:
+        return await stage_version(run, hosting)
+
+    async def swap(run: TaskRun) -> str:
+        return await put_barriers(run, log)
+
     return {
+        "stage": stage,
+        "swap": swap,
         "move": move,
         "add": add,
         "rebuild": rebuild,

@@ -38,7 +38,8 @@ def node_bootstrap(
         cluster = maps.map
         table = cluster.tables.get(topic.id)
         start = FIRST if table is None else table.start(partition)
-        if wanted == "auto" and bounds.earliest <= start and bounds.latest - start < _REPLAY_RECORDS:
+        swapped = table is not None and table.live_version > 1
+        if wanted == "auto" and not swapped and bounds.earliest <= start and bounds.latest - start < _REPLAY_RECORDS:
             wanted = "log"
         holders: Sequence[str] = () if table is None else table.readable(partition)
         peers = [
@@ -46,7 +47,11 @@ def node_bootstrap(
             for holder in holders
             if holder != node_id and holder in cluster.nodes and cluster.nodes[holder].address
         ]
-        plan = plan_sources(cluster.snapshots_of(topic.id, partition), peers, bounds, wanted=wanted, start=start)
+        known = cluster.snapshots_of(topic.id, partition)
+        if table is not None and table.live_version > 1:
+            # An older version's snapshot comes to the barrier and needs the live one there: a copy has it already.
+            known = tuple(entry for entry in known if entry.version == table.live_version) or known
+        plan = plan_sources(known, peers, bounds, wanted=wanted, start=start)
         return await bootstrap(
             plan,
             store=store,

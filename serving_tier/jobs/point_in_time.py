@@ -20,8 +20,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
-from log_tier.batch import Columns, cut_batch, encode_batch
-from log_tier.batch_header import read_header, split_batches
+from log_tier.batch import Columns, cut_run, encode_batch
 from log_tier.errors import DuramenError, OffsetTrimmed, TokenAhead
 from log_tier.identifiers import Offset, Partition, TableId
 from log_tier.log import Log, Topic
@@ -109,24 +108,13 @@ async def _replay(run: TaskRun, log: Log, source: Topic, partition: Partition, i
     reader: Any = log.read(source.id, partition, Offset(index.applied + 1), follow=False)
     async with aclosing(reader) as chunks:
         async for chunk in chunks:
-            data = _cut(chunk.data, until)
+            data = cut_run(chunk.data, until)
             if data:
                 await asyncio.to_thread(index.apply, data)
             run.progress("replaying", index.applied + 1, until + 1)
             if index.applied >= until:
                 return
     # What was between is gone by compaction: the state at `until` is the one that was reached.
-
-
-def _cut(data: bytes, until: Offset) -> bytes:
-    """The batches of a chunk up to an offset, the last one cut where it reaches beyond."""
-    parts: list[bytes] = []
-    for batch in split_batches(data):
-        header = read_header(batch)
-        if header.base_offset > until:
-            break
-        parts.append(batch if header.last_offset <= until else cut_batch(batch, until))
-    return b"".join(parts)
 
 
 async def _write(run: TaskRun, log: Log, index: LmdbIndex) -> str:

@@ -75,6 +75,7 @@ class NodeSnapshots:
     async def take(self, replica: Replica, *, progress: Progress | None = None) -> SnapshotEntry:
         """Take a snapshot of a replica and make it known. Raises what taking and storing raise."""
         topic, partition = replica.topic, replica.partition
+        before = replica.index.version
         manifest = await take_snapshot(
             replica.reading,
             self.store,
@@ -82,7 +83,9 @@ class NodeSnapshots:
             work_folder=self._work_folder,
             progress=progress,
         )
-        entry = _entry_of(manifest, self._hosting.node_id)
+        # Where a barrier was passed meanwhile, the offset tells on which side of it the copy was made.
+        version = replica.index.version if manifest.offset >= replica.index.live.since else before
+        entry = _entry_of(manifest, self._hosting.node_id, version)
         try:
             await self._catalog.submit(AddSnapshot(entry))
         except CommandRejected:
@@ -151,7 +154,7 @@ class NodeSnapshots:
                 await self._ticker
 
 
-def _entry_of(manifest: SnapshotManifest, node_id: str) -> SnapshotEntry:
+def _entry_of(manifest: SnapshotManifest, node_id: str, version: int) -> SnapshotEntry:
     return SnapshotEntry(
         id=manifest.id,
         table=manifest.table,
@@ -162,4 +165,5 @@ def _entry_of(manifest: SnapshotManifest, node_id: str) -> SnapshotEntry:
         bytes=manifest.bytes,
         path=manifest.path,
         node=node_id,
+        version=version,
     )

@@ -134,6 +134,8 @@ class ReplicaStatus(_message.Message):
     KEYS_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     VOID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     partition: _builtins.int
     applied: _builtins.int
@@ -151,6 +153,10 @@ class ReplicaStatus(_message.Message):
     """Where its content came from: "log", "snapshot …", "peer …"."""
     void: _builtins.int
     """Records so far that no table can hold: foreign producers' mistakes."""
+    version: _builtins.int
+    """Which version of the table is read here, and those that are level beside it."""
+    @_builtins.property
+    def level(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -165,10 +171,12 @@ class ReplicaStatus(_message.Message):
         keys: _builtins.int = ...,
         source: _builtins.str = ...,
         void: _builtins.int = ...,
+        version: _builtins.int = ...,
+        level: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "bytes", b"bytes", "keys", b"keys", "lag_ms", b"lag_ms", "latest", b"latest", "partition", b"partition", "reason", b"reason", "source", b"source", "state", b"state", "table_id", b"table_id", "void", b"void"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "bytes", b"bytes", "keys", b"keys", "lag_ms", b"lag_ms", "latest", b"latest", "level", b"level", "partition", b"partition", "reason", b"reason", "source", b"source", "state", b"state", "table_id", b"table_id", "version", b"version", "void", b"void"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -328,3 +336,54 @@ class DigestReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DigestReply: _TypeAlias = DigestReply  # noqa: Y015
+
+@_typing.final
+class VoidsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    table_id: _builtins.bytes
+    partition: _builtins.int
+    first: _builtins.int
+    """Inclusive; at most 65,536 offsets at a time."""
+    last: _builtins.int
+    def __init__(
+        self,
+        *,
+        table_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        first: _builtins.int = ...,
+        last: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "last", b"last", "partition", b"partition", "table_id", b"table_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VoidsRequest: _TypeAlias = VoidsRequest  # noqa: Y015
+
+@_typing.final
+class VoidsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Rising."""
+
+    def __init__(
+        self,
+        *,
+        offsets: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VoidsReply: _TypeAlias = VoidsReply  # noqa: Y015

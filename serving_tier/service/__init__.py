@@ -1,6 +1,6 @@
 """What a serving node tells and gives to others: `duramen.v1.Node` over gRPC, and the client's side of it.
 
-Three things are asked of a node besides reads, and each has one file that knows how it is done and one method of the
+Four things are asked of a node besides reads, and each has one file that knows how it is done and one method of the
 service that carries it:
 
 - **Status** (`status.py`): how its replicas stand, as a stream. Routers choose replicas by it, `admin` shows it. What
@@ -9,6 +9,7 @@ service that carries it:
   asks all replicas of a partition for the same offset, a little ahead of where they are, and compares.
 - **Copy** (`copies.py`, `serving_tier.snapshots.peer_copy`): a replica's whole index, for a node that has none.
   `peer.py` is the receiver's end of the wire.
+- **Voids** (`voids.py`): which records of a range of offsets changed nothing, for whoever reads the log by itself.
 
 What holds:
 
@@ -29,7 +30,8 @@ already says where it is (`OffsetPassed`), and the asker names a later offset.
 What is not here: which replicas a node should have (`serving_tier.hosting`), who asks whom (`router`), and reads and
 writes of keys (`router.grpc_door`).
 
-Reading order: `standing.py`, `status.py`, `digests.py`, `copies.py`, `server.py`, `peer.py`.
+Reading order: `standing.py`, `status.py`, `digests.py`, `copies.py`, `voids.py`, `server.py`,
+`peer.py`.
 """
 
 from __future__ import annotations

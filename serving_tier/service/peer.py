@@ -1,12 +1,12 @@
-"""A live peer as a source of copies: the client's side of `duramen.v1.Node/Copy`."""
+"""A live peer as a source of copies and verdicts: the client's side of `duramen.v1.Node/Copy` and `/Voids`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from log_tier.identifiers import Partition, TableId, table_id_to_bytes
+from log_tier.identifiers import Offset, Partition, TableId, table_id_to_bytes
 from log_tier.service.wire import Wire
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.snapshots.peer_copy import CopyPart
@@ -35,5 +35,23 @@ class NodePeer:
             async with aclosing(replies) as chunks:
                 async for chunk in chunks:
                     yield CopyPart(chunk.manifest, chunk.file, chunk.data)
+        finally:
+            await wire.close()
+
+    async def voids(
+        self, table_id: TableId, partition: Partition, first: Offset, last: Offset, *, timeout: float
+    ) -> Sequence[int]:
+        """The offsets between `first` and `last` whose records changed nothing; waits until `last` is applied there.
+
+        Over a connection of its own. Raises what `serving_tier.service.voids.void_offsets` raises, and `Disconnected`.
+        """
+        wire = Wire(self._target)
+        try:
+            stub = node_pb2_grpc.NodeStub(wire.channel)  # type: ignore[no-untyped-call]
+            request = node_pb2.VoidsRequest(
+                table_id=table_id_to_bytes(table_id), partition=partition, first=first, last=last
+            )
+            reply = await wire.ask(stub.Voids, request, timeout=timeout)
+            return list(reply.offsets)
         finally:
             await wire.close()

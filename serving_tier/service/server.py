@@ -19,6 +19,7 @@ from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.service.copies import Copies
 from serving_tier.service.digests import Digests
 from serving_tier.service.status import NodeStatusFeed
+from serving_tier.service.voids import void_offsets
 
 __all__ = ["NodeService"]
 
@@ -90,6 +91,16 @@ class NodeService(node_pb2_grpc.NodeServicer):
             listed_versions=[each.version for each in found.listed],
             listed_hashes=[each.hash for each in found.listed],
         )
+
+    async def Voids(self, request: node_pb2.VoidsRequest, context: _Context) -> node_pb2.VoidsReply:  # noqa: N802
+        try:
+            replica = self._node.replica(table_id_from_bytes(request.table_id), Partition(request.partition))
+            remaining = context.time_remaining()
+            timeout = _TIMEOUT_DEFAULT_S if remaining is None else max(0.0, remaining - _REPLY_MARGIN_S)
+            found = await void_offsets(replica, Offset(request.first), Offset(request.last), timeout=timeout)
+        except DuramenError as error:
+            await abort(context, error)
+        return node_pb2.VoidsReply(offsets=found)
 
     async def close(self) -> None:
         """End what is under way. Idempotent."""

@@ -231,6 +231,10 @@ class SnapshotStore:
         assert partition is None or table is not None, "a partition of which table?"
         return await in_thread(lambda _: self._listed(table, partition)[0])
 
+    async def unfinished(self, table: TableId, partition: Partition | None = None) -> list[StoredSnapshot]:
+        """What puts left that died, and what those have so far that are under way. One listing."""
+        return await in_thread(lambda _: self._listed(table, partition)[1])
+
     def _listed(
         self, table: TableId | None, partition: Partition | None
     ) -> tuple[list[StoredSnapshot], list[StoredSnapshot]]:
@@ -287,28 +291,24 @@ class SnapshotStore:
             await self.delete(path)
         return dead
 
-    async def read_json(self, path: str) -> Any:
-        """A document below the root; None where there is none. Raises `SnapshotDamaged` for what is no JSON."""
+    async def read_document(self, path: str, *, bytes_max: int | None = None) -> bytes | None:
+        """A small file below the root, at most one byte more than `bytes_max` of it; None where there is none."""
 
         def work(_: Stop) -> bytes | None:
             with self._named(path, missing=None):
                 try:
-                    data: bytes = self._fs.cat_file(self._at(path))
+                    with self._fs.open(self._at(path), "rb") as stored:
+                        data: bytes = stored.read(-1 if bytes_max is None else bytes_max + 1)
                 except FileNotFoundError:
                     if not self._local:
                         self._check_there()
                     return None
                 return data
 
-        data = await in_thread(work)
-        try:
-            return None if data is None else json.loads(data)
-        except ValueError as error:
-            raise SnapshotDamaged(f"{self._name(path)} is no JSON ({error}): remove it", file=path) from error
+        return await in_thread(work)
 
-    async def write_json(self, path: str, document: Any) -> None:
-        """Write a document below the root: the old one or the new one is there, whatever happens."""
-        data = json.dumps(document, indent=1).encode("ascii")
+    async def write_document(self, path: str, data: bytes) -> None:
+        """Write a small file below the root: the old one or the new one is there, whatever happens."""
 
         def work(_: Stop) -> None:
             with self._named(path, missing=None):
@@ -316,6 +316,18 @@ class SnapshotStore:
                 self._write_small(self._at(path), data)
 
         await in_thread(work)
+
+    async def read_json(self, path: str) -> Any:
+        """A document below the root; None where there is none. Raises `SnapshotDamaged` for what is no JSON."""
+        data = await self.read_document(path)
+        try:
+            return None if data is None else json.loads(data)
+        except ValueError as error:
+            raise SnapshotDamaged(f"{self._name(path)} is no JSON ({error}): remove it", file=path) from error
+
+    async def write_json(self, path: str, document: Any) -> None:
+        """Write a document below the root: the old one or the new one is there, whatever happens."""
+        await self.write_document(path, json.dumps(document, indent=1).encode("ascii"))
 
     def _write_small(self, path: str, data: bytes) -> None:
         """Write a file whole or not at all. An object appears when its upload is finished; a local file is renamed."""

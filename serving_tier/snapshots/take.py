@@ -95,10 +95,14 @@ async def copied_index(
     work_folder: Path,
     digest: bool = False,
     progress: Progress | None = None,
+    snapshot_id: str = "",
     clock_ms: Callable[[], int] = _now_ms,
 ) -> AsyncIterator[tuple[Path, SnapshotManifest]]:
-    """A checked copy of a live index in a folder of its own, and its manifest; the folder is removed at the end."""
-    snapshot_id = secrets.token_hex(_ID_BYTES)
+    """A checked copy of a live index in a folder of its own, and its manifest; the folder is removed at the end.
+
+    `snapshot_id`: hex digits that no other snapshot has; drawn here where they are not given.
+    """
+    snapshot_id = snapshot_id or secrets.token_hex(_ID_BYTES)
     folder = work_folder / f"copy-{snapshot_id}"
     try:
         with reading() as index:

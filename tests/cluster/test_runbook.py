@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
 
 from cluster_process import ClusterProcess, wait_until
+from version_building import build_version
 
 from duramen.blocking import Database
+from log_tier.catalog.remote import fetch_view
+from log_tier.identifiers import Partition
+from log_tier.tokens import Token
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
 
@@ -201,6 +206,63 @@ def delete_all(database: Database) -> None:
         table.delete(key)
 
 
+def built(cluster: ClusterProcess, name: str) -> str:
+    """A version of the table in which every flight has that value, as of now."""
+    with cluster.connect() as database:
+        token = Token.parse(str(database.table("flights").end_token()))
+    table = asyncio.run(fetch_view(cluster.at, timeout=30)).map.find("flights").ref
+    offsets = token.offsets(table.id)
+    url = f"file://{cluster.folder.with_name('version-' + name)}"
+    content = dict.fromkeys((b"UA%d" % number for number in range(400)), name.encode())
+    bases = [offsets[Partition(number)] for number in range(table.partitions)]
+    work = cluster.folder.with_name("work-" + name)
+    asyncio.run(build_version(url, table, content, bases=bases, work=work, name=f"{len(name):x}"))
+    return url
+
+
+def values(cluster: ClusterProcess) -> set[bytes]:
+    with cluster.connect() as database:
+        return {value for _, value in database.table("flights").scan(prefix=b"UA", level="strong")}
+
+
+def test_a_bulk_load_turned_out_wrong(cluster: ClusterProcess) -> None:
+    before = values(cluster)
+    cluster.run("admin", "stage", "flights", built(cluster, "wrong"))
+    cluster.kill9("n1")
+    cluster.wait_nodes("alive", "n1", "n2", "n3")
+    cluster.wait_ready("flights")
+    wait_until(lambda: not cluster.rows("admin", "versions", "flights")[1]["lacking"], "n1 is level again")
+    cluster.run("admin", "swap", "flights")
+    assert values(cluster) == {b"wrong"}
+    cluster.kill9("n2")
+    cluster.wait_nodes("alive", "n1", "n2", "n3")
+    cluster.wait_ready("flights")
+    wait_until(lambda: not cluster.rows("admin", "versions", "flights")[0]["lacking"], "n2 is level again")
+    shown, _ = follow(cluster, "A bulk load turned out wrong")
+    assert "kept" in shown
+    assert values(cluster) == before
+    cluster.run("admin", "discard", "flights", "2", "--yes")
+    assert [each["state"] for each in cluster.rows("admin", "versions", "flights")] == ["live"]
+
+
+def test_a_stage_does_not_end(cluster: ClusterProcess) -> None:
+    url = built(cluster, "damaged")
+    before = values(cluster)
+    data = next(cluster.folder.with_name("version-damaged").glob("*/2/*/data.mdb"))
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    started = cluster.run("admin", "stage", "flights", url, "--no-wait", "--json")
+    job = str(json.loads(started.splitlines()[-1])["job"])
+    wait_until(lambda: str(newest_or_none(cluster, "failed")) == job, "the stage fails")
+    shown, versions = follow(cluster, "A stage does not end", JOB=job)
+    assert "snapshot_damaged" in shown
+    assert "staging" in versions
+    cluster.run("admin", "swap", "flights", "--version", "2", code=4)
+    cluster.run("admin", "abort", job)
+    assert values(cluster) == before
+
+
 def test_everything_is_the_same_everywhere(cluster: ClusterProcess) -> None:
     verified, explained, checked = follow(cluster, "Is everything the same everywhere?")
     assert verified.count("equal") == 4
@@ -210,7 +272,7 @@ def test_everything_is_the_same_everywhere(cluster: ClusterProcess) -> None:
 
 def test_every_recipe_has_a_test() -> None:
     source = Path(__file__).read_text()
-    assert len(RECIPES) == 11
+    assert len(RECIPES) == 13
     for name, commands in RECIPES.items():
         assert commands, name
         assert f'follow(cluster, "{name}"' in source, f"no test follows the recipe {name!r}"

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from log_tier.batch import Columns, encode_batch
 from log_tier.catalog.catalog import Catalog
@@ -82,23 +83,23 @@ async def put_all(front: Front, table: TableRef, pairs: dict[bytes, bytes]) -> d
 def held(*replicas: Replica) -> Iterator[None]:
     """Inside, these replicas apply nothing: they lag behind their log."""
     may_go = threading.Event()
-    inner = [replica.index.apply for replica in replicas]
+    inner = [replica.index.fold_in for replica in replicas]
 
-    def applying(apply: Callable[[bytes], object]) -> Callable[[bytes], object]:
-        def wait_and_apply(chunk: bytes) -> object:
+    def applying(apply: Callable[[Any], object]) -> Callable[[Any], object]:
+        def wait_and_apply(chunk: Any) -> object:
             may_go.wait()
             return apply(chunk)
 
         return wait_and_apply
 
     for replica, apply in zip(replicas, inner, strict=True):
-        replica.index.apply = applying(apply)  # type: ignore[assignment, method-assign]
+        replica.index.fold_in = applying(apply)  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
         may_go.set()
         for replica in replicas:
-            del replica.index.apply
+            del replica.index.fold_in
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -82,11 +82,11 @@ async def test_what_the_session_has_seen_is_waited_for_elsewhere(
 async def test_a_stopped_replica_does_not_answer_for_what_it_lacks(
     front: Front, table: TableRef, reads: DirectReads, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(chunk: bytes) -> object:
+    def fail(batches: object) -> object:
         raise LogDamaged("byte 77")
 
     for replica in all_replicas(front, table):
-        monkeypatch.setattr(replica.index, "apply", fail)
+        monkeypatch.setattr(replica.index, "fold_in", fail)
         await write(front, table, replica.partition, puts((b"k", b"v")), outcomes=False)
         with pytest.raises(LogDamaged):
             await replica.wait_applied(Offset(0), timeout=DEADLINE_S)

@@ -140,10 +140,10 @@ async def test_a_stopped_replica_says_why_and_serves_what_it_has(
     first = await write(front, table, 0, puts((b"a", b"1")), outcomes=True)
     replica = front.node.replica(table.id, ZERO)
 
-    def fail(chunk: bytes) -> object:
+    def fail(batches: object) -> object:
         raise LogDamaged("byte 77 does not hold", position=77)
 
-    monkeypatch.setattr(replica.index, "apply", fail)
+    monkeypatch.setattr(replica.index, "fold_in", fail)
     (unknown,) = await front.write([WritePart(table.id, ZERO, puts((b"a", b"2")), True)], timeout=DEADLINE_S)
     assert isinstance(unknown, WriteUnknown)
     assert "byte 77" in unknown.message

@@ -109,7 +109,7 @@ class NaiveModel:
             raise Refused("CONDITION_FAILED", version)
         if record.operation is Operation.NOOP:
             return
-        if record.operation is Operation.VOID:
+        if record.operation in (Operation.VOID, Operation.BARRIER):  # none that is one
             raise Refused("UNREADABLE", -1)
         if record.operation is Operation.DELETE:
             if there is not None:

@@ -6,15 +6,15 @@ import asyncio
 import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from stored_log import columns_of, put
 
-from log_tier.batch import Columns, encode_batch
-from log_tier.batch_header import read_header, split_batches, stamp_batch
+from log_tier.batch import Batch, Columns, decode_batch, encode_batch
+from log_tier.batch_header import stamp_batch
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.errors import (
     DiskFull,
@@ -81,13 +81,13 @@ class Held:
 
     def __init__(self, replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
         self._may_go = threading.Event()
-        inner = replica.index.apply
+        inner = replica.index.fold_in
 
-        def apply(chunk: bytes) -> object:
+        def fold_in(batches: Sequence[Batch]) -> object:
             self._may_go.wait()
-            return inner(chunk)
+            return inner(batches)
 
-        monkeypatch.setattr(replica.index, "apply", apply)
+        monkeypatch.setattr(replica.index, "fold_in", fold_in)
 
     def release(self) -> None:
         self._may_go.set()
@@ -238,10 +238,10 @@ async def test_a_log_trimmed_beyond_the_index_is_refused(tmp_path: Path, setting
 async def test_an_error_while_applying_stops_it_loudly(
     setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(chunk: bytes) -> object:
+    def fail(batches: object) -> object:
         raise LogDamaged("a checksum does not hold", offset=0)
 
-    monkeypatch.setattr(replica.index, "apply", fail)
+    monkeypatch.setattr(replica.index, "fold_in", fail)
     last = await setting.write(b"a")
     for _ in range(2):
         with pytest.raises(LogDamaged, match="a checksum does not hold") as caught:
@@ -257,7 +257,7 @@ async def test_an_error_while_applying_stops_it_loudly(
 async def test_a_bug_while_applying_stops_it_too(
     setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(replica.index, "apply", lambda chunk: chunk["no"])
+    monkeypatch.setattr(replica.index, "fold_in", lambda batches: batches["no"])
     last = await setting.write(b"a")
     with pytest.raises(DuramenError, match="stopped at -1 by a bug: TypeError"):
         await replica.wait_applied(last, timeout=DEADLINE_S)
@@ -280,11 +280,11 @@ class Damage:
 async def test_damage_met_while_applying_is_told_once(
     setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(chunk: bytes) -> object:
+    def fail(batches: object) -> object:
         raise IndexDamaged("page 7 is not what it was")
 
     damage = Damage(replica)
-    monkeypatch.setattr(replica.index, "apply", fail)
+    monkeypatch.setattr(replica.index, "fold_in", fail)
     last = await setting.write(b"a")
     with pytest.raises(IndexDamaged, match="page 7"):
         await replica.wait_applied(last, timeout=DEADLINE_S)
@@ -325,17 +325,17 @@ async def test_a_full_disk_pauses_it(
     setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_DISK_FULL_PAUSE_S", 0.001)
-    inner, full = replica.index.apply, threading.Event()
+    inner, full = replica.index.fold_in, threading.Event()
     tries: list[int] = []
     full.set()
 
-    def apply(chunk: bytes) -> object:
+    def fold_in(batches: Sequence[Batch]) -> object:
         tries.append(1)
         if full.is_set():
             raise DiskFull("the index cannot grow")
-        return inner(chunk)
+        return inner(batches)
 
-    monkeypatch.setattr(replica.index, "apply", apply)
+    monkeypatch.setattr(replica.index, "fold_in", fold_in)
     before = await setting.write(b"a")
     with pytest.raises(ReplicaBehind):
         await replica.wait_applied(before, timeout=0.05)
@@ -426,15 +426,14 @@ async def test_what_no_table_can_hold_is_told_and_counted(
     now_s = 0.0
     opened = await setting.open(clock=lambda: now_s)
     void = encode_batch(Columns([b""], [b"it has no key"], [int(Operation.VOID)]))
-    inner = opened.index.apply
+    inner = opened.index.fold_in
 
-    def apply(chunk: bytes) -> object:
-        (first, *_) = split_batches(chunk)
-        header = read_header(first)
+    def fold_in(batches: Sequence[Batch]) -> object:
+        header = batches[0].header
         stamped = stamp_batch(void, base_offset=header.base_offset, timestamp_ms=header.timestamp_ms, unsynced=0)
-        return inner(stamped)
+        return inner([decode_batch(stamped)])
 
-    monkeypatch.setattr(opened.index, "apply", apply)
+    monkeypatch.setattr(opened.index, "fold_in", fold_in)
     for number in range(4):
         now_s = 10.0 if number == 3 else float(number)
         await opened.wait_applied(await setting.write(b"k"), timeout=DEADLINE_S)

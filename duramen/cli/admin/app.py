@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from duramen.cli.admin import jobs, listing, looking, moving, restoring, upkeep
+from duramen.cli.admin import jobs, listing, looking, moving, restoring, upkeep, versions
 
 __all__ = ["app"]
 
@@ -41,6 +41,11 @@ app.command("retire")(moving.retire)
 app.command("set-replicas")(moving.set_replicas)
 app.command("trim")(upkeep.trim)
 app.command("compact")(upkeep.compact)
+app.command("versions")(versions.versions)
+app.command("stage")(versions.stage)
+app.command("swap")(versions.swap)
+app.command("rollback")(versions.rollback)
+app.command("discard")(versions.discard)
 app.command("jobs")(jobs.jobs)
 app.command("job")(jobs.job)
 app.command("abort")(jobs.abort)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from duramen.checking.checker import Violation, check_history
@@ -11,7 +12,7 @@ from duramen.checking.run import connect_to, run_check
 from duramen.checking.workload import WorkloadShape
 from duramen.roles.single import SingleServer
 from log_tier.batch import Batch, decode_batch, encode_batch
-from log_tier.batch_header import split_batches, stamp_batch
+from log_tier.batch_header import stamp_batch
 
 SHAPE = WorkloadShape(clients=6, watchers=2, hot_keys=8, cold_keys=60, timeout_s=2.0)
 
@@ -42,20 +43,18 @@ async def checked(
     return history, check_history(history)
 
 
-def changed(chunk: bytes, change: Callable[[Batch], Batch | None]) -> bytes:
+def changed(batches: Sequence[Batch], change: Callable[[Batch], Batch | None]) -> list[Batch]:
     """Stored batches with some of them changed; None leaves one as it is."""
-    parts: list[bytes] = []
-    for data in split_batches(chunk):
-        batch = decode_batch(data)
-        new = change(batch)
+    found: list[Batch] = []
+    for batch in batches:
+        new = change(replace(batch, columns=replace(batch.columns)))
         if new is None:
-            parts.append(data)
+            found.append(batch)
             continue
         header = new.header
         encoded = encode_batch(new.columns, producer_id=header.producer_id, sequence=header.sequence, span=header.span)
-        parts.append(
-            stamp_batch(
-                encoded, base_offset=header.base_offset, timestamp_ms=header.timestamp_ms, unsynced=header.unsynced
-            )
+        stored = stamp_batch(
+            encoded, base_offset=header.base_offset, timestamp_ms=header.timestamp_ms, unsynced=header.unsynced
         )
-    return b"".join(parts)
+        found.append(decode_batch(stored))
+    return found

@@ -38,18 +38,18 @@ def every(count: int) -> Callable[[], bool]:
 
 def slow_applies(patch: Patch) -> None:
     """An applier that is always a little behind: else nobody could be too early."""
-    inner = LmdbIndex.apply
+    inner = LmdbIndex.fold_in
 
-    def apply(self: LmdbIndex, chunk: bytes) -> Any:
+    def fold_in(self: LmdbIndex, batches: Any, **how: Any) -> Any:
         time.sleep(0.004)
-        return inner(self, chunk)
+        return inner(self, batches, **how)
 
-    patch.setattr(LmdbIndex, "apply", apply)
+    patch.setattr(LmdbIndex, "fold_in", fold_in)
 
 
 def applied_otherwise(patch: Patch, change: Callable[[Batch], Batch | None]) -> None:
-    inner = LmdbIndex.apply
-    patch.setattr(LmdbIndex, "apply", lambda self, chunk: inner(self, changed(chunk, change)))
+    inner = LmdbIndex.fold_in
+    patch.setattr(LmdbIndex, "fold_in", lambda self, batches, **how: inner(self, changed(batches, change), **how))
 
 
 def answers_early(patch: Patch) -> None:
@@ -117,16 +117,16 @@ def applies_twice(patch: Patch) -> None:
         batch.header = batch.header._replace(producer_id=0)
         return batch
 
-    inner = LmdbIndex.apply
+    inner = LmdbIndex.fold_in
 
-    def apply(self: LmdbIndex, chunk: bytes) -> Any:
-        chunk = changed(chunk, change)
+    def fold_in(self: LmdbIndex, batches: Any, **how: Any) -> Any:
+        batches = changed(batches, change)
         before = self._state
-        inner(self, chunk)
+        inner(self, batches, **how)
         self._state = before
-        return inner(self, chunk)
+        return inner(self, batches, **how)
 
-    patch.setattr(LmdbIndex, "apply", apply)
+    patch.setattr(LmdbIndex, "fold_in", fold_in)
 
 
 def half_a_group(patch: Patch) -> None:

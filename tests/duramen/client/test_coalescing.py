@@ -165,13 +165,13 @@ async def test_a_partition_that_waits_does_not_hold_up_the_others(
     table = front.catalog.map.find("flights")
     may_go = threading.Event()
     index = front.node.replica(table.id, Partition(0)).index
-    inner = index.apply
+    inner = index.fold_in
 
-    def held(chunk: bytes) -> Any:
+    def held(chunk: Any) -> Any:
         may_go.wait()
         return inner(chunk)
 
-    monkeypatch.setattr(index, "apply", held)
+    monkeypatch.setattr(index, "fold_in", held)
     await flights.put(keys[0], b"w")
     slow = [asyncio.ensure_future(flights.get(keys[0])) for _ in range(2)]
     await rounds()

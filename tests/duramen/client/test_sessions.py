@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -30,21 +31,21 @@ def lagging(machine: Server) -> Iterator[None]:
     may_go = threading.Event()
     replicas: list[Replica] = list(machine.front.node)
 
-    def held(apply: Callable[[bytes], object]) -> Callable[[bytes], object]:
-        def waiting(chunk: bytes) -> object:
+    def held(apply: Callable[[Any], object]) -> Callable[[Any], object]:
+        def waiting(chunk: Any) -> object:
             may_go.wait()
             return apply(chunk)
 
         return waiting
 
     for replica in replicas:
-        replica.index.apply = held(replica.index.apply)  # type: ignore[assignment, method-assign]
+        replica.index.fold_in = held(replica.index.fold_in)  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
         may_go.set()
         for replica in replicas:
-            del replica.index.apply
+            del replica.index.fold_in
 
 
 async def test_a_lagging_replica_lets_a_session_wait_and_nobody_else(

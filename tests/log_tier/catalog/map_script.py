@@ -75,6 +75,8 @@ def _command(cluster: ClusterMap, line: str) -> Command:
         return DropTable(_place(cluster, plain[0])[0])
     if verb == "job":
         arguments = {key: _value(value) for key, _, value in (word.partition("=") for word in extra.split())}
+        if "table" in arguments:
+            arguments["table"] = _place(cluster, str(arguments["table"]))[0]
         tasks = ()
         if len(plain) > 1:
             tasks = (TaskPlan(plain[1], *_place(cluster, plain[2]), plain[3], named),)
@@ -109,6 +111,9 @@ def summary(cluster: ClusterMap) -> list[str]:
         for number, assigned in enumerate(table.assignments):
             marks = {"member": "", "joining": "+", "leaving": "-"}
             lines.append(f"{table.name}/{number}: " + " ".join(marks[r.role] + r.node for r in assigned))
+        for version in table.versions:
+            held = "; ".join(" ".join(nodes) or "nobody" for nodes in version.holders)
+            lines.append(f"{table.name} version {version.number}: {version.state} at {held}")
     for job in cluster.jobs.values():
         tasks = ", ".join(f"{t.action} {t.node} {t.state}{f' ({t.note})' if t.note else ''}" for t in job.tasks)
         lines.append(f"job {job.id} {job.kind}: {job.state} [{tasks}]")

@@ -137,6 +137,7 @@ def test_each_status_is_one_that_fits() -> None:
         "disconnected",
         "shutting_down",
         "not_hosted",
+        "version_missing",
         "snapshot_store_unavailable",
     }
     for code in unavailable:

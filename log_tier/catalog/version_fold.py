@@ -1,0 +1,191 @@
+"""What jobs do to the versions of a table. Pure; part of the catalog's fold.
+
+    job         begins with                                  done
+    stage       a version `staging`; its replicas fetch it   `staged`
+    swap        the version is `staged`, or `kept`           `live`; the one before it is `kept`, older ones are gone
+    rollback    the version is `kept`                        the same
+    discard     –                                            gone; nodes remove what is not in the map
+
+One job of these at a time for each table. A stage that is aborted takes its version away; a swap cannot be aborted,
+because its barriers may be in the log, but whoever resumes it puts the same ones there, and those take effect once.
+
+A version is swapped in only where every replica that can be read said that it is level with it (`holders`): one that
+joined since has to be staged too, by the same command again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from log_tier.catalog.cluster_map import Argument, ClusterMap, Job, TableEntry, Task, VersionEntry
+from log_tier.catalog.commands import StartJob
+from log_tier.catalog.refusal import Refusal
+from log_tier.identifiers import Partition
+
+__all__ = [
+    "SWAP_KINDS",
+    "VERSION_KINDS",
+    "begin_version_job",
+    "check_not_needed",
+    "end_version_job",
+    "with_holder",
+    "without_unstaged",
+]
+
+SWAP_KINDS: Final = frozenset({"swap", "rollback"})
+"""Jobs that put barriers into a log."""
+
+VERSION_KINDS: Final = frozenset({"stage", "discard"}) | SWAP_KINDS
+"""Jobs about the versions of a table."""
+
+_KEEP_DEFAULT: Final = 1
+"""Versions that stay for a rollback; each takes the disk of one more index, and the work of another apply."""
+
+
+def begin_version_job(cluster: ClusterMap, command: StartJob, time_ms: int) -> tuple[ClusterMap, dict[str, Argument]]:
+    """Check a job against the map, and take its first step; the map, and the job's arguments with the version."""
+    table = _table(cluster, command.arguments)
+    _check_alone(cluster, table)
+    if command.kind == "stage":
+        return _begin_stage(cluster, table, command, time_ms)
+    number = command.arguments.get("version")
+    version = table.version(number) if isinstance(number, int) else None
+    if version is None and number == 1 and not table.versions:
+        version = VersionEntry(1, "live")
+    if version is None:
+        raise Refusal(f"table {table.name} has no version {number!r}; it has {_known(table)}")
+    if command.kind == "discard":
+        if version.state == "live":
+            raise Refusal(f"version {version.number} of {table.name} is live: swap another one in first")
+        return cluster, dict(command.arguments)
+    wanted = ("kept",) if command.kind == "rollback" else ("staged", "kept")
+    if version.state not in wanted:
+        raise Refusal(f"version {version.number} of {table.name} is {version.state}, not {' or '.join(wanted)}")
+    _check_held(table, version)
+    return cluster, dict(command.arguments)
+
+
+def _begin_stage(
+    cluster: ClusterMap, table: TableEntry, command: StartJob, time_ms: int
+) -> tuple[ClusterMap, dict[str, Argument]]:
+    url = str(command.arguments.get("url", ""))
+    if not url:
+        raise Refusal(f"the stage of table {table.name} names no place of a version")
+    again = next((version for version in table.versions if version.url == url), None)
+    if again is not None:
+        return cluster, {**command.arguments, "version": again.number}
+    versions = table.versions or (VersionEntry(1, "live", holders=_readable(table)),)
+    number = table.last_version + 1
+    new = VersionEntry(number, "staging", url, time_ms, ((),) * table.partitions)
+    cluster = _with_versions(cluster, replace(table, last_version=number), (*versions, new))
+    return cluster, {**command.arguments, "version": number}
+
+
+def with_holder(cluster: ClusterMap, job: Job, task: Task) -> ClusterMap:
+    """A replica is level with a version."""
+    table = cluster.tables.get(task.table)
+    version = None if table is None else table.version(int(job.arguments["version"]))
+    if table is None or version is None:
+        raise Refusal(f"the version that job {job.id} stages is gone")
+    held = list(version.holders)
+    held[task.partition] = tuple(sorted({*held[task.partition], task.node}))
+    return _with_version(cluster, table, replace(version, holders=tuple(held)))
+
+
+def without_unstaged(cluster: ClusterMap, job: Job) -> ClusterMap:
+    """A stage was given up: its version goes, unless an earlier one had staged it."""
+    table = cluster.tables.get(str(job.arguments.get("table")))  # type: ignore[call-overload]
+    number = job.arguments.get("version")
+    if table is None or not isinstance(number, int):
+        return cluster
+    version = table.version(number)
+    if version is None or version.state != "staging":
+        return cluster
+    return _with_versions(cluster, table, tuple(each for each in table.versions if each.number != number))
+
+
+def end_version_job(cluster: ClusterMap, job: Job) -> ClusterMap:
+    """All that a job wanted was done."""
+    table = cluster.tables.get(str(job.arguments.get("table")))  # type: ignore[call-overload]
+    number = job.arguments.get("version")
+    version = table.version(number) if table is not None and isinstance(number, int) else None
+    if table is None or version is None:
+        return cluster
+    if job.kind == "discard":
+        return _with_versions(cluster, table, tuple(each for each in table.versions if each is not version))
+    if job.kind == "stage":
+        return _with_version(
+            cluster, table, replace(version, state="staged" if version.state == "staging" else version.state)
+        )
+    keep = job.arguments.get("keep", _KEEP_DEFAULT)
+    versions = [
+        replace(each, state="live")
+        if each is version
+        else replace(each, state="kept", holders=_readable(table))
+        if each.state == "live"
+        else each
+        for each in table.versions
+    ]
+    was_live = table.live_version
+    kept = [each.number for each in versions if each.state == "kept" and each.number != was_live]
+    surplus = max(0, len(kept) + 1 - max(0, int(keep)))
+    gone = set([*kept, was_live][:surplus])
+    return _with_versions(cluster, table, tuple(each for each in versions if each.number not in gone))
+
+
+def check_not_needed(table: TableEntry, action: str) -> None:
+    """Raise where a version still reads the log from where it was built."""
+    waiting = next((each for each in table.versions if each.state in ("staging", "staged")), None)
+    if waiting is not None:
+        raise Refusal(
+            f"version {waiting.number} of {table.name} is {waiting.state} and may need the log from where it was "
+            f"built: swap it in or discard it before a {action}"
+        )
+
+
+def _check_held(table: TableEntry, version: VersionEntry) -> None:
+    for number in range(table.partitions):
+        held = version.holders[number] if number < len(version.holders) else ()
+        lacking = [node for node in table.readable(Partition(number)) if node not in held]
+        if lacking:
+            raise Refusal(
+                f"version {version.number} of {table.name}/{number} is not at {', '.join(lacking)}: stage it again"
+                if version.url
+                else f"version {version.number} of {table.name}/{number} is not at {', '.join(lacking)}, which got the "
+                "replica later: move it back, or build that version anew"
+            )
+
+
+def _check_alone(cluster: ClusterMap, table: TableEntry) -> None:
+    for job in cluster.jobs.values():
+        if job.kind in VERSION_KINDS and job.state in ("running", "failed") and job.arguments.get("table") == table.id:
+            raise Refusal(
+                f"the versions of {table.name} are being changed by job {job.id} ({job.kind}, {job.state}): wait for "
+                "it, resume it, or abort it"
+            )
+
+
+def _table(cluster: ClusterMap, arguments: Mapping[str, Argument]) -> TableEntry:
+    table = next((table for table in cluster.tables.values() if table.id == arguments.get("table")), None)
+    if table is None:
+        raise Refusal(f"no table has the id {arguments.get('table')!r}: it was dropped, or never was")
+    return table
+
+
+def _known(table: TableEntry) -> str:
+    return ", ".join(f"{each.number} ({each.state})" for each in table.versions) or "1 (live)"
+
+
+def _readable(table: TableEntry) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(sorted(table.readable(Partition(number)))) for number in range(table.partitions))
+
+
+def _with_version(cluster: ClusterMap, table: TableEntry, version: VersionEntry) -> ClusterMap:
+    versions = tuple(version if each.number == version.number else each for each in table.versions)
+    return _with_versions(cluster, table, versions)
+
+
+def _with_versions(cluster: ClusterMap, table: TableEntry, versions: tuple[VersionEntry, ...]) -> ClusterMap:
+    return replace(cluster, tables={**cluster.tables, table.id: replace(table, versions=versions)})

@@ -1,0 +1,171 @@
+"""CLUSTER and its relatives: which node holds which slots of the selected table.
+
+Partitions are ranges of slots, so the map of slots follows from the catalog: the first node of a partition that may be
+read stands as its master, the others as replicas. There are no masters: any node takes any write, as the log orders
+them, and a server that does not hold a key asks one that does. `MOVED` goes only to connections that have shown that
+they know what it means, by asking for the map or by READONLY.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from log_tier.identifiers import Partition
+from log_tier.partitioner import SLOTS, slot_of, slots_of_partition
+from router.resp_door.arguments import shown, text_of
+from router.resp_door.problems import wrong_arity
+from router.resp_door.replies import Problem, Simple
+from router.resp_door.tables import ServedTable
+
+if TYPE_CHECKING:
+    from router.resp_door.client import Client
+
+__all__ = ["Place", "asking", "cluster", "node_name", "readonly", "readwrite", "slot_ranges"]
+
+_OK: Final = Simple("OK")
+_WORDS: Final = {"SLOTS": 0, "SHARDS": 0, "NODES": 0, "INFO": 0, "MYID": 0, "KEYSLOT": 1}
+
+
+class Place(NamedTuple):
+    """Where a node's fast door is."""
+
+    node: str
+    host: str
+    port: int
+
+
+def node_name(node: str) -> str:
+    """A node's id as Redis Cluster writes them: 40 hex digits."""
+    return hashlib.sha1(node.encode(), usedforsecurity=False).hexdigest()
+
+
+def slot_ranges(partitions: int, holders: Sequence[Sequence[Place]]) -> list[tuple[int, int, Sequence[Place]]]:
+    """First and last slot of each range with the same holders, and these."""
+    ranges: list[tuple[int, int, Sequence[Place]]] = []
+    for number, places in enumerate(holders):
+        slots = slots_of_partition(Partition(number), partitions)
+        if ranges and list(ranges[-1][2]) == list(places):
+            ranges[-1] = (ranges[-1][0], slots[-1], places)
+        else:
+            ranges.append((slots[0], slots[-1], places))
+    return ranges
+
+
+async def cluster(client: Client, args: Sequence[bytes]) -> Any:
+    """CLUSTER SLOTS | SHARDS | NODES | INFO | MYID | KEYSLOT key"""
+    name, rest = text_of(args[0]).upper(), args[1:]
+    if name not in _WORDS:
+        raise Problem(f"ERR unknown subcommand '{shown(args[0])}'. Try CLUSTER HELP.")
+    if len(rest) != _WORDS[name]:
+        raise wrong_arity(f"cluster|{name.lower()}")
+    if name == "KEYSLOT":
+        return slot_of(rest[0])
+    door = client.door
+    if name == "MYID":
+        return node_name(door.node_id)
+    if name in ("SLOTS", "SHARDS", "NODES"):
+        client.asked_for_map = door.clustered
+    table = await client.current_table()
+    if table.ref.partitioner != "slot":
+        raise Problem(f"ERR table {table.ref.name} places its keys by {table.ref.partitioner}, not by slots")
+    ranges = slot_ranges(table.partitions, await holders(client, table))
+    if name == "SLOTS":
+        return [
+            [first, last, *([place.host, place.port, node_name(place.node), []] for place in places)]
+            for first, last, places in ranges
+        ]
+    nodes = _nodes(ranges)
+    if name == "SHARDS":
+        return _shards(ranges)
+    if name == "NODES":
+        return _node_lines(client, ranges, nodes)
+    return "".join(
+        f"{key}:{value}\r\n"
+        for key, value in {
+            "cluster_enabled": int(door.clustered),
+            "cluster_state": "ok",
+            "cluster_slots_assigned": SLOTS,
+            "cluster_slots_ok": SLOTS,
+            "cluster_slots_pfail": 0,
+            "cluster_slots_fail": 0,
+            "cluster_known_nodes": len(nodes),
+            "cluster_size": len({places[0].node for _, _, places in ranges}),
+            "cluster_current_epoch": door.epoch,
+            "cluster_my_epoch": door.epoch,
+        }.items()
+    )
+
+
+async def holders(client: Client, table: ServedTable) -> list[list[Place]]:
+    """By partition, the doors of the nodes that hold it; this server where no other is known."""
+    host, port = client.local_address
+    here = Place(client.door.node_id, host, port)
+    places = await client.door.places(here)
+    found: list[list[Place]] = []
+    for partition in map(Partition, range(table.partitions)):
+        nodes = client.door.holders(table, partition)
+        found.append([places[node] for node in nodes if node in places] or [here])
+    return found
+
+
+def _nodes(ranges: Sequence[tuple[int, int, Sequence[Place]]]) -> list[Place]:
+    return list(dict.fromkeys(place for _, _, places in ranges for place in places))
+
+
+def _shards(ranges: Sequence[tuple[int, int, Sequence[Place]]]) -> list[Any]:
+    """Ranges by their holders."""
+    shards: dict[tuple[Place, ...], list[int]] = {}
+    for first, last, places in ranges:
+        shards.setdefault(tuple(places), []).extend((first, last))
+    return [
+        {
+            "slots": slots,
+            "nodes": [
+                {
+                    "id": node_name(place.node),
+                    "port": place.port,
+                    "ip": place.host,
+                    "endpoint": place.host,
+                    "role": "replica" if number else "master",
+                    "replication-offset": 0,
+                    "health": "online",
+                }
+                for number, place in enumerate(places)
+            ],
+        }
+        for places, slots in shards.items()
+    ]
+
+
+def _node_lines(client: Client, ranges: Sequence[tuple[int, int, Sequence[Place]]], nodes: Sequence[Place]) -> str:
+    lines: list[str] = []
+    epoch = client.door.epoch
+    for place in nodes:
+        own = [f"{first}-{last}" for first, last, places in ranges if places[0] == place]
+        first_of = next((places[0].node for _, _, places in ranges if place in places), place.node)
+        role = "master" if own else "slave"
+        flags = f"myself,{role}" if place.node == client.door.node_id else role
+        master = "-" if own else node_name(first_of)
+        lines.append(
+            f"{node_name(place.node)} {place.host}:{place.port}@{place.port} {flags} {master} 0 0 {epoch} connected"
+            + "".join(f" {slots}" for slots in own)
+        )
+    return "\n".join(lines) + "\n"
+
+
+def readonly(client: Client, args: Sequence[bytes]) -> Simple:
+    """READONLY: replicas are always read here; it tells that the client knows about clusters."""
+    client.asked_for_map = client.door.clustered
+    return _OK
+
+
+def readwrite(client: Client, args: Sequence[bytes]) -> Simple:
+    """READWRITE"""
+    return _OK
+
+
+def asking(client: Client, args: Sequence[bytes]) -> Simple:
+    """ASKING: slots do not migrate by asking here, so there is nothing to follow."""
+    return _OK

@@ -1,0 +1,252 @@
+"""The door itself: what it listens on, who is in, and the parts that all connections share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from log_tier.catalog.catalog import Maps
+from log_tier.identifiers import Partition
+from log_tier.partitioner import slot_of
+from router.fleet.fleet import LiveFleet
+from router.requests import Connection
+from router.resp_door.changes import Changes
+from router.resp_door.client import Client
+from router.resp_door.cluster import Place
+from router.resp_door.limits import CONNECTIONS_MAX
+from router.resp_door.neighbours import Neighbours
+from router.resp_door.notifications import Notifications
+from router.resp_door.reading import Reads
+from router.resp_door.replies import Problem
+from router.resp_door.scans import Cursors
+from router.resp_door.sockets import DoorSettings, DoorSockets, tls_context
+from router.resp_door.tables import ServedTable, Tables
+from router.resp_door.writer import SharedWriter
+from serving_tier.node import Node
+
+__all__ = ["RespDoor"]
+
+logger = logging.getLogger(__name__)
+
+# What one machine needs: commands on any keys may then go into one transaction, as with one Redis server, and each
+# round of writes is one transaction of one index.
+_PARTITIONS_ALONE: Final = 1
+
+# Commands that are under way when the door closes get so long; what they wrote is written.
+_CLOSE_PATIENCE_S: Final = 1.0
+
+# What a cluster needs: up to eight nodes share the reads.
+_PARTITIONS_CLUSTER: Final = 8
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class RespDoor:
+    """An open door. `open()` makes one, `close()` ends it; the connection to the data is its owner's."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        maps: Maps,
+        settings: DoorSettings,
+        sockets: DoorSockets,
+        *,
+        node: Node | None,
+        node_id: str,
+        fleet: LiveFleet | None,
+        neighbours: Neighbours | None,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.connection = connection
+        self.maps = maps
+        self.fleet = fleet
+        self.node_id = node_id
+        self.neighbours = neighbours
+        self.secret = settings.password.encode()
+        self.clock_ms = clock_ms
+        self.loop = asyncio.get_running_loop()
+        self.opened_s = self.loop.time()
+        self.run_id = secrets.token_hex(20)
+        self.port = sockets.port
+        self.socket_path = str(settings.socket_path or "")
+        self.clients: dict[int, Client] = {}
+        """By id."""
+        self.connections_taken = 0
+        self.connections_refused = 0
+        self.connections_dropped = 0
+        self.commands_done = 0
+        """By connections that are gone."""
+        self.tables = Tables(connection, node, lambda: settings.table_partitions or self._partitions())
+        self.reads = Reads(connection)
+        self.writer = SharedWriter(connection)
+        self.changes = Changes(self.reads, self.writer, clock_ms)
+        self.cursors = Cursors()
+        self.notifications = Notifications(self)
+        self._ids = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._touched: list[Client] = []
+        self._servers: list[asyncio.Server] = []
+        self._sockets = sockets
+
+    @classmethod
+    async def open(
+        cls,
+        connection: Connection,
+        maps: Maps,
+        settings: DoorSettings,
+        sockets: DoorSockets,
+        *,
+        node: Node | None = None,
+        node_id: str = "n1",
+        fleet: LiveFleet | None = None,
+        neighbours: Neighbours | None = None,
+        clock_ms: Callable[[], int] = _now_ms,
+    ) -> RespDoor:
+        """Let clients in. `sockets`: those that were taken for `settings`; the door closes them.
+
+        `node`: the replicas in this process, which are read without a detour. `fleet`: what WAIT asks. `neighbours`:
+        with them it is a node of a cluster, which tells clients of the others.
+        """
+        door = cls(
+            connection,
+            maps,
+            settings,
+            sockets,
+            node=node,
+            node_id=node_id,
+            fleet=fleet,
+            neighbours=neighbours,
+            clock_ms=clock_ms,
+        )
+
+        def client() -> Client:
+            return Client(door)
+
+        if sockets.tcp is not None:
+            context = tls_context(settings)
+            door._servers.append(await door.loop.create_server(client, sock=sockets.tcp, ssl=context))
+        if sockets.unix is not None:
+            door._servers.append(await door.loop.create_unix_server(client, sock=sockets.unix))
+        return door
+
+    def _partitions(self) -> int:
+        return _PARTITIONS_CLUSTER if len(self.maps.map.nodes) > 1 else _PARTITIONS_ALONE
+
+    # --- connections
+
+    def next_id(self) -> int:
+        """For a connection; never given twice."""
+        self._ids += 1
+        return self._ids
+
+    def admit(self, client: Client) -> bool:
+        """A connection is there; may it stay?"""
+        self.connections_taken += 1
+        if len(self.clients) >= CONNECTIONS_MAX:
+            self.connections_refused += 1
+            return False
+        self.clients[client.id] = client
+        client.table = self.tables.at_hand(client.table_name)
+        return True
+
+    def leave(self, client: Client) -> None:
+        """A connection is gone."""
+        if self.clients.pop(client.id, None) is not None:
+            self.commands_done += client.commands
+            self.notifications.forget(client)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a command that takes a while. It is carried through, also if its connection ends meanwhile."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def touch(self, client: Client) -> None:
+        """One of its slots was filled: it is looked at when all of this round are."""
+        if not client.touched:
+            client.touched = True
+            if not self._touched:
+                self.loop.call_soon(self._answer)
+            self._touched.append(client)
+
+    def _answer(self) -> None:
+        touched, self._touched = self._touched, []
+        for client in touched:
+            client.touched = False
+            client.answered()
+
+    # --- nodes
+
+    @property
+    def clustered(self) -> bool:
+        """Are there other nodes that clients could go to?"""
+        return self.neighbours is not None
+
+    @property
+    def epoch(self) -> int:
+        """The map's version: it rises with every change of the cluster."""
+        return max(0, self.maps.map.version)
+
+    async def places(self, here: Place) -> dict[str, Place]:
+        """Where the nodes' doors are, this one's included."""
+        known = {} if self.neighbours is None else await self.neighbours.places()
+        return {**known, here.node: here}
+
+    def holders(self, table: ServedTable, partition: Partition) -> Sequence[str]:
+        """The nodes whose replica may be read, the first of them first."""
+        entry = self.maps.map.tables.get(table.ref.id)
+        return () if entry is None else entry.readable(partition)
+
+    def own_partitions(self, client: Client, table: ServedTable) -> list[Partition]:
+        """What a walk over all keys covers: everything; for a client of the cluster, what this node is the first of.
+
+        Such a client asks every master, and puts the answers together.
+        """
+        every = [Partition(number) for number in range(table.partitions)]
+        if not client.asked_for_map or self.node_id not in self.maps.map.nodes:
+            return every
+        return [each for each in every if next(iter(self.holders(table, each)), "") == self.node_id]
+
+    def misplaced(self, client: Client, table: ServedTable, keys: Sequence[bytes]) -> Problem | None:
+        """Where the client should rather ask, if it knows what that means and this node does not hold the keys."""
+        if self.neighbours is None or not client.asked_for_map or not keys or table.ref.partitioner != "slot":
+            return None
+        partition = table.partition_of(keys[0])
+        if table.replicas[partition] is not None:
+            return None
+        known = self.neighbours.known()
+        for node in self.holders(table, partition):
+            place = known.get(node)
+            if place is not None and node != self.node_id:
+                return Problem(f"MOVED {slot_of(keys[0])} {place.host}:{place.port}")
+        return None
+
+    def check_place(self, client: Client, table: ServedTable, keys: Sequence[bytes]) -> None:
+        """Raises the `MOVED` that `misplaced` gives."""
+        problem = self.misplaced(client, table, keys)
+        if problem is not None:
+            raise problem
+
+    async def close(self) -> None:
+        """Take no new connections, answer the writes that are under way, end every connection. Idempotent."""
+        for server in self._servers:
+            server.close()
+        await self.notifications.close()
+        await self.changes.close()
+        await self.writer.close()
+        if self._tasks:
+            _, left = await asyncio.wait(self._tasks, timeout=_CLOSE_PATIENCE_S)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        self._answer()
+        for client in list(self.clients.values()):
+            client.close("the server stops")
+        self._sockets.close()

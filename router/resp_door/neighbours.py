@@ -1,0 +1,88 @@
+"""The other nodes' fast doors: each node is asked by gRPC where its own is.
+
+The catalog names the nodes and their gRPC addresses; where a node's fast door listens is that node's own business, may
+change with its next start, and is no part of the cluster's state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import grpc
+
+from log_tier.errors import DuramenError
+from log_tier.service.wire import Wire
+from router.fleet.fleet import LiveFleet
+from router.proto import fast_door_pb2, fast_door_pb2_grpc
+from router.resp_door.cluster import Place
+
+__all__ = ["FastDoorService", "FleetNeighbours", "Neighbours"]
+
+# A node that takes longer is left out of the map of slots; it is asked again with the next question.
+_TIMEOUT_S: Final = 0.5
+
+# What was heard is good for so long: cluster-aware clients of one pool ask for the map all at once.
+_FRESH_S: Final = 1.0
+
+
+class Neighbours(Protocol):
+    """Where the nodes' fast doors are."""
+
+    async def places(self) -> Mapping[str, Place]:
+        """By node id: those that are there and have one."""
+        ...
+
+    def known(self) -> Mapping[str, Place]:
+        """The same, as far as it is known without asking."""
+        ...
+
+
+class FastDoorService(fast_door_pb2_grpc.FastDoorServicer):
+    """`duramen.v1.FastDoor`: says where the door of this process is."""
+
+    def __init__(self, *, port: int, tls: bool, password: bool) -> None:
+        self._description = fast_door_pb2.FastDoorDescription(port=port, tls=tls, password=password)
+
+    async def Describe(  # noqa: N802
+        self, request: fast_door_pb2.DescribeFastDoorRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> fast_door_pb2.FastDoorDescription:
+        return self._description
+
+
+class FleetNeighbours:
+    """The nodes of a fleet."""
+
+    def __init__(self, fleet: LiveFleet) -> None:
+        self._fleet = fleet
+        self._places: dict[str, Place] = {}
+        self._asked_s = float("-inf")
+        self._asking = asyncio.Lock()
+
+    def known(self) -> Mapping[str, Place]:
+        """See `Neighbours`."""
+        return self._places
+
+    async def places(self) -> Mapping[str, Place]:
+        """Ask every node that is there, at most once a second."""
+        loop = asyncio.get_running_loop()
+        async with self._asking:
+            if loop.time() - self._asked_s >= _FRESH_S:
+                members = [member for member in self._fleet.members.values() if member.alive]
+                found = await asyncio.gather(*(_ask(member.id, member.entry.address) for member in members))
+                self._places = {place.node: place for place in found if place is not None}
+                self._asked_s = loop.time()
+        return self._places
+
+
+async def _ask(node: str, address: str) -> Place | None:
+    wire = Wire(address)
+    try:
+        stub = fast_door_pb2_grpc.FastDoorStub(wire.channel)  # type: ignore[no-untyped-call]
+        reply = await wire.ask(stub.Describe, fast_door_pb2.DescribeFastDoorRequest(), timeout=_TIMEOUT_S)
+    except DuramenError:
+        return None  # it has no fast door, or is not there
+    finally:
+        await wire.close()
+    return Place(node, address.rpartition(":")[0], reply.port) if reply.port else None

@@ -1,0 +1,148 @@
+"""What the door listens on: taken before anything is opened, so that a second server on a port harms nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from log_tier.errors import InvalidRequest, PortInUse
+
+__all__ = ["DoorSettings", "DoorSockets", "tls_context"]
+
+_BACKLOG: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DoorSettings:
+    """Where the door is, and who may come in."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None: not on TCP; 0: a free one."""
+    socket_path: Path | None = None
+    """A Unix socket."""
+    password: str = ""
+    """What AUTH must give; empty: everybody may come in."""
+    tls_certificate: Path | None = None
+    """PEM, its chain included; with `tls_key`. None: no TLS."""
+    tls_key: Path | None = None
+    table_partitions: int = 0
+    """Of tables that are made at first use; 0: one on one machine, eight in a cluster."""
+
+    @property
+    def wanted(self) -> bool:
+        """Is there a door at all?"""
+        return self.port is not None or self.socket_path is not None
+
+
+@dataclass(slots=True)
+class DoorSockets:
+    """Bound sockets that nobody listens on yet. `close` gives back those that were not used."""
+
+    tcp: socket.socket | None = None
+    unix: socket.socket | None = None
+    path: Path | None = None
+
+    @classmethod
+    def take(cls, settings: DoorSettings) -> DoorSockets:
+        """Bind. Raises `PortInUse`, and `InvalidRequest` for TLS files that cannot be used."""
+        if settings.tls_certificate is not None or settings.tls_key is not None:
+            tls_context(settings)
+        taken = cls()
+        try:
+            if settings.port is not None:
+                taken.tcp = _bound(settings.host, settings.port)
+            if settings.socket_path is not None:
+                taken.unix = _bound_path(settings.socket_path)
+                taken.path = settings.socket_path
+        except BaseException:
+            taken.close()
+            raise
+        return taken
+
+    @property
+    def port(self) -> int:
+        """Of the TCP socket; 0 where there is none."""
+        return 0 if self.tcp is None else int(self.tcp.getsockname()[1])
+
+    def close(self) -> None:
+        """Idempotent."""
+        for each in (self.tcp, self.unix):
+            if each is not None:
+                each.close()
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+        self.tcp = self.unix = self.path = None
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(_BACKLOG)
+        made.setblocking(False)
+    except (OSError, OverflowError) as error:
+        made.close()
+        raise PortInUse(
+            f"port {port} on {host} cannot be listened on by the Redis protocol ({error}): another server may have it; "
+            "stop that one, or choose another port with --resp-port",
+            port=port,
+        ) from error
+    return made
+
+
+def _bound_path(path: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        try:
+            made.bind(str(path))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not stat.S_ISSOCK(os.stat(path).st_mode) or _answers(path):
+                raise
+            path.unlink()  # of a server that was killed
+            made.bind(str(path))
+        made.listen(_BACKLOG)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        raise PortInUse(
+            f"the socket {path} cannot be listened on ({error.strerror or error}): another server may have it; stop "
+            "that one, or name another path"
+        ) from error
+    return made
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def tls_context(settings: DoorSettings) -> ssl.SSLContext | None:
+    """What TLS needs; None where it is not wanted. Raises `InvalidRequest`."""
+    if settings.tls_certificate is None and settings.tls_key is None:
+        return None
+    if settings.tls_certificate is None or settings.tls_key is None:
+        raise InvalidRequest("TLS needs both a certificate and its key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidRequest(
+            f"{settings.tls_certificate} and {settings.tls_key} cannot be used for TLS ({error}): name a certificate "
+            "and its key, both PEM"
+        ) from error
+    return context

@@ -1,0 +1,147 @@
+"""The tables as this door serves them: found by name, made at first use, with their replicas at hand.
+
+A connection begins in the table `default`. `SELECT flights` goes to another one by name; `SELECT 3` to the one that is
+called `db3`, so that clients that only know numbers have their sixteen databases. `default` and the numbered ones are
+made when the first command comes that needs them; a name has to be there.
+
+**What has been seen.** `seen[p]` is the highest offset of partition p that any connection of this door was told of: the
+place of a write, or the state of a read that a replica elsewhere answered. Reads are never answered from before it. One
+list for all connections, and not one for each: an application's pool writes by one connection and reads by the next,
+and expects what one Redis server gives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from log_tier.errors import DuramenError, TableExists, TableNotFound
+from log_tier.identifiers import NOTHING, Offset, Partition
+from log_tier.table_ref import TableRef
+from log_tier.tokens import Token
+from router.requests import Connection
+from router.resp_door.arguments import text_of
+from router.resp_door.limits import REQUEST_TIMEOUT_S
+from router.resp_door.replies import Problem
+from serving_tier.node import Node
+from serving_tier.replica import Replica
+
+__all__ = ["DEFAULT_TABLE", "NUMBERS", "ServedTable", "Tables", "name_of"]
+
+DEFAULT_TABLE: Final = "default"
+
+NUMBERS: Final = 16
+"""How many databases a Redis server has if nobody says otherwise."""
+
+
+def name_of(selected: bytes) -> str:
+    """The table that SELECT names. Raises `Problem` for a number that is none of a database."""
+    text = text_of(selected)
+    if not text.lstrip("-").isdigit():
+        return text
+    number = int(text)
+    if not 0 <= number < NUMBERS:
+        raise Problem("ERR DB index is out of range")
+    return DEFAULT_TABLE if number == 0 else f"db{number}"
+
+
+def is_numbered(name: str) -> bool:
+    """Is it a table that is made at first use?"""
+    return name == DEFAULT_TABLE or (name.startswith("db") and name[2:].isdigit() and 0 < int(name[2:]) < NUMBERS)
+
+
+class ServedTable:
+    """A table, and what of it is in this process."""
+
+    __slots__ = ("gone", "node", "partition_of", "partitions", "ref", "replicas", "seen")
+
+    def __init__(self, ref: TableRef, node: Node | None) -> None:
+        self.ref = ref
+        self.node = node
+        self.partitions = ref.partitions
+        self.partition_of = ref.partition_of
+        self.seen: list[Offset] = [NOTHING] * ref.partitions
+        """See the module's text."""
+        self.replicas: list[Replica | None] = [None] * ref.partitions
+        """Those that are here and can be read at once."""
+        self.gone = False
+        """It was dropped: whoever needs it looks for it again."""
+        self.look()
+
+    def look(self) -> None:
+        """Find the replicas that are here."""
+        if self.node is None:
+            return
+        for partition in map(Partition, range(self.partitions)):
+            before = self.replicas[partition]
+            if before is not None and before.state not in ("closed", "stopped"):
+                continue
+            if before is not None:
+                # Its successor must not show less.
+                self.saw(partition, before.index.applied)
+            replica: Replica | None = None
+            with suppress(DuramenError):
+                replica = self.node.replica(self.ref.id, partition)
+            if replica is not None and (replica.failure is not None or replica.state == "replaying"):
+                replica = None
+            if replica is not None:
+                self.saw(partition, replica.floor)
+            self.replicas[partition] = replica
+
+    def saw(self, partition: Partition, offset: Offset) -> None:
+        """Somebody was told of `offset`."""
+        if offset > self.seen[partition]:
+            self.seen[partition] = offset
+
+    def token(self) -> Token:
+        """Everything that this door has shown of the table, its own replicas' states included."""
+        offsets = {
+            Partition(number): max(seen, NOTHING if replica is None else replica.index.applied)
+            for number, (seen, replica) in enumerate(zip(self.seen, self.replicas, strict=True))
+        }
+        return Token({self.ref.id: {partition: offset for partition, offset in offsets.items() if offset != NOTHING}})
+
+
+class Tables:
+    """The tables that were used so far, by name."""
+
+    def __init__(self, connection: Connection, node: Node | None, partitions: Callable[[], int]) -> None:
+        """`partitions`: how many a table gets that is made here."""
+        self._connection = connection
+        self._node = node
+        self._partitions = partitions
+        self._open: dict[str, ServedTable] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+
+    def at_hand(self, name: str) -> ServedTable | None:
+        """The table, where it was used before and is still there."""
+        table = self._open.get(name)
+        return None if table is None or table.gone else table
+
+    def served(self) -> list[ServedTable]:
+        """All that were used, by name."""
+        return [self._open[name] for name in sorted(self._open) if not self._open[name].gone]
+
+    async def open(self, name: str) -> ServedTable:
+        """Find a table; make it if it is a numbered one. Raises `TableNotFound`, `InvalidName`, and what else fails."""
+        found = self.at_hand(name)
+        if found is not None:
+            return found
+        lock = self._opening.setdefault(name, asyncio.Lock())
+        async with lock:
+            found = self.at_hand(name)
+            if found is None:
+                found = self._open[name] = ServedTable(await self._find(name), self._node)
+        return found
+
+    async def _find(self, name: str) -> TableRef:
+        try:
+            return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
+        except TableNotFound:
+            if not is_numbered(name):
+                raise
+        with suppress(TableExists):  # somebody else was first
+            return await self._connection.create_table(name, partitions=self._partitions(), timeout=REQUEST_TIMEOUT_S)
+        return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)

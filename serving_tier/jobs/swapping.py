@@ -1,0 +1,51 @@
+"""The two tasks of a version's way into service: being level with it, and the barriers."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from log_tier.barrier import Barrier, barrier_batch
+from log_tier.errors import DuramenError
+from log_tier.identifiers import Partition
+from log_tier.log import Log
+from serving_tier.hosting import Hosting
+from serving_tier.jobs.worker import TaskRun
+
+__all__ = ["put_barriers", "stage_version"]
+
+_PRODUCER: Final = "barrier"
+
+
+async def stage_version(run: TaskRun, hosting: Hosting) -> str:
+    """Return when this node's replica is level with the job's version; `Staging` brings it, as the map says.
+
+    Raises what keeps it: the job then fails, and the version goes on being tried as long as the map has it.
+    """
+    name, number = (run.task.table, run.task.partition), int(run.job.arguments["version"])
+    await hosting.wait_version(run.cluster.version)
+    await hosting.staging.wait_level(name, number, run.progress)
+    return f"level with version {number}"
+
+
+async def put_barriers(run: TaskRun, log: Log) -> str:
+    """Put a barrier into the log of every partition, in one call: on the embedded log that is one sync for all.
+
+    Whoever begins again, here or at another node, writes the same batches of the same producer: those that were there
+    are void (J1).
+    """
+    number = int(run.job.arguments["version"])
+    table = run.cluster.table(run.task.table)
+    barrier = Barrier(number, run.job.id)
+    run.progress("putting barriers", 0, table.partitions)
+    parts = []
+    for partition in map(Partition, range(table.partitions)):
+        name = f"{_PRODUCER} {table.id} {partition} {run.job.id}".encode()
+        producer_id = (int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1) | 1
+        parts.append((table.id, partition, barrier_batch(barrier, producer_id=producer_id, sequence=0)))
+    results = await log.append_many(parts)
+    for result in results:
+        if isinstance(result, DuramenError):
+            raise result
+    offsets = ", ".join(str(result.base_offset) for result in results if not isinstance(result, DuramenError))
+    return f"version {number} from the offsets {offsets} on"

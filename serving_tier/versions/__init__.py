@@ -1,0 +1,24 @@
+"""Versions: one generation of a table's content after the other, each built elsewhere and taken over whole.
+
+A bulk build makes a version: a snapshot of every partition, in the format of `serving_tier.snapshots`, and one manifest
+that lists them, at a URL. Each part names the log offset from which live writes go on, so whoever has the part and the
+log behind it has the table's content as the version's builder meant it.
+
+What holds:
+
+- V1 A version exists when its manifest does: parts first, each read back and verified, `version.json` last.
+- V2 The manifest vouches for everything: itself, the parts' manifests by checksum, through them every byte (I8).
+- V3 A version is of one table, by id, and of that table's partitions and partitioner: nothing else is ever staged.
+- V4 A part stands at an offset of the log that existed when it was built (0 or higher): the log after it is what the
+     part is completed with, and the version of a bulk entry, its "offset of the last write", is that offset.
+- V5 A version never changes. A place that has one takes no other.
+
+Reading order: `manifest.py` (pure), `store.py`.
+"""
+
+from __future__ import annotations
+
+from serving_tier.versions.manifest import VersionManifest, VersionPart
+from serving_tier.versions.store import VersionStore
+
+__all__ = ["VersionManifest", "VersionPart", "VersionStore"]

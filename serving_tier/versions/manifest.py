@@ -1,0 +1,216 @@
+"""The manifest of a version: one generation of a table's content, a snapshot for each partition. Pure.
+
+    {"format": "duramen-version", "version": 1, "id": …, …, "parts": […], "check": "9a71c0f2"}
+
+`docs/FORMATS.md` tells every field, with an example. The text is exact, as a snapshot's manifest's is, and for the same
+reason: `parse_version` accepts only the very bytes that `format_version` makes; `check` is the CRC-32C, in hex, of the
+same text without it. Each part carries the CRC-32C of its snapshot's manifest, and that one those of its files: so a
+version manifest vouches for every byte below it, and a snapshot that was put in the place of another is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import google_crc32c
+
+from log_tier.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
+from log_tier.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.partitioner import Partitioner, check_partitioner
+from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
+
+__all__ = [
+    "VERSION_BYTES_MAX",
+    "VERSION_FORMAT_VERSION",
+    "VersionManifest",
+    "VersionPart",
+    "format_version",
+    "parse_version",
+    "part_of",
+]
+
+VERSION_FORMAT: Final = "duramen-version"
+VERSION_FORMAT_VERSION: Final = 1
+
+# A part is some 250 bytes; a table has at most 1,024 of them.
+VERSION_BYTES_MAX: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPart:
+    """One partition of a version."""
+
+    path: str
+    """Its snapshot's folder below the URL: `SnapshotManifest.path`."""
+    offset: Offset
+    """The log goes on behind it: the record after this one is the first that is replayed onto the part. At least 0."""
+    log_time_ms: int
+    """The partition's log time at that offset."""
+    keys: int
+    bytes: int
+    """The sum of its files."""
+    check: int
+    """The CRC-32C of its snapshot's manifest, the very bytes of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionManifest:
+    """What a version is."""
+
+    id: str
+    """Random; hex digits."""
+    table: TableId
+    """The table that it was made for: no other one takes it."""
+    table_name: str
+    """The name at that time, for people; the id is what counts."""
+    partitions: int
+    partitioner: Partitioner
+    """With `partitions` it says where each key is. Both are the table's: a version of another cut is never served."""
+    created_ms: int
+    """By the clock of whoever made it: for people, decides nothing."""
+    source: str
+    """What it was made from, for people."""
+    parts: tuple[VersionPart, ...]
+    """By partition."""
+
+    @property
+    def keys(self) -> int:
+        """Entries in all partitions, expired ones included."""
+        return sum(part.keys for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """The sum of all files."""
+        return sum(part.bytes for part in self.parts)
+
+    def __str__(self) -> str:
+        return f"version {self.id} of {self.table_name}"
+
+
+def part_of(manifest: SnapshotManifest) -> VersionPart:
+    """What a version says about a snapshot that is one of its parts."""
+    return VersionPart(
+        path=manifest.path,
+        offset=manifest.offset,
+        log_time_ms=manifest.log_time_ms,
+        keys=manifest.keys,
+        bytes=manifest.bytes,
+        check=google_crc32c.value(format_manifest(manifest)),
+    )
+
+
+def format_version(manifest: VersionManifest) -> bytes:
+    """The manifest's text, ASCII."""
+    assert len(manifest.parts) == manifest.partitions, f"{len(manifest.parts)} parts of {manifest.partitions}"
+    document = {
+        "format": VERSION_FORMAT,
+        "version": VERSION_FORMAT_VERSION,
+        "id": manifest.id,
+        "table": manifest.table,
+        "table_name": manifest.table_name,
+        "partitions": manifest.partitions,
+        "partitioner": manifest.partitioner,
+        "created_ms": manifest.created_ms,
+        "source": manifest.source,
+        "parts": [
+            {
+                "path": part.path,
+                "offset": part.offset,
+                "log_time_ms": part.log_time_ms,
+                "keys": part.keys,
+                "bytes": part.bytes,
+                "check": f"{part.check:08x}",
+            }
+            for part in manifest.parts
+        ],
+    }
+    check = f"{google_crc32c.value(_text(document)):08x}"
+    return _text({**document, "check": check}) + b"\n"
+
+
+def parse_version(data: bytes, where: str) -> VersionManifest:
+    """Read a manifest. `where`: which file, for people.
+
+    Raises `UnknownFormat` for one of a newer format version, `SnapshotDamaged` for whatever else is not exactly a
+    version's manifest.
+    """
+    try:
+        document = json.loads(data) if len(data) <= VERSION_BYTES_MAX else None
+    except (ValueError, RecursionError) as error:
+        raise _damaged(where, f"cannot be read ({error})") from error
+    if not isinstance(document, dict) or document.get("format") != VERSION_FORMAT:
+        raise _damaged(where, f"is no {VERSION_FORMAT} manifest")
+    version, check = document.get("version"), document.pop("check", None)
+    found = f"{google_crc32c.value(_text(document)):08x}"
+    if isinstance(version, int) and version > VERSION_FORMAT_VERSION:
+        doubt = (
+            "" if check == found else f" (or it is damaged: it says its checksum is {check}, its text gives {found})"
+        )
+        raise UnknownFormat(
+            f"{where} has format version {version}, this process reads version {VERSION_FORMAT_VERSION}: stage it "
+            f"with the Duramen that built it, or a newer one{doubt}",
+            file=where,
+        )
+    if check != found:
+        raise _damaged(where, f"says its checksum is {check}, its text gives {found}")
+    try:
+        manifest = _manifest_of(document)
+    except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+        raise _damaged(where, f"does not have the fields of version {VERSION_FORMAT_VERSION} ({error!r})") from error
+    if format_version(manifest) != data:
+        raise _damaged(where, "is not written as manifests are")
+    return manifest
+
+
+def _manifest_of(document: dict[str, Any]) -> VersionManifest:
+    """The manifest of a document whose checksum holds. Raises for whatever does not fit."""
+    for name in ("partitions", "created_ms"):
+        if type(document[name]) is not int:
+            raise ValueError(f"{name} is {document[name]!r}")
+    for name in ("id", "table", "table_name", "partitioner", "source"):
+        if type(document[name]) is not str:
+            raise ValueError(f"{name} is {document[name]!r}")
+    if not document["id"].isalnum():
+        raise ValueError(f"id is {document['id']!r}")
+    table, partitions = TableId(document["table"]), document["partitions"]
+    table_id_to_bytes(table)
+    if not 0 < partitions <= PARTITIONS_MAX or len(document["parts"]) != partitions:
+        raise ValueError(f"{len(document['parts'])} parts of {partitions} partitions")
+    return VersionManifest(
+        id=document["id"],
+        table=table,
+        table_name=document["table_name"],
+        partitions=partitions,
+        partitioner=check_partitioner(document["partitioner"]),
+        created_ms=document["created_ms"],
+        source=document["source"],
+        parts=tuple(_part_of(part, table, Partition(number)) for number, part in enumerate(document["parts"])),
+    )
+
+
+def _part_of(document: dict[str, Any], table: TableId, partition: Partition) -> VersionPart:
+    for name in ("offset", "log_time_ms", "keys", "bytes"):
+        if type(document[name]) is not int or document[name] < 0:
+            raise ValueError(f"{name} of partition {partition} is {document[name]!r}")
+    path, offset = document["path"], Offset(document["offset"])
+    stem = f"{table}/{partition}/{offset:020d}-"
+    if type(path) is not str or not path.startswith(stem) or not path.removeprefix(stem).isalnum():
+        raise ValueError(f"partition {partition} at offset {offset} lies at {path!r}")
+    return VersionPart(
+        path=path,
+        offset=offset,
+        log_time_ms=document["log_time_ms"],
+        keys=document["keys"],
+        bytes=document["bytes"],
+        check=int(document["check"], 16),
+    )
+
+
+def _text(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, indent=1).encode("ascii")
+
+
+def _damaged(where: str, what: str) -> SnapshotDamaged:
+    return SnapshotDamaged(f"{where} {what}: build the version again", file=where)

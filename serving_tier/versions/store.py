@@ -1,0 +1,122 @@
+"""Where a version lies: a snapshot store of its own, with the version's manifest at the top.
+
+    <url>/version.json                                   written last: with it the version exists
+    <url>/<table id>/<partition>/<offset>-<id>/…         a snapshot for each partition, see `serving_tier.snapshots`
+
+The URL is any that a `SnapshotStore` takes: a folder, `s3://bucket/prefix?endpoint_url=…`. A version never changes once
+it exists, so a place that has one takes no other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import google_crc32c
+
+from log_tier.errors import InvalidRequest, SnapshotDamaged
+from log_tier.identifiers import Partition
+from serving_tier.snapshots.install import check_identity, receiving
+from serving_tier.snapshots.local_disk import Folders
+from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
+from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.threads import Progress
+from serving_tier.versions.manifest import VERSION_BYTES_MAX, VersionManifest, format_version, parse_version
+
+__all__ = ["VERSION_FILE", "VersionStore"]
+
+VERSION_FILE: Final = "version.json"
+
+
+class VersionStore:
+    """See the module. `VersionStore.open(url)`; there is nothing to close.
+
+    Everything raises `SnapshotStoreUnavailable` where the store does not answer or refuses.
+    """
+
+    def __init__(self, snapshots: SnapshotStore) -> None:
+        self.snapshots = snapshots
+        """The parts."""
+
+    @property
+    def url(self) -> str:
+        """As it was given to `open`."""
+        return self.snapshots.url
+
+    @classmethod
+    def open(cls, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> VersionStore:
+        """The place of a version, by its URL. Asks nobody anything yet. Raises `InvalidRequest`, as `SnapshotStore`."""
+        return cls(SnapshotStore.open(url, storage_options=storage_options))
+
+    async def find(self) -> VersionManifest | None:
+        """The version that lies here; None where there is none yet. Raises `SnapshotDamaged`, `UnknownFormat`."""
+        data = await self.snapshots.read_document(VERSION_FILE, bytes_max=VERSION_BYTES_MAX)
+        return None if data is None else parse_version(data, self._name)
+
+    async def get(self) -> VersionManifest:
+        """The version that lies here. Raises `InvalidRequest` where there is none, and what `find` raises."""
+        found = await self.find()
+        if found is None:
+            raise InvalidRequest(
+                f"{self._name} is missing: the build of that version has not finished, or it lies somewhere else"
+            )
+        return found
+
+    async def put(self, manifest: VersionManifest) -> None:
+        """Make the version exist: its parts must be here already, verified. The same one again changes nothing.
+
+        Raises `InvalidRequest` where another version lies here. Two builds into one place at the same moment are told
+        apart only by who is the last: give each a place of its own.
+        """
+        there = await self.find()
+        if there is not None and there != manifest:
+            raise InvalidRequest(
+                f"{self.url} has {there} already, and a version never changes: build {manifest} somewhere else, or "
+                "remove that one"
+            )
+        await self.snapshots.write_document(VERSION_FILE, format_version(manifest))
+
+    async def fetch(
+        self,
+        version: VersionManifest,
+        partition: Partition,
+        folder: Path,
+        *,
+        progress: Progress | None = None,
+        folders: Folders = Folders(),  # noqa: B008  (immutable)
+    ) -> SnapshotManifest:
+        """Fetch one partition and make it the index folder `folder`; return its snapshot's manifest.
+
+        Every byte is checked before `folder` appears; see `serving_tier.snapshots.install`. Raises `SnapshotDamaged`
+        for a part that is not sound, not of this partition or not the one that the version names; `UnknownFormat`,
+        `DiskFull`. What was in `folder` is then what it was.
+        """
+        manifest = await self._part(version, partition)
+        async with receiving(folder, manifest, folders=folders) as incoming:
+            await self.snapshots.fetch(manifest, incoming, progress=progress)
+        return manifest
+
+    async def verify(self, version: VersionManifest, *, progress: Progress | None = None) -> None:
+        """Read every part and compare it with what the version says. Raises `SnapshotDamaged` naming the place."""
+        for number in range(version.partitions):
+            await self.snapshots.verify(await self._part(version, Partition(number)), progress=progress)
+
+    async def _part(self, version: VersionManifest, partition: Partition) -> SnapshotManifest:
+        """A part's own manifest, which is the one that the version means."""
+        part = version.parts[partition]
+        manifest = await self.snapshots.read_manifest(part.path)
+        check_identity(manifest, table_id=version.table, partition=partition)
+        found = google_crc32c.value(format_manifest(manifest))
+        if found != part.check:
+            raise SnapshotDamaged(
+                f"{self.url.partition('?')[0].rstrip('/')}/{part.path}: the manifest has the checksum {found:08x}, "
+                f"{version} says {part.check:08x}: build the version again",
+                file=part.path,
+            )
+        return manifest
+
+    @property
+    def _name(self) -> str:
+        return f"{self.url.partition('?')[0].rstrip('/')}/{VERSION_FILE}"

@@ -1,0 +1,287 @@
+"""An index of one partition, at one offset, as a file that this process may read: where it comes from, and how.
+
+    a snapshot that stands at the wanted offset     read where it lies, if that is a folder of this machine
+    a little log before the wanted offset           a snapshot, or the table's beginning, and a replay of what follows
+    a live peer's copy                              one transaction of a replica, and a replay of what it lacks
+    any older snapshot, the log's beginning         and a long replay
+
+In this order, until one serves; a replay of less than `REPLAY_CHEAP` records takes a second or two and spares the nodes
+a copy. The state at an **exact** offset (a token's) is what the log says, so a copy that is beyond it is of no use; for
+a read of "now" (not exact) a copy may be as new as it likes.
+
+Whatever comes from elsewhere is checked before it is read, piece by piece (`serving_tier.snapshots`). A source that is
+bad or away is named and passed over; while one of them was only away or busy, all are tried again until the time is
+over. Nodes give two copies at a time, so the tasks of a large read wait here for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from log_tier.batch import cut_batch
+from log_tier.batch_header import read_header, split_batches
+from log_tier.catalog.cluster_map import SnapshotEntry
+from log_tier.errors import (
+    DiskFull,
+    DuramenError,
+    FolderReadOnly,
+    OffsetTrimmed,
+    TokenAhead,
+    Unavailable,
+    VersionMissing,
+)
+from log_tier.identifiers import NOTHING, Offset, Partition
+from log_tier.log import Bounds, Log
+from serving_tier.lmdb_index import LmdbIndex
+from serving_tier.service.peer import NodePeer
+from serving_tier.snapshots.contents import FileCheck, pieces_of
+from serving_tier.snapshots.install import check_identity, install_snapshot
+from serving_tier.snapshots.manifest import DATA_FILE, SnapshotManifest
+from serving_tier.snapshots.peer_copy import install_copy
+from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.snapshots.store_url import open_place
+from serving_tier.snapshots.threads import Stop, in_thread
+from spark_bulk.source.place import PeerAddress, TablePlace, opened_log
+
+__all__ = ["REPLAY_CHEAP", "SourceStep", "StandingIndex", "Wanted", "batches_until", "plan_steps", "standing_index"]
+
+REPLAY_CHEAP: Final = 200_000
+"""Records that are sooner replayed than a copy is asked for."""
+
+# Between two rounds over all sources: a copy of some hundred MiB is given in a second.
+_PAUSE_FIRST_S: Final = 0.1
+_PAUSE_MAX_S: Final = 2.0
+
+_OURS: Final = (DiskFull, FolderReadOnly)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which state of which partition."""
+
+    place: TablePlace
+    partition: Partition
+    until: Offset
+    exact: bool
+    snapshots_url: str = ""
+    folder: str = ""
+    timeout_s: float = 600.0
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.place.named(self.partition)} at offset {self.until}"
+
+
+class StandingIndex(NamedTuple):
+    """A closed index that stands still."""
+
+    data: Path | None
+    """Its LMDB file; None: nothing was written yet."""
+    applied: Offset
+    log_time_ms: int
+    source: str
+    """Where it came from, for people."""
+
+
+class SourceStep(NamedTuple):
+    """One source to try."""
+
+    kind: str
+    """`snapshot`, `peer` or `log`."""
+    snapshot: SnapshotEntry | None = None
+    peer: PeerAddress | None = None
+
+    def __str__(self) -> str:
+        if self.snapshot is not None:
+            return f"snapshot {self.snapshot.id}"
+        return f"peer {self.peer.name}" if self.peer is not None else "the log"
+
+
+def plan_steps(wanted: Wanted, bounds: Bounds) -> tuple[list[SourceStep], list[str]]:
+    """What is tried, in this order, and what is not, with the reason. Pure."""
+    place, partition, until = wanted.place, wanted.partition, wanted.until
+    passed_over: list[str] = []
+    near: list[SourceStep] = []
+    far: list[SourceStep] = []
+    known = sorted(place.snapshots[partition], key=lambda entry: entry.offset, reverse=True)
+    if known and not wanted.snapshots_url:
+        passed_over.append(f"{len(known)} snapshots: the option `snapshots` does not say where their store is")
+        known = []
+    for entry in known:
+        step = SourceStep("snapshot", entry)
+        if entry.offset == until:
+            near.insert(0, step)
+        elif entry.offset > until:
+            passed_over.append(f"{step}: it is at {entry.offset}")
+        elif entry.offset + 1 < bounds.earliest:
+            passed_over.append(f"{step}: it is at {entry.offset}, and the log begins at {bounds.earliest}")
+        else:
+            (near if until - entry.offset <= REPLAY_CHEAP else far).append(step)
+    start = place.starts[partition]
+    if bounds.earliest <= start:
+        (near if until - start < REPLAY_CHEAP and not near else far).append(SourceStep("log"))
+    else:
+        passed_over.append(f"the log: it begins at {bounds.earliest}, what was before is trimmed")
+    peers = [SourceStep("peer", peer=peer) for peer in place.peers[partition]]
+    return near + peers + far, passed_over
+
+
+@asynccontextmanager
+async def standing_index(wanted: Wanted) -> AsyncIterator[StandingIndex]:
+    """Get the index; what it lies in is removed at the end, so map its file before that.
+
+    Raises `TokenAhead` where the log does not reach the offset, `OffsetTrimmed` naming every source and its trouble
+    where none has it any more, `Unavailable` with the same text where one was only away, `DiskFull`.
+    """
+    if wanted.until < wanted.place.starts[wanted.partition]:
+        yield StandingIndex(None, NOTHING, 0, "nothing was written yet")
+        return
+    folder = Path(tempfile.mkdtemp(prefix="duramen-read-", dir=wanted.folder or _sparks_folder()))
+    try:
+        async with opened_log(wanted.place.log_url) as log:
+            found = await _from_any(wanted, log, folder)
+        yield found
+    finally:
+        await in_thread(lambda _: shutil.rmtree(folder, ignore_errors=True))
+
+
+def _sparks_folder() -> str | None:
+    """Where Spark wants the large files of its workers."""
+    folders = [each for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if each and os.path.isdir(each)]
+    return random.choice(folders) if folders else None
+
+
+async def _from_any(wanted: Wanted, log: Log, folder: Path) -> StandingIndex:
+    """Try the sources until one serves."""
+    loop = asyncio.get_running_loop()
+    give_up, pause = loop.time() + wanted.timeout_s, _PAUSE_FIRST_S
+    while True:
+        tried: list[str] = []
+        away = False
+        try:
+            bounds = await log.bounds(wanted.place.topic.id, wanted.partition)
+            if wanted.until > bounds.latest:
+                raise TokenAhead(
+                    f"{wanted.name}: its log ends at {bounds.latest}",
+                    partition=wanted.partition,
+                    asked=wanted.until,
+                    latest=bounds.latest,
+                )
+            steps, tried = plan_steps(wanted, bounds)
+            for number, step in enumerate(steps):
+                below = folder / str(number)
+                try:
+                    return await _from_one(wanted, step, log, below)
+                except _OURS:
+                    raise
+                except DuramenError as error:
+                    # A barrier on the way: what is beyond it only comes from a copy that was made beyond it.
+                    away |= error.retryable and not isinstance(error, VersionMissing)
+                    tried.append(f"{step}: {error.message}")
+                    await in_thread(lambda _, below=below: shutil.rmtree(below, ignore_errors=True))  # type: ignore[misc]
+        except Unavailable as error:
+            if isinstance(error, _OURS):
+                raise
+            away = True
+            tried.append(f"the log: {error.message}")
+        text = f"no source is left for {wanted.name}: {'; '.join(tried) or 'no snapshot, no peer, no log'}"
+        if not away:
+            raise OffsetTrimmed(f"{text}: read a later token, or bring back what has it", partition=wanted.partition)
+        if loop.time() > give_up:
+            raise Unavailable(f"{text}; tried for {wanted.timeout_s:g} s", partition=wanted.partition)
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(pause * 2, _PAUSE_MAX_S)
+
+
+async def _from_one(wanted: Wanted, step: SourceStep, log: Log, folder: Path) -> StandingIndex:
+    topic, partition = wanted.place.topic, wanted.partition
+    if step.snapshot is not None:
+        store = SnapshotStore.open(wanted.snapshots_url)
+        local = open_place(wanted.snapshots_url, None)
+        if step.snapshot.offset == wanted.until and local.local:
+            manifest = await store.read_manifest(step.snapshot.path)
+            check_identity(manifest, table_id=topic.id, partition=partition)
+            data = Path(local.root) / step.snapshot.path / DATA_FILE
+            await in_thread(lambda stop: _check_in_place(manifest, data, stop))
+            return StandingIndex(data, manifest.offset, manifest.log_time_ms, str(step))
+        manifest = await install_snapshot(store, step.snapshot.path, folder, table_id=topic.id, partition=partition)
+    elif step.peer is not None:
+        peer = NodePeer(step.peer.name, step.peer.target)
+        async with aclosing(peer.copy(topic.id, partition)) as parts:
+            manifest = await install_copy(
+                parts,
+                folder,
+                peer=peer.name,
+                table_id=topic.id,
+                partition=partition,
+                accept=_not_beyond(wanted) if wanted.exact else lambda _: None,
+            )
+    else:
+        return await _replayed(wanted, step, log, folder)
+    if manifest.offset < wanted.until:
+        return await _replayed(wanted, step, log, folder)
+    return StandingIndex(folder / DATA_FILE, manifest.offset, manifest.log_time_ms, str(step))
+
+
+def _check_in_place(manifest: SnapshotManifest, data: Path, stop: Stop) -> None:
+    """Look at every byte of a stored file; it never changes, so it can be mapped afterwards."""
+    description = next(file for file in manifest.files if file.name == DATA_FILE)
+    check = FileCheck(description, str(data))
+    with open(data, "rb", buffering=0) as file:
+        for piece in pieces_of(file, stop):
+            check.feed(piece)
+    check.finish()
+
+
+def _not_beyond(wanted: Wanted) -> Callable[[SnapshotManifest], None]:
+    def accept(manifest: SnapshotManifest) -> None:
+        if manifest.offset > wanted.until:
+            raise OffsetTrimmed(
+                f"the copy is at {manifest.offset}, beyond the wanted {wanted.until}",
+                partition=wanted.partition,
+                asked=wanted.until,
+                earliest=manifest.offset,
+            )
+
+    return accept
+
+
+async def _replayed(wanted: Wanted, step: SourceStep, log: Log, folder: Path) -> StandingIndex:
+    """Fold the log into the index in `folder`, up to exactly the wanted offset."""
+    place, partition, until = wanted.place, wanted.partition, wanted.until
+    start = place.starts[partition]
+    index = await in_thread(lambda _: LmdbIndex.open(folder, table_id=place.topic.id, partition=partition, start=start))
+    try:
+        if index.applied < until:
+            reader: Any = log.read(place.topic.id, partition, Offset(index.applied + 1), follow=False)
+            async with aclosing(reader) as chunks:
+                async for chunk in chunks:
+                    data = b"".join(batches_until(chunk.data, until))
+                    if data:
+                        await in_thread(lambda _, data=data: index.apply(data))  # type: ignore[misc]
+                    if index.applied >= until:
+                        break
+        # Where less was applied, compaction took what was between: it is the state at `until` all the same.
+        applied, log_time_ms = index.applied, index.log_time_ms
+    finally:
+        await in_thread(lambda _: index.close(clean=False))
+    return StandingIndex(folder / DATA_FILE, applied, log_time_ms, f"{step} and the log")
+
+
+def batches_until(data: bytes, until: Offset) -> Iterator[bytes]:
+    """The stored batches of a chunk up to an offset, the last one cut where it reaches beyond."""
+    for batch in split_batches(data):
+        header = read_header(batch)
+        if header.base_offset > until:
+            return
+        yield batch if header.last_offset <= until else cut_batch(batch, until)

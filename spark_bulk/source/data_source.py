@@ -1,0 +1,62 @@
+"""`format("duramen")`: what Spark asks for, and who does it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from spark_bulk.source.columns import log_ddl, table_ddl
+from spark_bulk.source.log_reader import LogReader, LogStreamReader
+from spark_bulk.source.options import parse_read_options, parse_write_options
+from spark_bulk.source.table_reader import FilteringTableReader, TableReader
+from spark_bulk.source.writer import TableStreamWriter, TableWriter
+
+__all__ = ["DuramenDataSource"]
+
+
+class DuramenDataSource(DataSource):
+    """A Duramen table, or its log. Options: see `spark_bulk.source`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As in `format("duramen")`."""
+        return "duramen"
+
+    def schema(self) -> str:
+        """The columns, where the user names none."""
+        options = parse_read_options(self.options)
+        if options.log:
+            return log_ddl(options.keys, options.values)
+        return table_ddl(options.keys, options.values, options.json_schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        options = parse_read_options(self.options)
+        if options.log:
+            return LogReader(options, _arrow(schema))
+        return (FilteringTableReader if options.pushdown else TableReader)(options, _arrow(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's names
+        """For `spark.readStream`."""
+        return LogStreamReader(parse_read_options(self.options), _arrow(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        return TableWriter(parse_write_options(self.options), _arrow(schema), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """For `df.writeStream`."""
+        return TableStreamWriter(parse_write_options(self.options), _arrow(schema), overwrite=overwrite)
+
+
+def _arrow(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark compares batches with."""
+    return to_arrow_schema(schema, timezone="UTC")

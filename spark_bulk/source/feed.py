@@ -1,0 +1,116 @@
+"""The change feed of one partition, from an offset to an offset: the log's own batches, and which records are void.
+
+The batches come straight from the log, and no node has to pass them on. Which of the records changed nothing is known
+to the replicas (`serving_tier.service.voids`), so one of them is asked, once for some 65,000 records, and answers when
+it has applied them. Whoever sees a change here can read it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from log_tier.batch_header import split_batches
+from log_tier.errors import DuramenError, TableNotFound, Unavailable
+from log_tier.identifiers import Offset, Partition
+from serving_tier.service.peer import NodePeer
+from serving_tier.service.voids import VOIDS_MAX
+from spark_bulk.source.changes import Changes, change_columns
+from spark_bulk.source.place import TablePlace, opened_log
+
+__all__ = ["FeedPart", "read_feed"]
+
+# About the size of batch that Spark likes: 8,000 records of 100 bytes.
+_CHUNK_BYTES: Final = 1 << 20
+
+_ASK_TIMEOUT_S: Final = 30.0
+_PAUSE_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPart:
+    """What one task reads."""
+
+    place: TablePlace
+    partition: Partition
+    first: Offset
+    last: Offset
+    """Inclusive."""
+    all_records: bool
+    timeout_s: float
+
+
+async def read_feed(part: FeedPart, schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The changes, in order, as columns. Some 2 M records a second where the log is near.
+
+    Raises `OffsetTrimmed` where the log no longer holds the first of them, or nobody knows which are void;
+    `Unavailable` where no replica answers within the time.
+    """
+    place, partition, last = part.place, part.partition, part.last
+    known = Offset(part.first - 1)
+    void: list[int] = []
+    """Of the offsets up to `known`, those from the present chunk on."""
+    async with opened_log(place.log_url) as log:
+        reader: Any = log.read(place.topic.id, partition, part.first, follow=False, chunk_bytes=_CHUNK_BYTES)
+        async with aclosing(reader) as chunks:
+            async for chunk in chunks:
+                changes = Changes.of(split_batches(chunk.data))
+                if not len(changes.offsets):
+                    continue
+                begin, end = Offset(int(changes.offsets[0])), Offset(min(int(changes.offsets[-1]), last))
+                while known < end and not part.all_records:
+                    until = Offset(min(known + VOIDS_MAX, last))
+                    void = [each for each in void if each >= begin]
+                    void.extend(await _voids(part, Offset(known + 1), until))
+                    known = until
+                batch = change_columns(
+                    changes,
+                    schema,
+                    table=place.topic.name,
+                    partition=partition,
+                    first=part.first,
+                    last=last,
+                    void=void,
+                    all_records=part.all_records,
+                )
+                if batch is not None:
+                    yield batch
+                if changes.offsets[-1] >= last:
+                    return
+
+
+async def _voids(part: FeedPart, first: Offset, last: Offset) -> Sequence[int]:
+    """Ask one replica, or another one."""
+    place, partition = part.place, part.partition
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + part.timeout_s
+    peers = list(place.peers[partition])
+    random.shuffle(peers)
+    while True:
+        tried: list[str] = []
+        lasting: DuramenError | None = None
+        for peer in peers:
+            try:
+                return await NodePeer(peer.name, peer.target).voids(
+                    place.topic.id, partition, first, last, timeout=_ASK_TIMEOUT_S
+                )
+            except (Unavailable, TableNotFound) as error:
+                tried.append(f"{peer.name}: {error.message}")
+            except DuramenError as error:
+                lasting = error
+                tried.append(f"{peer.name}: {error.message}")
+        if lasting is not None and len(tried) == len(peers):
+            raise lasting
+        if not peers or loop.time() > give_up:
+            raise Unavailable(
+                f"which records of {place.named(partition)} took effect nobody says: "
+                f"{'; '.join(tried) or 'no node of it has an address'}; "
+                "start a node that holds it, or read with records=all"
+            )
+        await asyncio.sleep(_PAUSE_S * random.uniform(0.5, 1.5))

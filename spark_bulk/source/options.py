@@ -1,0 +1,211 @@
+"""What a reader or writer is told by Spark's options: text in, checked values out. Pure.
+
+An option that is unknown is refused with the names of those that are known: one that was mistyped would otherwise be
+obeyed by nobody. Bytes are typed as text, or as `base64:…` where they are none, as on the command line.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from log_tier.errors import InvalidRequest
+from log_tier.tokens import Token
+from spark_bulk.source.key_ranges import KeyRange, prefix_range
+
+__all__ = ["ReadOptions", "TextForm", "ValueForm", "WriteOptions", "parse_read_options", "parse_write_options"]
+
+TextForm = Literal["bytes", "utf8"]
+ValueForm = Literal["bytes", "utf8", "json"]
+
+_BASE64: Final = "base64:"
+
+# A copy of an index of some GiB, and a node that gives two of them at a time.
+_TIMEOUT_DEFAULT_S: Final = 600.0
+
+_PLACE: Final = {"at", "table", "timeout"}
+_READ: Final = _PLACE | {
+    "keys",
+    "values",
+    "schema",
+    "token",
+    "snapshots",
+    "folder",
+    "key",
+    "prefix",
+    "start",
+    "end",
+    "pushdown",
+    "log",
+    "from",
+    "to",
+    "records",
+    "maxrecordspertrigger",
+}
+_WRITE: Final = _PLACE | {"values", "job", "compress"}
+
+# What Spark itself puts among the options of a source or a sink.
+_SPARKS: Final = {"checkpointlocation", "path", "truncate", "numrows"}
+
+_SPELLING: Final = {"maxrecordspertrigger": "maxRecordsPerTrigger"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read."""
+
+    at: str
+    table: str
+    timeout_s: float
+    keys: TextForm
+    values: ValueForm
+    json_schema: str
+    """The JSON fields as Spark's DDL; empty where values are not JSON."""
+    token: str
+    snapshots: str
+    """The URL of the snapshot store; empty: snapshots are not used."""
+    folder: str
+    """Where copies of indexes lie while they are read; empty: where Spark keeps its own files."""
+    range: KeyRange
+    pushdown: bool
+    log: bool
+    start: str
+    """`earliest`, `latest` or a token: after what a read of the log begins; empty: at the earliest."""
+    end: str
+    """A token or `latest`: the last that a read of the log shows; empty: the latest."""
+    all_records: bool
+    """Also records that changed nothing."""
+    records_max: int
+    """Of one micro-batch; 0: no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write."""
+
+    at: str
+    table: str
+    timeout_s: float
+    values: ValueForm
+    job: str
+    """What names this job for deduplication; empty: one is drawn."""
+    compress: bool
+
+
+def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Read the options of `spark.read` or `spark.readStream`. Raises `InvalidRequest`, `InvalidToken`."""
+    given = _known(options, _READ, "read")
+    keys, values = _one_of(given, "keys", get_args(TextForm)), _one_of(given, "values", get_args(ValueForm))
+    json_schema = given.get("schema", "").strip()
+    if json_schema and values != "json":
+        raise InvalidRequest(
+            "the option `schema` names the fields of JSON values: set `values` to json, or leave it out"
+        )
+    log = _flag(given, "log")
+    if log and values == "json":
+        raise InvalidRequest(
+            "the log holds deletes and operands of updates, which are no JSON: read `values` as utf8 and use from_json"
+        )
+    token = given.get("token", "")
+    if token:
+        Token.parse(token)
+    for name in ("from", "to"):
+        if given.get(name, "") not in ("", "earliest", "latest"):
+            Token.parse(given[name])
+    if given.get("to") == "earliest":
+        raise InvalidRequest("`to` is a token or `latest`: nothing ends at the earliest record")
+    records = _one_of(given, "records", ("accepted", "all"))
+    return ReadOptions(
+        *_place(given),
+        keys=keys,  # type: ignore[arg-type]
+        values=values,  # type: ignore[arg-type]
+        json_schema=json_schema,
+        token=token,
+        snapshots=given.get("snapshots", ""),
+        folder=given.get("folder", ""),
+        range=_range(given),
+        pushdown=_flag(given, "pushdown"),
+        log=log,
+        start=given.get("from", ""),
+        end=given.get("to", ""),
+        all_records=records == "all",
+        records_max=_count(given, "maxrecordspertrigger"),
+    )
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Read the options of `df.write` or `df.writeStream`. Raises `InvalidRequest`."""
+    given = _known(options, _WRITE, "write")
+    return WriteOptions(
+        *_place(given),
+        values=_one_of(given, "values", get_args(ValueForm)),  # type: ignore[arg-type]
+        job=given.get("job", ""),
+        compress=_flag(given, "compress"),
+    )
+
+
+def _known(options: Mapping[str, str], known: set[str], what: str) -> dict[str, str]:
+    given = {name.lower(): value for name, value in options.items()}
+    unknown = given.keys() - known - _SPARKS
+    if unknown:
+        names = ", ".join(sorted(_SPELLING.get(name, name) for name in known))
+        raise InvalidRequest(f"{', '.join(sorted(unknown))} is no option of a {what}: there are {names}")
+    return given
+
+
+def _place(given: Mapping[str, str]) -> tuple[str, str, float]:
+    for name, example in (("at", "host:port of any Duramen server"), ("table", "the table's name")):
+        if not given.get(name):
+            raise InvalidRequest(f"the option `{name}` is missing: {example}")
+    timeout = given.get("timeout", "")
+    try:
+        seconds = float(timeout) if timeout else _TIMEOUT_DEFAULT_S
+    except ValueError as error:
+        raise InvalidRequest(f"`timeout` is a number of seconds, not {timeout!r}") from error
+    if not seconds > 0:
+        raise InvalidRequest(f"`timeout` is a number of seconds above 0, not {timeout!r}")
+    return given["at"], given["table"], seconds
+
+
+def _one_of(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = given.get(name, choices[0]).lower()
+    if value not in choices:
+        raise InvalidRequest(f"`{name}` is one of {', '.join(choices)}, not {value!r}")
+    return value
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    return _one_of(given, name, ("false", "true")) == "true"
+
+
+def _count(given: Mapping[str, str], name: str) -> int:
+    value = given.get(name, "")
+    if not value:
+        return 0
+    if not value.isascii() or not value.isdigit() or int(value) == 0:
+        raise InvalidRequest(f"`{_SPELLING.get(name, name)}` is a whole number above 0, not {value!r}")
+    return int(value)
+
+
+def _range(given: Mapping[str, str]) -> KeyRange:
+    asked = [name for name in ("key", "prefix") if name in given]
+    if len(asked) > 1 or (asked and ("start" in given or "end" in given)):
+        raise InvalidRequest("name the keys by one of `key`, `prefix`, or `start` and `end`")
+    if "key" in given:
+        key = _bytes_of(given["key"])
+        return KeyRange(key, key + b"\x00")
+    if "prefix" in given:
+        return prefix_range(_bytes_of(given["prefix"]))
+    return KeyRange(_bytes_of(given.get("start", "")), _bytes_of(given["end"]) if "end" in given else None)
+
+
+def _bytes_of(text: str) -> bytes:
+    if not text.startswith(_BASE64):
+        return text.encode()
+    try:
+        return base64.b64decode(text[len(_BASE64) :], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"{text[:40]!r} is no base64 ({error}); text that begins so is given in base64") from error

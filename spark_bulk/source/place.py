@@ -1,0 +1,134 @@
+"""Where a table is: who holds it, where its log lies, which snapshots there are. Asked once, by whoever plans.
+
+What is found here travels with each Spark task, so a task asks nobody where things are; what has moved meanwhile, it
+notices by the error, and the next source is tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from log_tier.catalog.cluster_map import SnapshotEntry
+from log_tier.catalog.remote import fetch_view
+from log_tier.errors import DeadlineExceeded, TableNotFound, TokenAhead
+from log_tier.identifiers import NOTHING, Offset, Partition
+from log_tier.log import Bounds, Log, Topic
+from log_tier.open import open_log
+from log_tier.partitioner import Partitioner
+from log_tier.tokens import Token
+
+__all__ = ["PeerAddress", "TablePlace", "all_bounds", "find_table", "opened_log", "token_offsets"]
+
+
+class PeerAddress(NamedTuple):
+    """A serving node."""
+
+    name: str
+    target: str
+    """host:port"""
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """One table, as the cluster's map had it."""
+
+    topic: Topic
+    """Its log, under its name."""
+    partitioner: Partitioner
+    log_url: str
+    starts: tuple[Offset, ...]
+    """The first offset that belongs to the table, by partition."""
+    peers: tuple[tuple[PeerAddress, ...], ...]
+    """Who holds a readable replica, by partition."""
+    snapshots: tuple[tuple[SnapshotEntry, ...], ...]
+    """Known snapshots, the oldest first, by partition."""
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """Their numbers."""
+        return [Partition(number) for number in range(self.topic.partitions)]
+
+    def only(self, partition: Partition) -> TablePlace:
+        """The same, knowing of one partition alone: what a task needs."""
+        return replace(
+            self,
+            peers=tuple(each if number == partition else () for number, each in enumerate(self.peers)),
+            snapshots=tuple(each if number == partition else () for number, each in enumerate(self.snapshots)),
+        )
+
+    def named(self, partition: Partition) -> str:
+        """The partition, for people."""
+        return f"{self.topic.name}/{partition}"
+
+
+async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:
+    """Ask the server `at` (host:port). Raises `TableNotFound`, `Disconnected`, `DeadlineExceeded`."""
+    try:
+        view = await fetch_view(at, timeout=timeout_s)
+    except TimeoutError as error:
+        if isinstance(error, DeadlineExceeded):
+            raise
+        raise DeadlineExceeded(f"the server at {at} told nothing of the cluster within {timeout_s:g} s") from error
+    table, nodes = view.map.find(name), view.map.nodes
+    numbers = [Partition(number) for number in range(table.partitions)]
+    return TablePlace(
+        topic=table.topic,
+        partitioner=table.partitioner,
+        # A server that is everything in one serves the log itself, where it is asked for the rest.
+        log_url=view.log_url or f"grpc://{at}",
+        starts=tuple(table.start(number) for number in numbers),
+        peers=tuple(
+            tuple(
+                PeerAddress(node, nodes[node].address)
+                for node in table.readable(number)
+                if node in nodes and nodes[node].address
+            )
+            for number in numbers
+        ),
+        snapshots=tuple(view.map.snapshots_of(table.id, number) for number in numbers),
+    )
+
+
+@asynccontextmanager
+async def opened_log(url: str) -> AsyncIterator[Log]:
+    """A log, closed at the end."""
+    log = await open_log(url)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+async def all_bounds(place: TablePlace, *, timeout_s: float) -> list[Bounds]:
+    """What the log holds, by partition. Raises what the log raises, `DeadlineExceeded`."""
+    try:
+        async with asyncio.timeout(timeout_s), opened_log(place.log_url) as log:
+            return await log.all_bounds(place.topic.id)
+    except TimeoutError as error:
+        raise DeadlineExceeded(f"the log at {place.log_url} told nothing within {timeout_s:g} s") from error
+
+
+def token_offsets(text: str, place: TablePlace, bounds: Sequence[Bounds]) -> dict[Partition, Offset]:
+    """What a token says of a table, checked against its log.
+
+    Raises `InvalidToken` for another table's, `TokenAhead` where it names what the log does not hold.
+    """
+    found = dict(Token.parse(text).offsets(place.topic.id, table_name=place.topic.name))
+    for partition, offset in found.items():
+        if partition >= place.topic.partitions:
+            raise TableNotFound(
+                f"the token names partition {partition}, {place.topic.name} has {place.topic.partitions}"
+            )
+        latest = bounds[partition].latest
+        if offset > latest:
+            raise TokenAhead(
+                f"the token names offset {offset} of {place.named(partition)}, whose log ends at {latest}",
+                partition=partition,
+                asked=offset,
+                latest=latest,
+            )
+    return {partition: Offset(max(offset, NOTHING)) for partition, offset in found.items()}

@@ -1,0 +1,144 @@
+"""Batch reads of a table: `spark.read.format("duramen")`. One Spark partition for each partition of the table.
+
+The driver asks for the cluster's map and the log's ends, and gives each task one partition and the offset at which to
+read it. A task gets an index that stands there (`copies.py`), maps its file, and turns pages into Arrow columns
+(`index_file.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from log_tier.identifiers import Offset, Partition
+from log_tier.partitioner import partition_of
+from spark_bulk.source.columns import TABLE_COLUMNS, check_schema, json_columns, typed
+from spark_bulk.source.copies import Wanted, standing_index
+from spark_bulk.source.index_file import IndexFile, Rows
+from spark_bulk.source.key_ranges import KeyRange, range_of_filters
+from spark_bulk.source.options import ReadOptions
+from spark_bulk.source.place import all_bounds, find_table, token_offsets
+
+__all__ = ["FilteringTableReader", "TablePart", "TableReader", "plan_table_parts"]
+
+
+class TablePart(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, wanted: Wanted, keys: KeyRange) -> None:
+        super().__init__(wanted.partition)
+        self.wanted = wanted
+        self.keys = keys
+
+
+class TableReader(DataSourceReader):
+    """Reads a table at one offset of each partition."""
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        check_schema(schema, TABLE_COLUMNS, fields=options.values == "json")
+        self._options = options
+        self._schema = schema
+        self._keys = options.range
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Ask where everything is."""
+        return asyncio.run(plan_table_parts(self._options, self._keys))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition, in key order."""
+        if not isinstance(partition, TablePart):
+            return  # Spark's stand-in for no partitions at all
+        wanted, names = partition.wanted, set(self._schema.names)
+        where = wanted.place.named(wanted.partition)
+        from_json = self._options.values == "json"
+        file, log_time_ms = asyncio.run(_opened(wanted))
+        if file is None:
+            return
+        with file:
+            for rows in file.rows(
+                partition.keys,
+                log_time_ms=log_time_ms,
+                # A value that cannot be shown is named by its key.
+                want_keys="key" in names or from_json or "value" in names,
+                want_values=from_json or "value" in names,
+            ):
+                yield _batch(rows, self._schema, wanted.partition, where, from_json=from_json)
+
+
+class FilteringTableReader(TableReader):
+    """The same, taking filters on the key from Spark's optimizer: `pushdown=true`.
+
+    Spark 4 keeps the filters of the first query for every later query of one DataFrame (or of one `load()`), whatever
+    those ask for. So this is for a `load()` that is used in one query, and not the default; `key`, `prefix`, `start`
+    and `end` do the same without that trap.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+        """Take what is said of the key; give back the rest."""
+        keys, left = range_of_filters(filters)
+        self._keys = self._keys.both(keys)
+        yield from left
+
+
+async def plan_table_parts(options: ReadOptions, keys: KeyRange) -> list[TablePart]:
+    """A part for each partition that can hold keys of the range.
+
+    Raises `TableNotFound`, `InvalidToken`, `TokenAhead`, `Disconnected`.
+    """
+    place = await find_table(options.at, options.table, timeout_s=min(options.timeout_s, 30.0))
+    bounds = await all_bounds(place, timeout_s=options.timeout_s)
+    exact = token_offsets(options.token, place, bounds) if options.token else {}
+    single = keys.single
+    only = None if single is None else partition_of(single, place.topic.partitions, place.partitioner)
+    return [
+        TablePart(
+            Wanted(
+                place.only(partition),
+                partition,
+                Offset(exact.get(partition, bounds[partition].latest)),
+                partition in exact,
+                options.snapshots,
+                options.folder,
+                options.timeout_s,
+            ),
+            keys,
+        )
+        for partition in place.partitions
+        if only in (None, partition) and not keys.is_empty
+    ]
+
+
+async def _opened(wanted: Wanted) -> tuple[IndexFile | None, int]:
+    """The file, mapped; what was fetched for it is gone from the folder already, so nothing can be left behind."""
+    async with standing_index(wanted) as index:
+        return None if index.data is None else IndexFile.open(index.data), index.log_time_ms
+
+
+def _batch(rows: Rows, schema: pa.Schema, partition: Partition, where: str, *, from_json: bool) -> pa.RecordBatch:
+    fields: dict[str, pa.Array] = {}
+    if from_json:
+        wanted = pa.schema([field for field in schema if field.name not in TABLE_COLUMNS or field.name == "value"])
+        fields = dict(zip(wanted.names, json_columns(rows.values, wanted, keys=rows.keys, where=where), strict=True))
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name in fields:
+            return fields[field.name]
+        match field.name:
+            case "key":
+                return typed(rows.keys, field.type, what="key", keys=rows.keys, where=where)
+            case "value":
+                return typed(rows.values, field.type, what="value", keys=rows.keys, where=where)
+            case "version":
+                return pa.array(rows.versions)
+            case "partition":
+                return pa.repeat(pa.scalar(partition, pa.int32()), rows.count)
+        if rows.expiries is None:
+            return pa.nulls(rows.count, field.type)
+        never: Any = rows.expiries == 0
+        return pa.array(rows.expiries * 1000, mask=never).cast(field.type)
+
+    return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)

@@ -1,0 +1,142 @@
+"""Batch and stream writes: each task appends its rows straight to the log.
+
+**Exactly once.** Every row has a sequence: its place among the rows that its task writes to that partition. A task that
+is tried again, or runs twice at a time, writes the same sequences under the same producer id, and the log's readers
+drop the second copy (`identities.py`). For a stream the micro-batch's number is part of the sequence, so what is run
+again after a restart is dropped too.
+
+**What that needs.** Every attempt of a task must meet the same rows in the same order. Files, tables and this source
+read that way. What comes out of a shuffle (`groupBy`, `join`, `repartition`) does not: its rows arrive in the order in
+which their pieces came over the network. Sort them within their tasks, by columns that tell any two rows apart:
+
+    df.sortWithinPartitions("key", "value").write.format("duramen")…
+
+Random numbers, `uuid()` and the time of day in a column are different in every attempt; write them to a file first.
+
+**What it does not promise.** A job is not one transaction: what a failed job had written stays written. A job that is
+*submitted* again is another job and writes again, unless the option `job` gives both one name. Whether an update was
+accepted (arithmetic on what is no number) is not waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from log_tier.errors import InvalidRequest
+from log_tier.identifiers import Offset, Partition
+from spark_bulk.source.appending import Appender
+from spark_bulk.source.identities import TaskIdentity
+from spark_bulk.source.options import WriteOptions
+from spark_bulk.source.place import TablePlace, find_table
+from spark_bulk.source.rows import check_write_schema, drafts
+
+__all__ = ["TableStreamWriter", "TableWriter", "Written"]
+
+# What Spark tells the tasks of a stream.
+_QUERY = "sql.streaming.queryId"
+_EPOCH = "streaming.sql.batchId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task appended."""
+
+    records: int
+    offsets: dict[Partition, Offset]
+    """The last offset that it wrote in each partition."""
+
+
+class _Writing:
+    """What the writers of batches and of streams share: the table, found once by the driver, and a task's work."""
+
+    def __init__(self, options: WriteOptions, schema: pa.Schema, *, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidRequest(
+                "a table is not overwritten row by row: write with mode('append') (a stream: outputMode append or "
+                "update), or build a new version and swap it in"
+            )
+        check_write_schema(schema, json_values=options.values == "json")
+        self._options = options
+        self._place: TablePlace | None = None
+        self._job = options.job or secrets.token_hex(16)
+
+    def find(self) -> None:
+        """Ask where the table is. Raises `TableNotFound`, `Disconnected`."""
+        options = self._options
+        self._place = asyncio.run(find_table(options.at, options.table, timeout_s=min(options.timeout_s, 30.0)))
+
+    def write(self, iterator: Iterator[pa.RecordBatch], *, job: str, task: int, epoch: int) -> Written:
+        """A task's work."""
+        place, options = self._place, self._options
+        assert place is not None, "the driver looks first"
+        where = f"task {task} of the write to {place.topic.name}"
+        first_row = 0
+        identity = TaskIdentity(place.topic.id, job, task, epoch)
+        with Appender(
+            place.log_url, place.topic.id, identity, compress=options.compress, timeout_s=options.timeout_s
+        ) as appender:
+            for rows in iterator:
+                for drafted in drafts(
+                    rows,
+                    partitions=place.topic.partitions,
+                    partitioner=place.partitioner,
+                    json_values=options.values == "json",
+                    where=where,
+                    first_row=first_row,
+                ):
+                    appender.add(drafted)
+                first_row += rows.num_rows
+            appender.finish()
+            return Written(appender.records, dict(appender.offsets))
+
+    def write_batch(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """A task of a job."""
+        return self.write(iterator, job=self._job, task=_context().partitionId(), epoch=0)
+
+    def write_epoch(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """A task of a micro-batch."""
+        context = _context()
+        query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
+        if not query or epoch is None:
+            raise InvalidRequest(
+                f"this Spark does not tell its tasks which micro-batch they are of ({_QUERY}={query!r}, "
+                f"{_EPOCH}={epoch!r}): use a Spark 4.2 or newer, or foreachBatch with the option `job`"
+            )
+        return self.write(iterator, job=self._options.job or query, task=context.partitionId(), epoch=int(epoch))
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "writers run in Spark's tasks"
+    return context
+
+
+class TableWriter(DataSourceArrowWriter):
+    """`df.write.format("duramen")`."""
+
+    def __init__(self, options: WriteOptions, schema: pa.Schema, *, overwrite: bool) -> None:
+        self._writing = _Writing(options, schema, overwrite=overwrite)
+        self._writing.find()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """A task's work."""
+        return self._writing.write_batch(iterator)
+
+
+class TableStreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("duramen")`."""
+
+    def __init__(self, options: WriteOptions, schema: pa.Schema, *, overwrite: bool) -> None:
+        self._writing = _Writing(options, schema, overwrite=overwrite)
+        self._writing.find()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """A task's work."""
+        return self._writing.write_epoch(iterator)

@@ -1,0 +1,84 @@
+"""The session self-test while versions are staged, swapped in, rolled back and discarded under it.
+
+The versions are the table's own snapshots, so that they change nothing; what races the barriers are conditional writes,
+updates, atomic batches, retries and watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import google_crc32c
+from operated import Operated, operated
+
+from duramen.checking.checker import check_history
+from duramen.checking.run import connect_to, run_check
+from duramen.checking.workload import WorkloadShape
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.errors import DuramenError
+from log_tier.identifiers import Partition
+from router.admin.requests import Discard, Rollback, Stage, Swap, TakeSnapshots
+from serving_tier.snapshots.manifest import format_manifest
+from serving_tier.snapshots.store import SnapshotStore
+from serving_tier.versions.manifest import VersionManifest, VersionPart
+from serving_tier.versions.store import VersionStore
+
+SHAPE = WorkloadShape(clients=5, watchers=2, hot_keys=8, cold_keys=60, timeout_s=10.0)
+
+
+async def repushed(cluster: Operated, table: TableEntry, root: Path, number: int) -> str:
+    """The table as its newest snapshots have it, as a version."""
+    await cluster.done(TakeSnapshots(table.name))
+    store = SnapshotStore.open(root / "snapshots")
+    url = f"file://{root}/version{number}"
+    parts: list[VersionPart] = []
+    for partition in map(Partition, range(table.partitions)):
+        entry = cluster.router.catalog.map.snapshots_of(table.id, partition)[-1]
+        manifest = await store.read_manifest(entry.path)
+        await asyncio.to_thread(
+            shutil.copytree, root / "snapshots" / entry.path, root / f"version{number}" / entry.path
+        )
+        check = google_crc32c.value(format_manifest(manifest))
+        parts.append(VersionPart(entry.path, entry.offset, manifest.log_time_ms, manifest.keys, manifest.bytes, check))
+    version = VersionManifest(
+        f"{number:016x}", table.id, table.name, table.partitions, table.partitioner, 0, "a repush", tuple(parts)
+    )
+    await VersionStore.open(url).put(version)
+    return url
+
+
+async def test_versions_come_and_go_under_the_self_test(tmp_path: Path) -> None:
+    swaps = 0
+
+    async def change_versions(stop: asyncio.Event) -> None:
+        nonlocal swaps
+        turn = 0
+        while not stop.is_set() or swaps < 3:
+            turn += 1
+            table = next(iter(cluster.router.catalog.map.tables.values()))
+            await cluster.done(Stage(table.name, await repushed(cluster, table, tmp_path / "cluster", turn)))
+            await cluster.done(Swap(table.name))
+            await cluster.done(Rollback(table.name))
+            number = cluster.router.catalog.map.find(table.name).last_version
+            await cluster.done(Swap(table.name, version=number) if turn % 2 else Discard(table.name, number))
+            swaps += 2 + turn % 2
+
+    async with operated(tmp_path / "cluster") as cluster:
+        target = f"127.0.0.1:{cluster.router.port}"
+        try:
+            history = await run_check(
+                connect_to(target, timeout=SHAPE.timeout_s),
+                seconds=3.0,
+                seed="versions",
+                shape=SHAPE,
+                partitions=3,
+                targets=[target],
+                faults=change_versions,
+            )
+        except DuramenError as error:
+            raise AssertionError(f"after {swaps} swaps: {error.message}") from error
+    assert swaps >= 3
+    assert sum(record.operation == "barrier" for record in history.log) >= 3 * 3
+    assert check_history(history) == []

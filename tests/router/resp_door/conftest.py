@@ -1,0 +1,42 @@
+"""One door and one Redis server for all tests here; each uses keys of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from door_thread import DoorThread
+from raw_client import Raw
+from real_redis import RealRedis
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorThread]:
+    """A database of one machine with its fast door."""
+    running = DoorThread(tmp_path_factory.mktemp("door")).start()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRedis]:
+    """A real Redis server."""
+    running = RealRedis(tmp_path_factory.mktemp("redis"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def raw(door: DoorThread) -> Iterator[Raw]:
+    """A connection to the door."""
+    with door.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def key() -> str:
+    """A name that no other test of this process uses."""
+    return f"key{next(_numbers)}"

@@ -1,0 +1,92 @@
+"""One Spark per pytest process, for tests marked `spark`.
+
+A session takes some ten seconds to start, so it is shared by all tests of a process; whoever needs another setting
+sets it and puts it back. Ports are free ones, the UI is off, and everything that Spark writes lies below one temporary
+folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+__all__ = ["java_version", "missing_java", "spark", "start_spark"]
+
+JAVA_MIN: Final = 17
+
+
+def java_version() -> int | None:
+    """The major version of the Java that Spark would start; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
+    if java is None:
+        return None
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
+    found = re.search(r'version "(\d+)', said)
+    return int(found[1]) if found else None
+
+
+def missing_java() -> str:
+    """Why Spark cannot run here, with what to do; empty where it can."""
+    version = java_version()
+    if version is None:
+        return f"no Java: Spark needs {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless)"
+    if version < JAVA_MIN:
+        return f"Java {version}: Spark needs {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless)"
+    return ""
+
+
+def start_spark(folder: Path, *, master: str = "local[2, 3]", **settings: str) -> Any:
+    """A session that keeps everything below `folder`. A task may fail twice in `local[2, 3]` before its job does."""
+    from pyspark.sql import SparkSession
+
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Its workers run this Python, which has our packages; the setting of the same name is not looked at everywhere.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    every = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder / 'derby'} -Djava.io.tmpdir={folder}",
+        "spark.sql.streaming.stopTimeout": "30s",
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    builder = SparkSession.builder.master(master).appName("duramen-tests")
+    for name, value in every.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The process's Spark, with the data source `duramen` registered; skipped with a message where there is no Java."""
+    reason = missing_java()
+    if reason:
+        pytest.skip(reason)
+    import spark_bulk
+
+    session = start_spark(tmp_path_factory.mktemp("spark"))
+    spark_bulk.register(session)
+    yield session
+    gateway = session.sparkContext._gateway
+    session.stop()
+    # The Java process belongs to this one; its pipes are closed with it.
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
