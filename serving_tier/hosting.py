@@ -136,6 +136,7 @@ class Hosting:
         node.absent = hosting._absent
         node.damaged = hosting._damaged
         node.version_missing = hosting.staging.version_missing
+        node.switched = lambda _: hosting.staging.compare(maps.map)
         await asyncio.to_thread(_tidy, node.folder, maps.map, node_id)
         first = maps.map
         await hosting._compare(first)

@@ -68,6 +68,8 @@ class Node:
         """What is said about a partition that is not here; whoever knows the cluster says more."""
         self.version_missing: Callable[[Replica], None] = _waits
         """What is done about a replica that came to a barrier and does not have the version that it names."""
+        self.switched: Callable[[Replica], None] = _waits
+        """What is done when another version of a replica has become the live one."""
         self.damaged: Callable[[Replica], None] = _only_logged
         """What is done about a replica whose index turned out damaged while it was used."""
         self._ticker: asyncio.Task[None] | None = None
@@ -111,6 +113,7 @@ class Node:
         replica.source = source
         replica.on_damaged = lambda replica: self.damaged(replica)
         replica.on_version_missing = lambda replica: self.version_missing(replica)
+        replica.on_switched = lambda replica: self.switched(replica)
         self.refusals.pop(name, None)
         self._ranks[name] = rank
         self._replicas = {**self._replicas, name: replica}
@@ -227,7 +230,7 @@ def _only_logged(replica: Replica) -> None:
 
 
 def _waits(replica: Replica) -> None:
-    """Somebody who opened it by itself brings the version, or closes it."""
+    """Nothing: who opened a node by itself looks after its versions."""
 
 
 def _not_hosted(table_id: TableId, partition: Partition) -> DuramenError:

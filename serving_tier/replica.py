@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -39,10 +38,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from log_tier.batch import cut_run, decode_batch
-from log_tier.batch_header import split_batches
 from log_tier.errors import (
-    DiskFull,
     DuramenError,
     IndexDamaged,
     ReplicaBehind,
@@ -54,14 +50,15 @@ from log_tier.errors import (
 from log_tier.identifiers import FIRST, NOTHING, Offset, Partition
 from log_tier.log import Log, Topic
 from serving_tier.applier import Applier
-from serving_tier.fold import Effects
+from serving_tier.applying import Applying
 from serving_tier.lag import Lag, LagBounds, ReplicaState, next_state
 from serving_tier.lmdb_index import LmdbIndex
 from serving_tier.lmdb_moment import LmdbMoment
-from serving_tier.moments import Moments, cut_chunk
+from serving_tier.moments import Moments
 from serving_tier.opening import open_index
 from serving_tier.versions.beside import VersionsBeside
 from serving_tier.versions.folders import open_versions, version_folder
+from serving_tier.void_notes import VoidNotes
 from serving_tier.waiters import OffsetWaiters
 
 __all__ = ["Replica", "ReplicaState"]
@@ -74,15 +71,6 @@ _CHUNK_BYTES: Final = 2 << 20
 
 # How often a closing replica looks whether the last reader has left; a page of a scan takes some 10 ms.
 _READERS_PAUSE_S: Final = 0.001
-
-# A full disk is looked at again this often; each look is one failed transaction.
-_DISK_FULL_PAUSE_S: Final = 1.0
-
-# How often a replica that waits at a barrier looks whether the version has come.
-_VERSION_PAUSE_S: Final = 0.05
-
-# A producer that writes nothing but void records must not fill the disk by way of our log.
-_VOID_PAUSE_S: Final = 5.0
 
 
 class Replica:
@@ -111,18 +99,16 @@ class Replica:
         """Where its content came from before it followed the log, for people."""
         self.failure: DuramenError | None = None
         """Why it stopped, or that it was closed."""
-        self.void = index.statistics().void
-        """Records so far that no table can hold: foreign producers' mistakes."""
         self.changes = 0
         """Rises whenever the applied offset, the log's end as known, or the state may have changed."""
         self.on_damaged: Callable[[Replica], None] | None = None
         """Called once, on the event loop, after the index turned out damaged (`failure` says how)."""
         self.versions = VersionsBeside(topic, partition, log=log, applier=applier)
         self.versions.on_moved = self._changed
-        self.awaits: VersionMissing | None = None
-        """The barrier at which it waits."""
         self.on_version_missing: Callable[[Replica], None] | None = None
-        """Called on the event loop when it begins to wait."""
+        """Called on the event loop while it waits at a barrier for a version that is not here."""
+        self.on_switched: Callable[[Replica], None] | None = None
+        """Called on the event loop when another version has become the live one."""
         self.readers: list[LmdbIndex] = []
         """The index of each long read that runs in another thread at this moment; see the module's text."""
         self._log = log
@@ -138,11 +124,19 @@ class Replica:
         self._folder = Path()
         self._opening: Callable[[Path], LmdbIndex] = _unknown_place
         self._moments = Moments(self.name, partition, index, self.readers)
-        self._applying = False
-        self._void_told = self.void
-        self._void_told_s = -math.inf
-        self._void_untold: Offset | None = None
-        """Where the void records begin that were not told of yet."""
+        self._voids = VoidNotes(self.name, index.statistics().void, clock=clock)
+        self._applying = Applying(
+            self.name,
+            index,
+            self.versions,
+            self._moments,
+            self._voids,
+            applier=applier,
+            on_switch=self._switched,
+            on_progress=self._progressed,
+            on_missing=self._version_missing,
+            on_failed=self.drop_version,
+        )
         self._follower: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -156,6 +150,16 @@ class Replica:
     def applied(self) -> Offset:
         """The highest offset folded into the index."""
         return self.index.applied
+
+    @property
+    def void(self) -> int:
+        """Records so far that no table can hold: foreign producers' mistakes."""
+        return self._voids.count
+
+    @property
+    def awaits(self) -> VersionMissing | None:
+        """The barrier at which it waits for a version."""
+        return self._applying.awaits
 
     @property
     def log_latest(self) -> Offset:
@@ -245,10 +249,7 @@ class Replica:
             async with aclosing(cast("Any", reader)) as chunks:
                 async for chunk in chunks:
                     self._lag.tell(chunk.latest, self.index.applied, self._clock())
-                    try:
-                        await self._apply_chunk(chunk.data)
-                    except VersionMissing as barrier:
-                        await self._pass_barriers(chunk.data, barrier)
+                    await self._applying.chunk(chunk.data)
                     self._waiters.advance(self.index.applied)
                     self._lag.advance(self.index.applied)
                     self.changes += 1
@@ -262,80 +263,6 @@ class Replica:
             self._stop(DuramenError(f"replica {self.name} stopped at {self.applied} by a bug: {error!r}"))
             raise
 
-    async def _apply_chunk(self, data: bytes) -> None:
-        if self._moments:
-            await self._apply_in_pieces(data)
-        else:
-            await self._apply(data)
-            if self._moments:  # somebody came meanwhile
-                self._moments.reach(cut=False)
-
-    async def _apply(self, data: bytes) -> None:
-        def work() -> tuple[Effects, dict[int, DuramenError]]:
-            return self.versions.apply(self.index, [decode_batch(batch) for batch in split_batches(data)])
-
-        await self._worked(work)
-
-    async def _worked(self, work: Callable[[], tuple[Effects, dict[int, DuramenError]]]) -> None:
-        """Have the applier do it, again where the disk is full; nobody else applies meanwhile."""
-        async with self.versions.lock:
-            self._applying = True
-            try:
-                while True:
-                    before = self.index.applied
-                    try:
-                        effects, failed = await self._applier.run(work)
-                        break
-                    except DiskFull as error:
-                        logger.warning("%s: %s; trying again in %g s", self.name, error, _DISK_FULL_PAUSE_S)
-                        await asyncio.sleep(_DISK_FULL_PAUSE_S)
-            finally:
-                self._applying = False
-            if effects.void:
-                self._note_void(effects.void, Offset(before + 1), effects.applied)
-        for number, reason in failed.items():
-            logger.error("%s: version %s is given up: %s", self.name, number, reason)
-            await self.drop_version(number, reason)
-
-    async def _pass_barriers(self, data: bytes, barrier: VersionMissing) -> None:
-        """Apply a chunk that has barriers in it: up to each one, over it, and on."""
-        while True:
-            offset, number = Offset(int(barrier.fields["offset"])), int(barrier.fields["version"])
-            if offset - 1 > self.index.applied:
-                await self._apply_chunk(cut_run(data, Offset(offset - 1)))
-                self._waiters.advance(self.index.applied)
-            await self._switch(cut_run(data, offset), number, barrier)
-            if self._moments:
-                self._moments.reach(cut=False)
-            try:
-                return await self._apply_chunk(data)
-            except VersionMissing as another:
-                barrier = another
-
-    async def _switch(self, data: bytes, number: int, barrier: VersionMissing) -> None:
-        """Go over the barrier that `data` ends with, once that version is level here."""
-        if number not in self.versions.level:
-            logger.warning("%s waits at offset %s: it has no version %s yet", self.name, self.applied, number)
-        while number not in self.versions.level:
-            self.awaits = barrier
-            if number not in self.versions.behind and self.on_version_missing is not None:
-                self.on_version_missing(self)
-            await asyncio.sleep(_VERSION_PAUSE_S)
-            self._update_state()
-        self.awaits = None
-        old, new = self.index, self.versions.level[number]
-
-        def work() -> tuple[Effects, dict[int, DuramenError]]:
-            return self.versions.pass_barrier(old, new, [decode_batch(batch) for batch in split_batches(data)])
-
-        await self._worked(work)
-        del self.versions.level[number]
-        self.versions.level[old.version] = old
-        self.index = self._moments.index = new
-        self.void = max(self.void, new.statistics().void)
-        logger.info("%s is version %s from offset %s on", self.name, number, self.applied)
-        self._update_state()
-
     async def drop_version(self, number: int, reason: DuramenError) -> None:
         """Close a version that is not live; whoever waits for it gets `reason`. Its files are the caller's."""
         await self.versions.lose(number, reason, self._close_index)
@@ -344,31 +271,6 @@ class Replica:
         while index in self.readers:  # noqa: ASYNC110 - readers in other threads must not pay for an event
             await asyncio.sleep(_READERS_PAUSE_S)
         await self._applier.run(lambda: index.close(clean=True))
-
-    def _note_void(self, count: int, first: Offset, last: Offset) -> None:
-        """Tell people of records that no table can hold: of each once, of a flood not more often than they can read."""
-        self.void += count
-        if self._void_untold is None:
-            self._void_untold = first
-        now_s = self._clock()
-        if now_s < self._void_told_s + _VOID_PAUSE_S:
-            return
-        logger.warning(
-            "%s: no table can hold %s of the records at offsets %s to %s, which others wrote; they are skipped, on "
-            "every replica alike, %s so far",
-            self.name,
-            self.void - self._void_told,
-            self._void_untold,
-            last,
-            self.void,
-        )
-        self._void_told, self._void_told_s, self._void_untold = self.void, now_s, None
-
-    async def _apply_in_pieces(self, data: bytes) -> None:
-        """Stop for a moment wherever somebody wants to read."""
-        for piece, cut in cut_chunk(data, self._moments.offsets()):
-            await self._apply(piece)
-            self._moments.reach(cut=cut)
 
     def _stop(self, error: DuramenError) -> None:
         # That the table was dropped, or that the log is closing, is no trouble of ours.
@@ -410,6 +312,20 @@ class Replica:
 
     def _changed(self) -> None:
         self.changes += 1
+
+    def _switched(self, index: LmdbIndex) -> None:
+        self.index = index
+        if self.on_switched is not None:
+            self.on_switched(self)
+
+    def _progressed(self) -> None:
+        self._waiters.advance(self.index.applied)
+        self._lag.advance(self.index.applied)
+        self._update_state()
+
+    def _version_missing(self) -> None:
+        if self.on_version_missing is not None:
+            self.on_version_missing(self)
 
     def _update_state(self) -> None:
         self.changes += 1
@@ -484,7 +400,7 @@ class Replica:
         if self.failure is not None:
             raise copy(self.failure)
         future = self._moments.want(offset)
-        if not self._applying:
+        if not self._applying.under_way:
             self._moments.reach(cut=False)
         taken = False
         try:

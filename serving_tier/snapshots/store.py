@@ -231,9 +231,9 @@ class SnapshotStore:
         assert partition is None or table is not None, "a partition of which table?"
         return await in_thread(lambda _: self._listed(table, partition)[0])
 
-    async def unfinished(self, table: TableId, partition: Partition | None = None) -> list[StoredSnapshot]:
+    async def unfinished(self, table: TableId | None = None) -> list[StoredSnapshot]:
         """What puts left that died, and what those have so far that are under way. One listing."""
-        return await in_thread(lambda _: self._listed(table, partition)[1])
+        return await in_thread(lambda _: self._listed(table, None)[1])
 
     def _listed(
         self, table: TableId | None, partition: Partition | None

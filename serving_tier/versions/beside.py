@@ -73,7 +73,8 @@ class VersionsBeside:
         Raises what the live one raises; then no other was touched.
         """
         effects = live.fold_in(batches)
-        return effects, self._carry(batches, effects, self.level)
+        # A copy: the event loop takes lost ones out meanwhile, and closes them in this thread, later.
+        return effects, self._carry(batches, effects, dict(self.level))
 
     def pass_barrier(
         self, old: LmdbIndex, new: LmdbIndex, batches: Sequence[Batch]
@@ -84,7 +85,7 @@ class VersionsBeside:
         effects = old.judge(batches)
         decided = changed_nothing(effects.judgements)
         new.fold_in(batches, decided=decided, carried=effects)
-        others = {number: index for number, index in self.level.items() if index is not new}
+        others = {number: index for number, index in dict(self.level).items() if index is not new}
         return effects, self._carry(batches, effects, {**others, old.version: old})
 
     def _carry(

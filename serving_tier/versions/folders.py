@@ -41,9 +41,10 @@ def is_version_of(name: str, folder_name: str) -> bool:
 
 def version_folders(folder: Path) -> list[Path]:
     """The folders beside a replica's folder that hold versions of it, by name."""
-    if not folder.parent.is_dir():
+    try:
+        return sorted(path for path in folder.parent.iterdir() if is_version_of(path.name, folder.name))
+    except FileNotFoundError:  # the last replica of the table went at this moment, and the folder with it
         return []
-    return sorted(path for path in folder.parent.iterdir() if is_version_of(path.name, folder.name))
 
 
 def promote(folder: Path) -> bool:

@@ -31,7 +31,7 @@ from log_tier.errors import (
 from log_tier.identifiers import Offset, Partition
 from log_tier.log import Topic
 from log_tier.record import Operation
-from serving_tier import replica as module
+from serving_tier import applying
 from serving_tier.applier import Applier
 from serving_tier.lmdb_index import LmdbIndex
 from serving_tier.replica import Replica
@@ -324,7 +324,7 @@ async def test_damage_met_by_a_read_in_a_thread_stops_the_replica(
 async def test_a_full_disk_pauses_it(
     setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_DISK_FULL_PAUSE_S", 0.001)
+    monkeypatch.setattr(applying, "_DISK_FULL_PAUSE_S", 0.001)
     inner, full = replica.index.fold_in, threading.Event()
     tries: list[int] = []
     full.set()

@@ -14,6 +14,7 @@ from memory_disk import MemoryDisk
 from sample_batches import keys_of, plain_batch, read_all
 from state_model import State, fold
 
+from log_tier.barrier import Barrier, barrier_batch, parse_barrier
 from log_tier.batch import Columns, decode_batch, encode_batch
 from log_tier.batch_header import read_header, split_batches
 from log_tier.embedded import EmbeddedLog, EngineSettings
@@ -301,6 +302,21 @@ async def test_a_producers_newest_batch_stays_as_a_shell() -> None:
         shell = decode_batch((await read_all(log, topic.id))[0]).header
         assert (shell.base_offset, shell.records, shell.span) == (0, 0, 2)
         assert (shell.producer_id, shell.sequence) == (7, 40)
+
+
+async def test_barriers_stay_and_cover_nothing() -> None:
+    disk = MemoryDisk()
+    async with await open_log(disk, NOW) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        for number in range(40):
+            await log.append(topic.id, ZERO, plain_batch("a", "b"))
+            if number % 10 == 0:
+                barrier = barrier_batch(Barrier(1 + number // 10, number), producer_id=0, sequence=0)
+                await log.append(topic.id, ZERO, barrier)
+        assert await log.compact(topic.id, ZERO, Offset(10**6)) > 50
+        left = [decode_batch(batch).columns for batch in await read_all(log, topic.id)]
+        found = [parse_barrier(columns.values[0]) for columns in left if list(columns.keys) == [b""]]
+        assert found == [Barrier(1, 0), Barrier(2, 10), Barrier(3, 20), Barrier(4, 30)]
 
 
 @pytest.mark.parametrize("old_enough", [True, False])

@@ -34,6 +34,7 @@ def test_a_batch_comes_back_as_it_was() -> None:
     for columns in (
         Columns([b"a", b"b"], [b"1", b""]),
         Columns([b"a", b"b", b"c"], [b"1", b"", b"5"], attributes, None, [9, 0, 0]),
+        Columns([b""], [b'{"v":1,"version":2,"job":3}'], [int(Operation.BARRIER)]),
     ):
         (stored,) = assembled(placed(sent_batch(columns, producer_id=7, sequence=40), start=5), start=5)
         assert stored[40:] == encode_batch(columns, producer_id=7, sequence=40)[40:]
