@@ -69,7 +69,8 @@ def local_session(app: str, *, master: str | None = None, progress: bool = False
     with _quiet():
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    gateway = session.sparkContext._gateway
+    context: Any = session.sparkContext
+    gateway = context._gateway
     try:
         register(session)
         yield session

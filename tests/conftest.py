@@ -8,8 +8,18 @@ import pytest
 from kafka_brokers import kafka, kafka_url, start_brokers, three_brokers
 from log_choice import log_of_the_databases
 from s3_server import bucket, s3_address
+from spark_session import spark
 
-__all__ = ["bucket", "kafka", "kafka_url", "log_of_the_databases", "s3_address", "start_brokers", "three_brokers"]
+__all__ = [
+    "bucket",
+    "kafka",
+    "kafka_url",
+    "log_of_the_databases",
+    "s3_address",
+    "spark",
+    "start_brokers",
+    "three_brokers",
+]
 
 # Tests start processes while gRPC runs in this one. Its handlers around fork can leave a child waiting for a thread
 # that it does not have; our children run another program at once and need nothing of it.

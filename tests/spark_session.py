@@ -8,40 +8,16 @@ folder.
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-__all__ = ["java_version", "missing_java", "spark", "start_spark"]
+from spark_bulk.session import java_problem
 
-JAVA_MIN: Final = 17
-
-
-def java_version() -> int | None:
-    """The major version of the Java that Spark would start; None where there is none."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
-    if java is None:
-        return None
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
-    found = re.search(r'version "(\d+)', said)
-    return int(found[1]) if found else None
-
-
-def missing_java() -> str:
-    """Why Spark cannot run here, with what to do; empty where it can."""
-    version = java_version()
-    if version is None:
-        return f"no Java: Spark needs {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless)"
-    if version < JAVA_MIN:
-        return f"Java {version}: Spark needs {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless)"
-    return ""
+__all__ = ["spark", "start_spark"]
 
 
 def start_spark(folder: Path, *, master: str = "local[2, 3]", **settings: str) -> Any:
@@ -76,7 +52,7 @@ def start_spark(folder: Path, *, master: str = "local[2, 3]", **settings: str) -
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The process's Spark, with the data source `duramen` registered; skipped with a message where there is no Java."""
-    reason = missing_java()
+    reason = java_problem()
     if reason:
         pytest.skip(reason)
     import spark_bulk

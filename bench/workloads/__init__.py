@@ -13,11 +13,23 @@ from bench.workloads.memory import MEMORY
 from bench.workloads.replay import REPLAY
 from bench.workloads.restart import RESTART
 from bench.workloads.served import SERVED
+from bench.workloads.spark_source import SPARK_SOURCE
 from bench.workloads.visible import VISIBLE
 
 __all__ = ["WORKLOADS"]
 
 WORKLOADS: Final[dict[str, Workload]] = {
     workload.name: workload
-    for workload in (*SERVED, LOG_APPEND, REPLAY, EMBEDDED_GET, VISIBLE, RESTART, MEMORY, *CLUSTER, *KAFKA)
+    for workload in (
+        *SERVED,
+        LOG_APPEND,
+        REPLAY,
+        EMBEDDED_GET,
+        VISIBLE,
+        RESTART,
+        MEMORY,
+        *CLUSTER,
+        *KAFKA,
+        *SPARK_SOURCE,
+    )
 }

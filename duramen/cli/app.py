@@ -10,7 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 import duramen
-from duramen.cli import admin, bulk, check, dump, health, load, records, serve, streams, tables, up
+from duramen.cli import admin, bulk, check, dump, health, load, pipeline, records, serve, streams, tables, up
 from duramen.cli.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
 from duramen.cli.output import say_error, say_failure
 from log_tier.errors import DuramenError
@@ -67,6 +67,8 @@ app.command("scan")(streams.scan)
 app.command("watch")(streams.watch)
 app.command("load")(load.load)
 app.add_typer(bulk.app, name="bulk")
+app.command("repush")(pipeline.repush)
+app.command("export")(pipeline.export)
 app.add_typer(admin.app, name="admin")
 app.command("check")(check.check)
 app.command("health")(health.health)

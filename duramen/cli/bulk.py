@@ -19,7 +19,7 @@ from log_tier.errors import InvalidRequest
 if TYPE_CHECKING:
     from spark_bulk.build.bulk import Built
 
-__all__ = ["Master", "app", "build"]
+__all__ = ["Master", "absolute", "app", "build", "go_on", "say_built", "shows_progress"]
 
 Master = Annotated[
     str | None,
@@ -68,38 +68,44 @@ def build(
       duramen bulk build flights flights.parquet --key carrier --key flight --url file:///bulk/flights/1
       duramen bulk build flights 's3a://lake/flights/*.parquet' --key id --url s3://bulk/flights/2 --swap
     """
-    from spark_bulk.build import build_index
+    from spark_bulk.build.bulk import build_index
     from spark_bulk.session import local_session
 
     if not files or not key:
         raise InvalidRequest("a build names files and a key column")
     told: list[Built] = []
-    with local_session("duramen bulk build", master=master or "local[*]", progress=_shows(json)) as spark:
+    with local_session("duramen bulk build", master=master or "local[*]", progress=shows_progress(json)) as spark:
         frame = _read(spark, files, format_)
         if sql is not None:
             frame.createOrReplaceTempView("input")
             frame = spark.sql(sql)
         frame, key_name = _keyed(frame, key, key_separator)
         rest = [name for name in frame.columns if name != key_name]
-        version = build_index(
+        build_index(
             frame,
             at=at,
             table=table,
             key=key_name,
             value=value[0] if value and len(value) == 1 else (value or rest),
-            url=_absolute(url),
+            url=absolute(url),
             duplicates=duplicates.value,
             order_by=order_by or None,
             timeout=timeout,
             report=told.append,
         )
-    built = told[0]
+    say_built(told[0], table, absolute(url), json)
+    return go_on(table, absolute(url), at, stage=stage or swap, swap=swap, json=json)
+
+
+def say_built(built: Built, table: str, url: str, json: bool) -> None:
+    """What a build did."""
+    version = built.version
     if json:
         say_json(
             {
                 "event": "built",
                 "table": table,
-                "url": _absolute(url),
+                "url": url,
                 "id": version.id,
                 "rows": built.rows,
                 "dropped": built.dropped,
@@ -109,15 +115,15 @@ def build(
             },
             flush=True,
         )
-    else:
-        dropped = f", {built.dropped:,} duplicates dropped" if built.dropped else ""
-        what = f"{version.keys:,} keys, {size(version.bytes)} in {version.partitions} partitions"
-        say(f"{built.rows:,} rows{dropped}: {what}")
-        say(f"built at {_absolute(url)}; next: duramen bulk stage {table} {_absolute(url)}")
-    return _go_on(table, _absolute(url), at, stage=stage or swap, swap=swap, json=json)
+        return
+    dropped = f", {built.dropped:,} duplicates dropped" if built.dropped else ""
+    what = f"{version.keys:,} keys, {size(version.bytes)} in {version.partitions} partitions"
+    say(f"{built.rows:,} rows{dropped}: {what}")
+    say(f"built at {url}; next: duramen bulk stage {table} {url}")
 
 
-def _go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool) -> int:
+def go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool) -> int:
+    """Stage what was built, and swap it in, as far as that was asked for; the exit code."""
     from router.admin.requests import Stage, Swap
 
     for wanted, change in ((stage, Stage(table, url)), (swap, Swap(table))):
@@ -128,11 +134,12 @@ def _go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool
     return 0
 
 
-def _shows(json: bool) -> bool:
+def shows_progress(json: bool) -> bool:
+    """Is there a person who would see a bar?"""
     return not json and sys.stderr.isatty()
 
 
-def _absolute(url: str) -> str:
+def absolute(url: str) -> str:
     """A folder by its whole path: nodes that run elsewhere in the file system look for it."""
     return url if "://" in url else f"file://{Path(url).absolute()}"
 

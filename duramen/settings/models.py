@@ -15,9 +15,7 @@ OptionalPort = Annotated[int, Field(ge=-1, le=65535)]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _HOST: Final = "The address to listen on. There is no access control yet: 127.0.0.1, or a network that you trust."
-_RESP_PORT: Final = (
-    "The port of the fast door, the Redis protocol; 0 takes a free one and says which, -1: no such door."
-)
+_RESP_PORT: Final = "The port of the fast door, the Redis protocol; 0 takes a free one and says which, -1: none."
 _RESP_SOCKET: Final = "A Unix socket on which the fast door is, too; empty: none."
 _RESP_PASSWORD: Final = "What clients of the fast door must give with AUTH; empty: everybody may come in."
 _RESP_CERTIFICATE: Final = "A certificate with its chain, PEM: the fast door then speaks TLS on its port; empty: none."

@@ -7,12 +7,17 @@ until its patience is over, and their clients would not learn why they ended.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+import grpc
 
 from log_tier.errors import ShuttingDown
 
 __all__ = ["OpenStreams"]
+
+logger = logging.getLogger(__name__)
 
 
 class OpenStreams:
@@ -44,6 +49,9 @@ class OpenStreams:
                 raise  # the client went away
             task.uncancel()
             raise _refusal() from None
+        except grpc.aio.InternalError as error:
+            # gRPC's core could not send: the client went away in this very moment, and nobody is left to be told.
+            logger.debug("a stream ended with its client: %s", error)
         finally:
             self._tasks.discard(task)
 

@@ -10,13 +10,13 @@ Arity, key positions and flags are those of Redis 7, which COMMAND tells to clie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from log_tier.record import Expiry, Operation, attribute_of
 from router.resp_door import cluster, counters, keys, notifications, own, scans, server, strings, talk, transactions
-from router.resp_door.arguments import expiry_time, shown
+from router.resp_door.arguments import expiry_time, shown, text_of
 from router.resp_door.framing import Command
 from router.resp_door.problems import wrong_arity
 from router.resp_door.replies import Problem
@@ -25,6 +25,7 @@ from serving_tier.entry import NEVER
 
 __all__ = ["COMMANDS", "CommandSpec", "find_command", "unknown_command"]
 
+Words = Mapping[str, int] | None
 Blind = Callable[[Sequence[bytes], int], "list[Record] | None"]
 
 
@@ -47,10 +48,25 @@ class CommandSpec:
     divisible: bool = False
     """Over several partitions, each does its part, and the replies are added."""
     summary: str = ""
+    subcommands: Mapping[str, int] | None = None
+    """The arity of each, where the next word is one of these."""
+
+    def refusal(self, command: Sequence[bytes]) -> Problem | None:
+        """Why these words are no command, whatever they mean; None where they may be one."""
+        if not self.fits(len(command)):
+            return wrong_arity(self.name)
+        if self.subcommands is not None and len(command) > 1:
+            name = text_of(command[1]).upper()
+            arity = self.subcommands.get(name)
+            if arity is None:
+                return Problem(f"ERR unknown subcommand '{shown(command[1])}'. Try {self.name.upper()} HELP.")
+            if not _fits(arity, len(command)):
+                return wrong_arity(f"{self.name}|{name.lower()}")
+        return None
 
     def fits(self, words: int) -> bool:
         """Is this a number of words that it can have?"""
-        return words == self.arity if self.arity > 0 else words >= -self.arity
+        return _fits(self.arity, words)
 
     def keys(self, command: Sequence[bytes]) -> Sequence[bytes]:
         """The keys of a command."""
@@ -58,6 +74,10 @@ class CommandSpec:
             return ()
         last = self.last if self.last >= 0 else len(command) + self.last
         return command[self.first : last + 1 : self.step]
+
+
+def _fits(arity: int, words: int) -> bool:
+    return words == arity if arity > 0 else words >= -arity
 
 
 # --- writes that need not read
@@ -159,11 +179,26 @@ def _data() -> list[CommandSpec]:
 
 
 def _others() -> list[CommandSpec]:
-    def talks(name: str, arity: int, run: Callable[..., Any], *flags: str, summary: str) -> CommandSpec:
-        return CommandSpec(name, arity, frozenset({"fast", "loading", "stale", *flags}), "talk", run, summary=summary)
+    def talks(
+        name: str,
+        arity: int,
+        run: Callable[..., Any],
+        *flags: str,
+        summary: str,
+        words: Mapping[str, int] | None = None,
+    ) -> CommandSpec:
+        every = frozenset({"fast", "loading", "stale", *flags})
+        return CommandSpec(name, arity, every, "talk", run, summary=summary, subcommands=words)
 
-    def asks(name: str, arity: int, run: Callable[..., Any], *flags: str, summary: str) -> CommandSpec:
-        return CommandSpec(name, arity, frozenset(flags), "ask", run, summary=summary)
+    def asks(
+        name: str,
+        arity: int,
+        run: Callable[..., Any],
+        *flags: str,
+        summary: str,
+        words: Mapping[str, int] | None = None,
+    ) -> CommandSpec:
+        return CommandSpec(name, arity, frozenset(flags), "ask", run, summary=summary, subcommands=words)
 
     first = ("no_auth", "no_multi")
     return [
@@ -174,9 +209,9 @@ def _others() -> list[CommandSpec]:
         asks("select", 2, talk.select, "no_multi", summary="Goes to another table."),
         talks("quit", -1, talk.quit_, *first, "pubsub", summary="Ends the connection."),
         talks("reset", 1, talk.reset, *first, "pubsub", summary="Makes the connection as it was at its beginning."),
-        talks("client", -2, talk.client, summary="About connections."),
+        talks("client", -2, talk.client, summary="About connections.", words=talk.CLIENT_WORDS),
         talks("time", 1, talk.time, summary="Returns the server's clock."),
-        talks("command", -1, server.command, summary="About commands."),
+        talks("command", -1, server.command, summary="About commands.", words=server.COMMAND_WORDS),
         asks("info", -1, server.info, summary="Tells how the server is."),
         asks("dbsize", 1, server.dbsize, "readonly", summary="Counts the keys of the table."),
         asks("wait", 3, server.wait, "no_multi", summary="Waits for replicas to apply what was written."),
@@ -202,7 +237,7 @@ def _others() -> list[CommandSpec]:
         talks("unsubscribe", -1, notifications.unsubscribe, "pubsub", "no_multi", summary="Listens no more."),
         talks("psubscribe", -2, notifications.psubscribe, "pubsub", "no_multi", summary="Listens to patterns."),
         talks("punsubscribe", -1, notifications.punsubscribe, "pubsub", "no_multi", summary="Listens no more."),
-        asks("cluster", -2, cluster.cluster, "no_multi", summary="About slots and nodes."),
+        asks("cluster", -2, cluster.cluster, "no_multi", summary="About slots and nodes.", words=cluster.CLUSTER_WORDS),
         talks("readonly", 1, cluster.readonly, summary="Reads from replicas are welcome."),
         talks("readwrite", 1, cluster.readwrite, summary="Takes READONLY back."),
         talks("asking", 1, cluster.asking, summary="Follows an ASK redirection."),

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from log_tier.identifiers import Partition
 from log_tier.partitioner import SLOTS, slot_of, slots_of_partition
-from router.resp_door.arguments import shown, text_of
-from router.resp_door.problems import wrong_arity
+from router.resp_door.arguments import text_of
 from router.resp_door.replies import Problem, Simple
 from router.resp_door.tables import ServedTable
 
 if TYPE_CHECKING:
     from router.resp_door.client import Client
 
-__all__ = ["Place", "asking", "cluster", "node_name", "readonly", "readwrite", "slot_ranges"]
+__all__ = ["CLUSTER_WORDS", "Place", "asking", "cluster", "node_name", "readonly", "readwrite", "slot_ranges"]
 
 _OK: Final = Simple("OK")
-_WORDS: Final = {"SLOTS": 0, "SHARDS": 0, "NODES": 0, "INFO": 0, "MYID": 0, "KEYSLOT": 1}
+
+CLUSTER_WORDS: Final = {"SLOTS": 2, "SHARDS": 2, "NODES": 2, "INFO": 2, "MYID": 2, "KEYSLOT": 3}
+"""What may follow CLUSTER, with its arity."""
 
 
 class Place(NamedTuple):
@@ -56,10 +57,6 @@ def slot_ranges(partitions: int, holders: Sequence[Sequence[Place]]) -> list[tup
 async def cluster(client: Client, args: Sequence[bytes]) -> Any:
     """CLUSTER SLOTS | SHARDS | NODES | INFO | MYID | KEYSLOT key"""
     name, rest = text_of(args[0]).upper(), args[1:]
-    if name not in _WORDS:
-        raise Problem(f"ERR unknown subcommand '{shown(args[0])}'. Try CLUSTER HELP.")
-    if len(rest) != _WORDS[name]:
-        raise wrong_arity(f"cluster|{name.lower()}")
     if name == "KEYSLOT":
         return slot_of(rest[0])
     door = client.door

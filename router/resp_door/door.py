@@ -23,7 +23,7 @@ from router.resp_door.notifications import Notifications
 from router.resp_door.reading import Reads
 from router.resp_door.replies import Problem
 from router.resp_door.scans import Cursors
-from router.resp_door.sockets import DoorSettings, DoorSockets, tls_context
+from router.resp_door.sockets import BACKLOG, DoorSettings, DoorSockets, tls_context
 from router.resp_door.tables import ServedTable, Tables
 from router.resp_door.writer import SharedWriter
 from serving_tier.node import Node
@@ -130,9 +130,9 @@ class RespDoor:
 
         if sockets.tcp is not None:
             context = tls_context(settings)
-            door._servers.append(await door.loop.create_server(client, sock=sockets.tcp, ssl=context))
+            door._servers.append(await door.loop.create_server(client, sock=sockets.tcp, ssl=context, backlog=BACKLOG))
         if sockets.unix is not None:
-            door._servers.append(await door.loop.create_unix_server(client, sock=sockets.unix))
+            door._servers.append(await door.loop.create_unix_server(client, sock=sockets.unix, backlog=BACKLOG))
         return door
 
     def _partitions(self) -> int:
@@ -204,13 +204,14 @@ class RespDoor:
         entry = self.maps.map.tables.get(table.ref.id)
         return () if entry is None else entry.readable(partition)
 
-    def own_partitions(self, client: Client, table: ServedTable) -> list[Partition]:
-        """What a walk over all keys covers: everything; for a client of the cluster, what this node is the first of.
+    def own_partitions(self, table: ServedTable) -> list[Partition]:
+        """What a walk over all keys covers: everything; at a node of a cluster, what this node is the first of.
 
-        Such a client asks every master, and puts the answers together.
+        A cluster-aware client asks every master, and puts the answers together; on which of its connections it learned
+        who they are, nobody can tell.
         """
         every = [Partition(number) for number in range(table.partitions)]
-        if not client.asked_for_map or self.node_id not in self.maps.map.nodes:
+        if not self.clustered or self.node_id not in self.maps.map.nodes:
             return every
         return [each for each in every if next(iter(self.holders(table, each)), "") == self.node_id]
 

@@ -26,7 +26,7 @@ import hiredis
 
 from router.resp_door.limits import ARGUMENTS_MAX, BULK_BYTES_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX
 
-__all__ = ["Command", "Framer", "ProtocolError", "split_line", "take_command"]
+__all__ = ["Command", "Framer", "ProtocolError", "lone_get", "split_line", "take_command"]
 
 Command = list[bytes]
 
@@ -62,12 +62,13 @@ class ProtocolError(Exception):
 class Framer:
     """The commands of one connection, chunk by chunk."""
 
-    __slots__ = ("_careful", "_feed", "_gets", "_held", "_held_bytes")
+    __slots__ = ("_careful", "_feed", "_gets", "_held", "held_bytes")
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
         """The bytes of the command that is not complete yet; hiredis has them too."""
-        self._held_bytes = 0
+        self.held_bytes = 0
+        """How many those are; 0: what comes next begins a command."""
         self._careful = False
         """What is held is a line, which hiredis does not have."""
         self._renew()
@@ -79,7 +80,7 @@ class Framer:
 
     def take(self, data: bytes) -> list[Command]:
         """The commands that `data` completes. Raises `ProtocolError`; the commands before it are in its `commands`."""
-        held = self._held_bytes
+        held = self.held_bytes
         if _SUSPICIOUS(data) is not None or (held < _HEADER_MAX if held else data[0] != _STAR) or self._careful:
             return self._take_carefully(b"".join((*self._held, data)))
         commands: list[Command] = []
@@ -94,22 +95,23 @@ class Framer:
                 except IndexError:
                     taken += _long_cost(command)
                 taken += 4 if len(command) < 10 else 3 + len(str(len(command)))
-                commands.append(command)
+                if command:  # an array of nothing asks for nothing
+                    commands.append(command)
         except (hiredis.ProtocolError, TypeError, MemoryError):
             return self._take_carefully(b"".join((*self._held, data)))
         left = held + len(data) - taken
         if left == 0:
             if held:
-                self._held, self._held_bytes = [], 0
+                self._held, self.held_bytes = [], 0
             return commands
-        fresh = bool(commands) or not held
-        if not commands:
+        fresh = bool(taken) or not held
+        if not taken:
             self._held.append(data)
         elif 0 < left <= len(data) and data[-left] == _STAR:
             self._held = [data[-left:]]
         else:
             return self._take_carefully(b"".join((*self._held, data)))
-        self._held_bytes = left
+        self.held_bytes = left
         if left > COMMAND_BYTES_MAX:
             raise _too_large(commands)
         if fresh:
@@ -136,7 +138,7 @@ class Framer:
             raise _with(error, commands) from None
         left = data[at:]
         self._renew()
-        self._held, self._held_bytes = ([left], len(left)) if left else ([], 0)
+        self._held, self.held_bytes = ([left], len(left)) if left else ([], 0)
         self._careful = bool(left) and left[0] != _STAR
         if left and not self._careful:
             self._feed(left)
@@ -145,6 +147,24 @@ class Framer:
         if len(left) > COMMAND_BYTES_MAX:
             raise _too_large(commands)
         return commands
+
+
+_LONE_GET: Final = b"*2\r\n$3\r\nGET\r\n$"
+_LONE_GET_AT: Final = len(_LONE_GET)
+
+
+def lone_get(data: bytes) -> bytes | None:
+    """The key, where `data` is `GET key` and nothing else, canonically: the most frequent chunk there is. 0.3 µs.
+
+    >>> lone_get(b"*2\\r\\n$3\\r\\nGET\\r\\n$2\\r\\nk1\\r\\n"), lone_get(b"*1\\r\\n$4\\r\\nPING\\r\\n")
+    (b'k1', None)
+    """
+    if not data.startswith(_LONE_GET):
+        return None
+    end = data.find(b"\r\n", _LONE_GET_AT, _LONE_GET_AT + 5)
+    if end > 0 and data[_LONE_GET_AT:end] == b"%d" % (len(data) - end - 4) and data.endswith(b"\r\n"):
+        return data[end + 2 : -2]
+    return None
 
 
 def _with(error: ProtocolError, commands: list[Command]) -> ProtocolError:

@@ -105,7 +105,7 @@ def _leave(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[byte
 
 def _tell(client: Client, kind: bytes, name: bytes | None) -> None:
     listening = len(client.channels) + len(client.patterns)
-    client.emit(encode(Push([kind, name, listening]), client.protocol))
+    client.outbox.emit(encode(Push([kind, name, listening]), client.protocol))
 
 
 class Notifications:
@@ -116,6 +116,7 @@ class Notifications:
         self._listeners: dict[int, Client] = {}
         self._matches: dict[bytes, Callable[[bytes], object]] = {}
         self._watches: dict[int, asyncio.Task[None]] = {}
+        self._standing: set[int] = set()
 
     def compare(self) -> None:
         """Somebody began or ceased to listen: watch what is listened to, and nothing else."""
@@ -131,6 +132,7 @@ class Notifications:
             )
         for number in self._watches.keys() - wanted:
             self._watches.pop(number).cancel()
+            self._standing.discard(number)
 
     def _wanted(self) -> Iterator[int]:
         for client in self._listeners.values():
@@ -146,6 +148,10 @@ class Notifications:
                 else:
                     # Any number may be meant: those that are in use are watched.
                     yield from (n for n in range(NUMBERS) if n == 0 or self._door.tables.at_hand(f"db{n}") is not None)
+
+    def watching(self, number: int) -> bool:
+        """Does the watch of a numbered table stand, so that nothing from now on is missed?"""
+        return number in self._standing
 
     def forget(self, client: Client) -> None:
         """A connection listens no more."""
@@ -168,6 +174,7 @@ class Notifications:
                         if event.positions is not None:
                             for partition, position in event.positions.items():
                                 positions.setdefault(partition, position)
+                            self._standing.add(number)
                             continue
                         self._pass_on(number, event, positions)
             except DuramenError as error:
@@ -197,10 +204,10 @@ class Notifications:
         ):
             for client in list(self._listeners.values()):
                 if channel in client.channels:
-                    client.push(encode(Push([b"message", channel, text]), client.protocol))
+                    client.outbox.push(encode(Push([b"message", channel, text]), client.protocol))
                 for pattern in client.patterns:
                     if self._matches[pattern](channel):
-                        client.push(encode(Push([b"pmessage", pattern, channel, text]), client.protocol))
+                        client.outbox.push(encode(Push([b"pmessage", pattern, channel, text]), client.protocol))
 
     async def close(self) -> None:
         """End every watch."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Final, NamedTuple, cast
 
-from log_tier.errors import DuramenError, ShuttingDown, TableNotFound
+from log_tier.errors import DuramenError, TableNotFound
 from log_tier.identifiers import NOTHING, Offset, Partition
 from log_tier.record import KEY_BYTES_MAX
 from router.requests import Connection, ReadPart
 from router.resp_door.limits import REQUEST_TIMEOUT_S
 from router.resp_door.problems import BAD_KEY
+from router.resp_door.replies import bulk
 from router.resp_door.tables import ServedTable
-from serving_tier.entry import Entry
+from serving_tier.entry import Entry, entry_of, expiry_of, is_live, value_of
 
-__all__ = ["Freshness", "Reads", "check_keys"]
+__all__ = ["Freshness", "Reads", "bulks", "by_partition", "check_keys"]
 
 # The core answers so many keys in one request.
 _KEYS_MAX: Final = 10_000
@@ -41,29 +43,34 @@ class Reads:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def at_once(self, table: ServedTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:
-        """The entries of keys, each partition's of one moment; None where something has to wait or is elsewhere.
+    def stored(self, table: ServedTable, partition: Partition, keys: Sequence[bytes]) -> list[bytes | None] | None:
+        """The stored forms of keys of one partition, of one moment; None where they are not here, or not yet.
 
-        One read transaction per partition. 2 µs for one key, 1 µs for each of many.
+        One read transaction; 0.2 µs a key.
         """
-        partition_of, replicas, seen = table.partition_of, table.replicas, table.seen
-        groups: dict[Partition, list[bytes]] = {}
-        for key in keys:
-            groups.setdefault(partition_of(key), []).append(key)
+        replica = table.replicas[partition]
+        if replica is None or replica.failure is not None:
+            return None
+        index = replica.index
+        if index.applied < table.needed(partition, keys):
+            return None
+        try:
+            return index.stored_many(keys)
+        except DuramenError:
+            return None  # closed, or damaged: the long way says so, and has another one brought up
+
+    def at_once(self, table: ServedTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:
+        """The entries of keys, each partition's of one moment; None where something has to wait or is elsewhere."""
         found: dict[bytes, Entry | None] = {}
-        for partition, mine in groups.items():
-            replica = replicas[partition]
-            if replica is None or replica.failure is not None or replica.index.applied < seen[partition]:
+        for partition, mine in by_partition(table, keys).items():
+            stored = self.stored(table, partition, mine)
+            if stored is None:
                 return None
-            try:
-                if len(mine) == 1:
-                    found[mine[0]] = replica.index.get(mine[0])
-                else:
-                    found.update(zip(mine, replica.index.get_many(mine).entries, strict=True))
-            except ShuttingDown:
-                return None
-            except DuramenError:
-                return None  # damaged: the long way stops the replica, and says so
+            replica = table.replicas[partition]
+            assert replica is not None, "it was just read"
+            log_time_ms = replica.index.log_time_ms
+            for key, each in zip(mine, stored, strict=True):
+                found[key] = None if each is None or not is_live(each, log_time_ms) else entry_of(each)
         return found
 
     async def entries(
@@ -71,13 +78,10 @@ class Reads:
     ) -> dict[bytes, Entry | None]:
         """The same, after whatever waiting it needs. Raises what the core says of the first part that fails."""
         if freshness.level == "session" and not freshness.after:
-            table.look()
-            found = self.at_once(table, keys)
+            found = await self._here(table, keys)
             if found is not None:
                 return found
-        groups: dict[Partition, list[bytes]] = {}
-        for key in dict.fromkeys(keys):
-            groups.setdefault(table.partition_of(key), []).append(key)
+        groups = by_partition(table, list(dict.fromkeys(keys)))
         found = {}
         parts = [
             ReadPart(
@@ -97,7 +101,7 @@ class Reads:
                     if isinstance(result, TableNotFound):
                         table.gone = True
                     raise result
-                table.saw(part.partition, result.applied)
+                table.raise_floor(part.partition, result.applied)
                 expiries = result.expiries or [0] * len(part.keys)
                 for key, value, version, expiry in zip(
                     part.keys, result.values, result.versions, expiries, strict=True
@@ -105,11 +109,62 @@ class Reads:
                     found[key] = None if value is None else Entry(value, Offset(version), expiry)
         return found
 
+    async def _here(self, table: ServedTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:
+        """The entries from the replicas that are here, after they have applied what was written; None without them."""
+        table.look()
+        found = self.at_once(table, keys)
+        if found is not None:
+            return found
+        for partition, mine in by_partition(table, keys).items():
+            replica = table.replicas[partition]
+            if replica is None or replica.failure is not None:
+                return None
+            await replica.wait_applied(table.needed(partition, mine), timeout=REQUEST_TIMEOUT_S)
+        return self.at_once(table, keys)
+
     @staticmethod
     def floor(table: ServedTable, partition: Partition, freshness: Freshness) -> Offset:
         """The offset that an answer must hold."""
         asked = freshness.after.get(partition, NOTHING)
         return asked if freshness.level == "eventual" else max(asked, table.seen[partition])
+
+
+def by_partition(table: ServedTable, keys: Sequence[bytes]) -> dict[Partition, Sequence[bytes]]:
+    """Keys by their partition, in their order."""
+    if table.partitions == 1:
+        return {Partition(0): keys} if keys else {}
+    partition_of = table.partition_of
+    groups: dict[Partition, Sequence[bytes]] = {}
+    for key in keys:
+        groups.setdefault(partition_of(key), []).append(key)  # type: ignore[attr-defined]
+    return groups
+
+
+_value: Final = itemgetter(slice(8, None))
+_flags: Final = itemgetter(7)
+_PLAIN: Final = {0}
+
+
+def bulks(stored: Sequence[bytes | None], null: bytes, clock_ms: Callable[[], int]) -> bytes:
+    """Stored forms as bulk strings, end to end. 0.2 µs each; 0.1 µs where all are there, none expires and all are of
+    one length, which two passes in C tell.
+    """
+    if None not in stored:
+        whole = cast("Sequence[bytes]", stored)
+        if set(map(_flags, whole)) == _PLAIN and len(sizes := set(map(len, whole))) == 1:
+            head = b"$%d\r\n" % (sizes.pop() - 8)
+            return b"%b%b\r\n" % (head, (b"\r\n" + head).join(map(_value, whole)))
+    replies: list[bytes] = []
+    now_ms = 0
+    for each in stored:
+        if each is None:
+            replies.append(null)
+        elif not each[7]:
+            replies.append(b"$%d\r\n%b\r\n" % (len(each) - 8, each[8:]))
+        else:
+            now_ms = now_ms or clock_ms()
+            replies.append(null if expiry_of(each) <= now_ms else bulk(value_of(each)))
+    return b"".join(replies)
 
 
 def _portions(parts: Sequence[ReadPart]) -> list[list[ReadPart]]:

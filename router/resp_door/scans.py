@@ -90,7 +90,7 @@ async def scan(client: Client, args: Sequence[bytes]) -> list[object]:
 
 async def _page(client: Client, table: ServedTable, start: bytes, limit: int) -> ScanResult:
     freshness = client.freshness(table)
-    wanted = client.door.own_partitions(client, table)
+    wanted = client.door.own_partitions(table)
     request = ScanRequest(
         table.ref.id,
         start=start,
@@ -102,6 +102,8 @@ async def _page(client: Client, table: ServedTable, start: bytes, limit: int) ->
         strong=freshness.level == "strong",
         partitions=() if len(wanted) == table.partitions else wanted,
     )
+    if not wanted:
+        return ScanResult([], [], [], False, {})
     page = await client.door.connection.scan(request, timeout=REQUEST_TIMEOUT_S)
     for partition, applied in page.applied.items():
         table.saw(partition, applied)

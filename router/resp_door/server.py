@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from log_tier.identifiers import NOTHING, Partition
-from router.resp_door.arguments import SYNTAX, integer, shown, text_of
+from router.resp_door.arguments import SYNTAX, integer, text_of
 from router.resp_door.limits import CONNECTIONS_MAX, REQUEST_TIMEOUT_S
-from router.resp_door.problems import wrong_arity
 from router.resp_door.replies import Problem, Simple
 from router.resp_door.tables import DEFAULT_TABLE, NUMBERS, ServedTable
 from router.resp_door.talk import COMPATIBLE_WITH
@@ -21,7 +20,10 @@ if TYPE_CHECKING:
     from router.resp_door.catalogue import CommandSpec
     from router.resp_door.client import Client
 
-__all__ = ["command", "dbsize", "info", "wait"]
+__all__ = ["COMMAND_WORDS", "command", "dbsize", "info", "wait"]
+
+COMMAND_WORDS: Final = {"COUNT": 2, "INFO": -2, "DOCS": -2, "LIST": -2, "GETKEYS": -4}
+"""What may follow COMMAND, with its arity."""
 
 _SECTIONS: Final = ("server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "keyspace")
 
@@ -107,7 +109,7 @@ async def dbsize(client: Client, args: Sequence[bytes]) -> int:
 async def _count(client: Client, table: ServedTable) -> int:
     table.look()
     counts: list[int] = []
-    for partition in client.door.own_partitions(client, table):
+    for partition in client.door.own_partitions(table):
         replica = table.replicas[partition]
         if replica is None:
             described = await client.door.connection.describe_table(table.ref.name, timeout=REQUEST_TIMEOUT_S)
@@ -165,8 +167,6 @@ def command(client: Client, args: Sequence[bytes]) -> Any:
         return [_described(spec) for spec in COMMANDS.values()]
     subcommand, names = text_of(args[0]).upper(), [text_of(name).lower() for name in args[1:]]
     if subcommand == "COUNT":
-        if names:
-            raise wrong_arity("command|count")
         return len(COMMANDS)
     if subcommand == "INFO":
         return [_described(COMMANDS[name]) if name in COMMANDS else None for name in names or COMMANDS]
@@ -176,11 +176,7 @@ def command(client: Client, args: Sequence[bytes]) -> Any:
         if names:
             raise SYNTAX
         return list(COMMANDS)
-    if subcommand == "GETKEYS":
-        if len(args) < 3:
-            raise wrong_arity("command|getkeys")
-        return _keys_of(args[1:])
-    raise Problem(f"ERR unknown subcommand '{shown(args[0])}'. Try COMMAND HELP.")
+    return _keys_of(args[1:])
 
 
 def _keys_of(words: Sequence[bytes]) -> list[bytes]:

@@ -13,9 +13,11 @@ from typing import Final
 
 from log_tier.errors import InvalidRequest, PortInUse
 
-__all__ = ["DoorSettings", "DoorSockets", "tls_context"]
+__all__ = ["BACKLOG", "DoorSettings", "DoorSockets", "tls_context"]
 
-_BACKLOG: Final = 1024
+# Connections that wait to be accepted: a pool of some hundreds may come all at once, and one that finds no room here
+# tries again after a second.
+BACKLOG: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
-        made.listen(_BACKLOG)
+        made.listen(BACKLOG)
         made.setblocking(False)
     except (OSError, OverflowError) as error:
         made.close()
@@ -109,7 +111,7 @@ def _bound_path(path: Path) -> socket.socket:
                 raise
             path.unlink()  # of a server that was killed
             made.bind(str(path))
-        made.listen(_BACKLOG)
+        made.listen(BACKLOG)
         made.setblocking(False)
     except OSError as error:
         made.close()

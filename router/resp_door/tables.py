@@ -5,15 +5,20 @@ called `db3`, so that clients that only know numbers have their sixteen database
 made when the first command comes that needs them; a name has to be there.
 
 **What has been seen.** `seen[p]` is the highest offset of partition p that any connection of this door was told of: the
-place of a write, or the state of a read that a replica elsewhere answered. Reads are never answered from before it. One
-list for all connections, and not one for each: an application's pool writes by one connection and reads by the next,
-and expects what one Redis server gives it.
+place of a write, or the state of a read that a replica elsewhere answered. One list for all connections, and not one
+for each: an application's pool writes by one connection and reads by the next, and expects what one Redis server gives.
+
+A write is acknowledged when it is on stable storage, and the replica here applies it a tenth of a millisecond later.
+Until then its key is among the **fresh** keys of its partition, and whoever reads it waits. Readers of other keys need
+not: what they get is not older than that key's last acknowledged write, and registers that are linearizable one by one
+are so together (Herlihy and Wing, 1990). Walks over all keys wait for `seen`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -55,7 +60,7 @@ def is_numbered(name: str) -> bool:
 class ServedTable:
     """A table, and what of it is in this process."""
 
-    __slots__ = ("gone", "node", "partition_of", "partitions", "ref", "replicas", "seen")
+    __slots__ = ("_landed", "floor", "fresh", "gone", "node", "partition_of", "partitions", "ref", "replicas", "seen")
 
     def __init__(self, ref: TableRef, node: Node | None) -> None:
         self.ref = ref
@@ -64,6 +69,12 @@ class ServedTable:
         self.partition_of = ref.partition_of
         self.seen: list[Offset] = [NOTHING] * ref.partitions
         """See the module's text."""
+        self.floor: list[Offset] = [NOTHING] * ref.partitions
+        """No read is answered from before it, whatever its key: what a replica that went away had shown."""
+        self.fresh: list[dict[bytes, Offset]] = [{} for _ in range(ref.partitions)]
+        """By partition: keys that were written, with the offset of that, if the replica may not have applied it yet."""
+        self._landed: list[deque[tuple[Offset, Sequence[bytes]]]] = [deque() for _ in range(ref.partitions)]
+        """By partition: the batches behind `fresh`, the oldest first."""
         self.replicas: list[Replica | None] = [None] * ref.partitions
         """Those that are here and can be read at once."""
         self.gone = False
@@ -80,20 +91,50 @@ class ServedTable:
                 continue
             if before is not None:
                 # Its successor must not show less.
-                self.saw(partition, before.index.applied)
+                self.raise_floor(partition, max(before.index.applied, self.seen[partition]))
             replica: Replica | None = None
             with suppress(DuramenError):
                 replica = self.node.replica(self.ref.id, partition)
             if replica is not None and (replica.failure is not None or replica.state == "replaying"):
                 replica = None
             if replica is not None:
-                self.saw(partition, replica.floor)
+                self.raise_floor(partition, replica.floor)
             self.replicas[partition] = replica
 
     def saw(self, partition: Partition, offset: Offset) -> None:
         """Somebody was told of `offset`."""
         if offset > self.seen[partition]:
             self.seen[partition] = offset
+
+    def raise_floor(self, partition: Partition, offset: Offset) -> None:
+        """A state was shown that holds `offset`, of whatever key."""
+        self.saw(partition, offset)
+        if offset > self.floor[partition]:
+            self.floor[partition] = offset
+
+    def wrote(self, partition: Partition, keys: Sequence[bytes], last: Offset) -> None:
+        """A batch with these keys is on stable storage; its last offset. O(keys), twice in all."""
+        self.saw(partition, last)
+        replica = self.replicas[partition]
+        if replica is None:
+            self.raise_floor(partition, last)
+            return
+        applied = replica.index.applied
+        fresh, landed = self.fresh[partition], self._landed[partition]
+        while landed and landed[0][0] <= applied:
+            offset, old = landed.popleft()
+            for key in old:
+                if fresh.get(key, last) <= offset:
+                    del fresh[key]
+        if applied < last:
+            fresh.update(dict.fromkeys(keys, last))
+            landed.append((last, keys))
+
+    def needed(self, partition: Partition, keys: Iterable[bytes]) -> Offset:
+        """The offset that a replica here must have applied to answer for these keys."""
+        fresh = self.fresh[partition]
+        floor = self.floor[partition]
+        return max(floor, *(fresh.get(key, NOTHING) for key in keys)) if fresh else floor
 
     def token(self) -> Token:
         """Everything that this door has shown of the table, its own replicas' states included."""

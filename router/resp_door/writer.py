@@ -4,11 +4,15 @@ While one request is under way new records gather, and leave as one batch per pa
 that is alone is not delayed. A batch carries this door's producer id and a sequence, so that one whose reply was lost
 is sent again with the same bytes, and takes effect once.
 
+**How long they gather.** Clients that were just answered usually write again within a fraction of a sync's time. Were
+the next request to leave at once with the others, the clients would fall into two halves that take turns, and each sync
+would serve half of them. So when a request has ended, the next one waits until as many writers are there as were
+lately, but at most a third of the time that the last one took; a single writer waits for nobody.
+
     W1  A partition's batches are sent in order, the next only when the place of the one before is known or given up: so
         what one connection wrote in an order is in the log in that order.
-    W2  `settle(None)` comes after the records are on stable storage, and after the replica in this process, if there is
-        one, has applied them: what was acknowledged is there for every read that comes after it, by any connection.
-        Where the replica takes too long, the write is acknowledged all the same, and `seen` lets reads wait.
+    W2  `settle` comes after the records are on stable storage, and after the table was told of their keys
+        (`ServedTable.wrote`): from then on every read of them by this door shows them.
     W3  A batch that was given up is never sent again.
 """
 
@@ -18,7 +22,6 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from copy import copy
 from typing import Final, NamedTuple, Protocol
 
@@ -50,8 +53,9 @@ _PENDING_BYTES_MAX: Final = 256 * 1024 * 1024
 # Requests under way at once: with two, one is filled while the log syncs the other.
 _IN_FLIGHT_MAX: Final = 2
 
-# How long an acknowledgement waits for the replica that is here. It usually follows within a tenth of a millisecond.
-_APPLY_PATIENCE_S: Final = 0.5
+# See "How long they gather"; a sync that takes longer than 3 ms is on a disk where a millisecond more is no matter.
+_GATHER_SHARE: Final = 0.34
+_GATHER_MAX_S: Final = 0.001
 
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
@@ -143,6 +147,12 @@ class SharedWriter:
         self._under_way: set[tuple[TableId, Partition]] = set()
         self._in_flight = 0
         self._scheduled = False
+        self._waiting = 0
+        """Writers whose records gather."""
+        self._lately = 0
+        """Writers that were served or waiting when the last request ended."""
+        self._leave_by_s = 0.0
+        """When the next request leaves, whoever is missing."""
         self._pending_bytes = 0
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -150,16 +160,19 @@ class SharedWriter:
         self.batches = 0
         self.records = 0
 
-    def put(self, table: ServedTable, partition: Partition, key: bytes, value: bytes, waiter: Waiter) -> None:
-        """Write one value, whatever was there. About 1 µs, and the waiter's share of a batch."""
-        draft = self._draft(table, partition, len(key) + len(value), 1)
+    def put(
+        self, table: ServedTable, partition: Partition, keys: Sequence[bytes], values: Sequence[bytes], waiter: Waiter
+    ) -> None:
+        """Write values, whatever was there. About 2 µs, however many."""
+        count = len(keys)
+        draft = self._draft(table, partition, sum(map(len, keys)) + sum(map(len, values)), count)
         draft.firsts.append(len(draft.keys))
-        draft.keys.append(key)
-        draft.values.append(value)
+        draft.keys += keys
+        draft.values += values
         if draft.attributes is not None:
-            draft.attributes.append(PLAIN_PUT)
-            draft.versions.append(0)
-            draft.expiries.append(0)
+            draft.attributes += [PLAIN_PUT] * count
+            draft.versions += [0] * count
+            draft.expiries += [0] * count
         draft.waiters.append(waiter)
 
     def submit(
@@ -207,6 +220,7 @@ class SharedWriter:
         draft = queue[-1]
         draft.size += size
         self._pending_bytes += size
+        self._waiting += 1
         if not self._scheduled and place not in self._under_way:
             self._schedule()
         return draft
@@ -219,6 +233,10 @@ class SharedWriter:
 
     def _launch(self) -> None:
         """Send the oldest draft of every partition that has none under way."""
+        if self._waiting < self._lately and self._loop.time() < self._leave_by_s and not self._in_flight:
+            # Timers tick in milliseconds, which is longer than all of this: look again in the loop's next round.
+            self._loop.call_soon(self._launch)
+            return
         self._scheduled = False
         sent: list[_Sent] = []
         for place in [place for place in self._drafts if place not in self._under_way]:
@@ -231,10 +249,12 @@ class SharedWriter:
                 batch = encode_batch(draft.columns(), producer_id=self._producer_id, sequence=sequence)
             except DuramenError as error:
                 self._pending_bytes -= draft.size
+                self._waiting -= len(draft.waiters) + len(draft.judged)
                 draft.fail(error)
                 continue
             self._sequences[place] = sequence + len(draft.keys)
             self._under_way.add(place)
+            self._waiting -= len(draft.waiters) + len(draft.judged)
             sent.append(_Sent(draft, WritePart(*place, batch)))
         if sent:
             self._in_flight += 1
@@ -246,15 +266,21 @@ class SharedWriter:
 
     async def _fly(self, sent: list[_Sent]) -> None:
         left, in_flight = sent, True
-        deadline = self._loop.time() + REQUEST_TIMEOUT_S
+        began_s = self._loop.time()
+        deadline = began_s + REQUEST_TIMEOUT_S
+        writers = sum(len(each.draft.waiters) + len(each.draft.judged) for each in sent)
         pause = _PAUSE_FIRST_S
         landed: list[tuple[_Draft, WriteResult]] = []
         unknown: set[int] = set()
         try:
             while True:
                 left = await self._try(left, landed, unknown, deadline)
-                self._in_flight -= in_flight
-                in_flight = False
+                if in_flight:
+                    self._in_flight -= 1
+                    in_flight = False
+                    now_s = self._loop.time()
+                    self._lately = writers + self._waiting
+                    self._leave_by_s = now_s + min((now_s - began_s) * _GATHER_SHARE, _GATHER_MAX_S)
                 if self._drafts:
                     self._schedule()
                 for draft, result in landed:
@@ -286,7 +312,7 @@ class SharedWriter:
         for each, result in zip(sent, results, strict=True):
             draft = each.draft
             if isinstance(result, WriteResult):
-                draft.table.saw(draft.partition, Offset(result.base_offset + len(draft.keys) - 1))
+                draft.table.wrote(draft.partition, draft.keys, Offset(result.base_offset + len(draft.keys) - 1))
                 landed.append((draft, result))
             else:
                 if isinstance(result, WriteUnknown) or result.fields.get("sent") == 1:
@@ -305,12 +331,7 @@ class SharedWriter:
         return again
 
     async def _tell(self, draft: _Draft, result: WriteResult, deadline: float) -> None:
-        """It is on stable storage: wait until it is applied here, then tell everybody what came of it."""
-        last = Offset(result.base_offset + len(draft.keys) - 1)
-        replica = draft.table.replicas[draft.partition]
-        if replica is not None and replica.index.applied < last:
-            with suppress(DuramenError):
-                await replica.wait_applied(last, timeout=_APPLY_PATIENCE_S)
+        """It is on stable storage: tell everybody what came of it; some have to wait for a verdict."""
         waiters, draft.waiters = draft.waiters, []
         for waiter, first in zip(waiters, draft.firsts, strict=True):
             waiter.settle(None, Offset(result.base_offset + first))

@@ -91,7 +91,7 @@ class Staging:
             if table is None:
                 continue
             numbers = {version.number for version in table.versions} or {1}
-            here = replica.versions.here()
+            here = replica.versions.here() | {replica.index.version}
             for number in here - numbers - {replica.index.version}:
                 self._start((name, number), self._remove(replica, number))
             for version in table.versions:
@@ -197,10 +197,9 @@ class Staging:
         """Is it still asked for, of a replica that is still here?"""
         name = (replica.topic.id, replica.partition)
         table = self._maps.map.tables.get(name[0])
-        version = None if table is None else table.version(number)
-        return (
-            self._node.hosted().get(name) is replica and version is not None and number not in replica.versions.here()
-        )
+        if table is None or table.version(number) is None or self._node.hosted().get(name) is not replica:
+            return False
+        return number not in replica.versions.here() | {replica.index.version}
 
     async def _remove(self, replica: Replica, number: int) -> None:
         places = {index.version: index.path for index in replica.versions.indexes()}

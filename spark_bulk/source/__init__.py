@@ -1,1 +1,60 @@
-"""x"""
+"""The data source: `format("duramen")` for batches and streams, in pure Python, Arrow batches both ways.
+
+    spark_bulk.register(spark)
+    place = {"at": "localhost:7070", "table": "flights"}
+    spark.read.format("duramen").options(**place).load()                       the table, now
+    spark.read.format("duramen").options(**place, token=token).load()          … as it was at a token
+    spark.read.format("duramen").options(**place, log="true", **{"from": a, "to": b}).load()      its log
+    spark.readStream.format("duramen").options(**place, log="true").load()     its changes, as they come
+    df.write.format("duramen").options(**place).mode("append").save()          rows into the table
+    df.writeStream.format("duramen").options(**place).option("checkpointLocation", folder).start()
+
+Columns of a table: `key, value, version, partition, expires_at` (version: the offset of the last write). Columns of a
+log: `table, partition, offset, timestamp, operation, key, value`. Columns that are written: `key`, `value`, and where
+wanted `operation`, `expires_at` or `ttl_ms` (`rows.py`).
+
+    every read    at, table        any server, and the table
+                  keys, values     bytes (default) or utf8; values also json, with `schema` naming the fields
+                  timeout          seconds to go on trying where something is away or busy (600)
+    a table       token            the state at exactly that token; partitions that it does not name are read as of now
+                                   `snapshot`: each partition as its newest snapshot has it, the fastest way
+                  key, prefix, start, end      a range of keys (text, or base64:…); one key is one task
+                  snapshots        the URL of the snapshot store; without it snapshots are not used
+                  folder           where copies of indexes lie while they are read (Spark's own folder)
+                  pushdown         true: take filters on the key from the query; see below
+    a log         log              true
+                  from, to         tokens; `from` also earliest (default) or latest, `to` also latest (default)
+                  records          accepted (default), or all: also what changed nothing
+                  maxRecordsPerTrigger         of a stream
+    every write   at, table, timeout
+                  values           json: make one JSON object of all columns that are not ours
+                  job              a name under which a job that is submitted twice writes once
+                  compress         true: batches are zstd-compressed
+
+**Which state a read shows.** A partition is always read at one transaction. With a token it is exactly the token's
+offset, whoever reads and however often. Without one it is the log's end when the query was planned, or newer where the
+copy that a node gave was newer: a task that is tried again may then see more. Take a token where that matters. A
+snapshot that stands at the wanted offset is read where it lies, four times as fast as a peer's copy.
+
+**Columns.** Spark does not tell a Python data source which columns a query needs. Name them:
+`.schema("key STRING, version BIGINT")` reads those alone, and `values=json` with `.schema(...)` takes every other name
+for a field.
+
+**Filters.** `pushdown=true` (with `spark.sql.python.filterPushdown.enabled`) turns equality, ranges and prefixes of the
+key into a range of pages, and equality into one task. It is not the default: Spark 4 keeps what the first query of a
+DataFrame pushed down for every later one, so a DataFrame that is filtered twice shows too little. The options `key`,
+`prefix`, `start` and `end` do the same and have no such trap.
+
+**Exactly once, and what it needs of your rows**: `writer.py`.
+
+**How a read passes.** `data_source.py` → `table_reader.py` plans with `place.py`; each task gets an index that stands
+at its offset (`copies.py`: a snapshot where it lies, a replay, a peer's copy), maps its file and turns pages into
+columns (`index_file.py`, `columns.py`). `log_reader.py` reads batches from the log and asks a replica which of their
+records changed nothing (`feed.py`, `changes.py`); a stream's position is in Spark's checkpoint alone (`positions.py`).
+
+**How a write passes.** `writer.py` → `rows.py` checks, places and drafts; `appending.py` encodes and appends, with the
+producer ids and sequences of `identities.py`.
+
+Reading order: `options.py`, `columns.py`, `key_ranges.py`, `changes.py`, `positions.py`, `identities.py`, `rows.py`
+(all pure), `index_file.py`, `place.py`, `copies.py`, `feed.py`, `appending.py`, then the classes that Spark calls.
+"""

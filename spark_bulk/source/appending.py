@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
 from log_tier.batch import Columns, encode_batch
-from log_tier.batch_header import read_header
 from log_tier.errors import WriteUnknown
-from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.identifiers import Partition, TableId
 from log_tier.log import Appended, Log
-from log_tier.open import open_log
 from log_tier.record import PLAIN_PUT
 from spark_bulk.source.identities import TaskIdentity
 from spark_bulk.source.rows import Drafted
@@ -98,8 +96,15 @@ class Appender:
     """Takes drafted records of one task, in order, then `finish()`. Use it in a `with`: it has a thread and a log."""
 
     def __init__(
-        self, log_url: str, table: TableId, identity: TaskIdentity, *, compress: bool, timeout_s: float
+        self,
+        opening: Callable[[], Awaitable[Log]],
+        table: TableId,
+        identity: TaskIdentity,
+        *,
+        compress: bool,
+        timeout_s: float,
     ) -> None:
+        """`opening` gives a log of our own, in the thread that appends."""
         self._table = table
         self._identity = identity
         self._compress = compress
@@ -109,11 +114,10 @@ class Appender:
         self._under_way: Future[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="duramen-append")
         self._runner = asyncio.Runner()
-        self._log_url = log_url
+        self._opening = opening
         self._log: Log | None = None
-        self.offsets: dict[Partition, Offset] = {}
-        """The last offset that was written in each partition."""
         self.records = 0
+        """Taken so far."""
 
     def add(self, drafted: Drafted) -> None:
         """Take records; full batches leave. Raises what an earlier round met."""
@@ -162,7 +166,7 @@ class Appender:
     async def _append_all(self, parts: Mapping[Partition, bytes]) -> None:
         """Append a round, and again what did not succeed."""
         if self._log is None:
-            self._log = await open_log(self._log_url)
+            self._log = await self._opening()
         loop = asyncio.get_running_loop()
         give_up, pause = loop.time() + self._timeout_s, _PAUSE_FIRST_S
         left = dict(parts)
@@ -170,7 +174,7 @@ class Appender:
             results = await self._log.append_many([(self._table, each, batch) for each, batch in left.items()])
             for partition, result in zip(list(left), results, strict=True):
                 if isinstance(result, Appended):
-                    self.offsets[partition] = Offset(result.base_offset + read_header(left.pop(partition)).span - 1)
+                    del left[partition]
                 elif not (result.retryable or isinstance(result, WriteUnknown)) or loop.time() > give_up:
                     raise result
             if not left:

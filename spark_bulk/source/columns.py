@@ -176,14 +176,36 @@ def _object(data: bytes, key: Any, where: str) -> dict[str, Any]:
 def _field(objects: list[dict[str, Any]], field: pa.Field, keys: pa.Array, where: str) -> pa.Array:
     wanted = [each.get(field.name) for each in objects]
     try:
-        return pa.array(wanted, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        for row, value in enumerate(wanted):
-            try:
-                pa.array([value], field.type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise InvalidValue(
-                    f"{where}: the field `{field.name}` under the key {keys[row].as_py()!r} is {value!r}, the schema "
-                    f"says {field.type}: correct the schema, or read values as utf8"
-                ) from error
-        raise
+        if all(_fits(value, field.type) for value in wanted):
+            return pa.array(wanted, field.type)
+        row = next(row for row, value in enumerate(wanted) if not _fits(value, field.type))
+    except (pa.ArrowInvalid, OverflowError):
+        # A number that is too large.
+        row = next(row for row, value in enumerate(wanted) if _is_too_large(value, field.type))
+    raise InvalidValue(
+        f"{where}: the field `{field.name}` under the key {keys[row].as_py()!r} is {wanted[row]!r}, the schema says "
+        f"{field.type}: correct the schema, or read values as utf8"
+    )
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    """Is it of that type? Arrow itself would make 1 of 1.5, and a text of a number."""
+    if value is None:
+        return True
+    if pa.types.is_struct(kind):
+        return isinstance(value, dict) and all(_fits(value.get(field.name), field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return isinstance(value, list) and all(_fits(each, kind.value_type) for each in value)
+    if pa.types.is_boolean(kind):
+        return isinstance(value, bool)
+    if pa.types.is_string(kind):
+        return isinstance(value, str)
+    return isinstance(value, int if pa.types.is_integer(kind) else (int, float)) and not isinstance(value, bool)
+
+
+def _is_too_large(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([value], kind)
+    except (pa.ArrowInvalid, OverflowError):
+        return True
+    return False

@@ -275,7 +275,8 @@ async def _replayed(wanted: Wanted, step: SourceStep, log: Log, folder: Path) ->
         applied, log_time_ms = index.applied, index.log_time_ms
     finally:
         await in_thread(lambda _: index.close(clean=False))
-    return StandingIndex(folder / DATA_FILE, applied, log_time_ms, f"{step} and the log")
+    source = f"{step} and the log" if step.kind != "log" else str(step)
+    return StandingIndex(folder / DATA_FILE, applied, log_time_ms, source)
 
 
 def batches_until(data: bytes, until: Offset) -> Iterator[bytes]:

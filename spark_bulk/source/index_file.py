@@ -62,9 +62,6 @@ _SPAN_MAX: Final = 1 << 30
 _INLINE: Final = 12
 """Bytes of a value that `binary_view` holds in place of an offset."""
 
-_INLINE_LOW: Final = np.array([(1 << 8 * min(length, 8)) - 1 for length in range(_INLINE + 1)], np.uint64)
-_INLINE_HIGH: Final = np.array([(1 << 8 * max(length - 8, 0)) - 1 for length in range(_INLINE + 1)], np.uint32)
-
 _VERSION_MASK: Final = np.uint64((1 << 56) - 1)
 
 _Int: Final = np.int64
@@ -333,11 +330,11 @@ class IndexFile:
         views[:, 0] = size
         views[:, 3] = at - first
         if short.any():
+            # Twelve bytes from there on; the cast looks at as many as the length says.
             rows = np.flatnonzero(short)
-            lengths, places = size[rows], at[rows]
-            low = self._longs[places] & _INLINE_LOW[lengths]
-            views[rows, 1:3] = low.view(np.int32).reshape(-1, 2)
-            views[rows, 3] = (self._ints[places + 8] & _INLINE_HIGH[lengths]).view(np.int32)
+            places = at[rows]
+            views[rows, 1:3] = self._longs[places].view(np.int32).reshape(-1, 2)
+            views[rows, 3] = self._ints[places + 8].view(np.int32)
         data = pa.py_buffer(memoryview(self._mapped)[first:end])
         return pa.Array.from_buffers(pa.binary_view(), len(at), [None, pa.py_buffer(views), data]).cast(pa.binary())
 

@@ -16,10 +16,21 @@ from log_tier.errors import InvalidRequest
 from log_tier.tokens import Token
 from spark_bulk.source.key_ranges import KeyRange, prefix_range
 
-__all__ = ["ReadOptions", "TextForm", "ValueForm", "WriteOptions", "parse_read_options", "parse_write_options"]
+__all__ = [
+    "NEWEST_SNAPSHOT",
+    "ReadOptions",
+    "TextForm",
+    "ValueForm",
+    "WriteOptions",
+    "parse_read_options",
+    "parse_write_options",
+]
 
 TextForm = Literal["bytes", "utf8"]
 ValueForm = Literal["bytes", "utf8", "json"]
+
+NEWEST_SNAPSHOT: Final = "snapshot"
+"""In the place of a token: each partition as its newest snapshot has it."""
 
 _BASE64: Final = "base64:"
 
@@ -65,6 +76,7 @@ class ReadOptions:
     json_schema: str
     """The JSON fields as Spark's DDL; empty where values are not JSON."""
     token: str
+    """A token, or `NEWEST_SNAPSHOT`; empty: the log's end."""
     snapshots: str
     """The URL of the snapshot store; empty: snapshots are not used."""
     folder: str
@@ -110,7 +122,9 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
             "the log holds deletes and operands of updates, which are no JSON: read `values` as utf8 and use from_json"
         )
     token = given.get("token", "")
-    if token:
+    if token == NEWEST_SNAPSHOT and not given.get("snapshots"):
+        raise InvalidRequest("to read the newest snapshot, say where the store is: the option `snapshots`")
+    if token not in ("", NEWEST_SNAPSHOT):
         Token.parse(token)
     for name in ("from", "to"):
         if given.get(name, "") not in ("", "earliest", "latest"):

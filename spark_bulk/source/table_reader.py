@@ -8,20 +8,21 @@ read it. A task gets an index that stands there (`copies.py`), maps its file, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from log_tier.errors import InvalidRequest
 from log_tier.identifiers import Offset, Partition
 from log_tier.partitioner import partition_of
 from spark_bulk.source.columns import TABLE_COLUMNS, check_schema, json_columns, typed
 from spark_bulk.source.copies import Wanted, standing_index
 from spark_bulk.source.index_file import IndexFile, Rows
 from spark_bulk.source.key_ranges import KeyRange, range_of_filters
-from spark_bulk.source.options import ReadOptions
-from spark_bulk.source.place import all_bounds, find_table, token_offsets
+from spark_bulk.source.options import NEWEST_SNAPSHOT, ReadOptions
+from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets
 
 __all__ = ["FilteringTableReader", "TablePart", "TableReader", "plan_table_parts"]
 
@@ -52,7 +53,8 @@ class TableReader(DataSourceReader):
         """The rows of one partition, in key order."""
         if not isinstance(partition, TablePart):
             return  # Spark's stand-in for no partitions at all
-        wanted, names = partition.wanted, set(self._schema.names)
+        wanted = partition.wanted
+        kinds = {field.name: field.type for field in self._schema}
         where = wanted.place.named(wanted.partition)
         from_json = self._options.values == "json"
         file, log_time_ms = asyncio.run(_opened(wanted))
@@ -62,9 +64,9 @@ class TableReader(DataSourceReader):
             for rows in file.rows(
                 partition.keys,
                 log_time_ms=log_time_ms,
-                # A value that cannot be shown is named by its key.
-                want_keys="key" in names or from_json or "value" in names,
-                want_values=from_json or "value" in names,
+                # A value that cannot be shown as text or JSON is named by its key.
+                want_keys="key" in kinds or from_json or kinds.get("value") == pa.string(),
+                want_values=from_json or "value" in kinds,
             ):
                 yield _batch(rows, self._schema, wanted.partition, where, from_json=from_json)
 
@@ -91,7 +93,11 @@ async def plan_table_parts(options: ReadOptions, keys: KeyRange) -> list[TablePa
     """
     place = await find_table(options.at, options.table, timeout_s=min(options.timeout_s, 30.0))
     bounds = await all_bounds(place, timeout_s=options.timeout_s)
-    exact = token_offsets(options.token, place, bounds) if options.token else {}
+    exact: Mapping[Partition, Offset] = {}
+    if options.token == NEWEST_SNAPSHOT:
+        exact = _newest_snapshots(place)
+    elif options.token:
+        exact = token_offsets(options.token, place, bounds)
     single = keys.single
     only = None if single is None else partition_of(single, place.topic.partitions, place.partitioner)
     return [
@@ -110,6 +116,17 @@ async def plan_table_parts(options: ReadOptions, keys: KeyRange) -> list[TablePa
         for partition in place.partitions
         if only in (None, partition) and not keys.is_empty
     ]
+
+
+def _newest_snapshots(place: TablePlace) -> dict[Partition, Offset]:
+    """Where the newest snapshot of each partition stands. Raises `InvalidRequest` where one has none."""
+    for partition in place.partitions:
+        if not place.snapshots[partition]:
+            raise InvalidRequest(
+                f"there is no snapshot of {place.named(partition)}: take one (duramen admin snapshot "
+                f"{place.topic.name}), or read without token={NEWEST_SNAPSHOT}"
+            )
+    return {partition: place.snapshots[partition][-1].offset for partition in place.partitions}
 
 
 async def _opened(wanted: Wanted) -> tuple[IndexFile | None, int]:

@@ -24,13 +24,14 @@ import asyncio
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from log_tier.errors import InvalidRequest
-from log_tier.identifiers import Offset, Partition
+from log_tier.open import open_log
 from spark_bulk.source.appending import Appender
 from spark_bulk.source.identities import TaskIdentity
 from spark_bulk.source.options import WriteOptions
@@ -49,8 +50,6 @@ class Written(WriterCommitMessage):
     """What a task appended."""
 
     records: int
-    offsets: dict[Partition, Offset]
-    """The last offset that it wrote in each partition."""
 
 
 class _Writing:
@@ -80,7 +79,11 @@ class _Writing:
         first_row = 0
         identity = TaskIdentity(place.topic.id, job, task, epoch)
         with Appender(
-            place.log_url, place.topic.id, identity, compress=options.compress, timeout_s=options.timeout_s
+            partial(open_log, place.log_url),
+            place.topic.id,
+            identity,
+            compress=options.compress,
+            timeout_s=options.timeout_s,
         ) as appender:
             for rows in iterator:
                 for drafted in drafts(
@@ -94,7 +97,7 @@ class _Writing:
                     appender.add(drafted)
                 first_row += rows.num_rows
             appender.finish()
-            return Written(appender.records, dict(appender.offsets))
+            return Written(appender.records)
 
     def write_batch(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """A task of a job."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,8 +27,10 @@ STOP_SECONDS_MAX: Final = 30.0
 class ServerProcess:
     """`python -m duramen up` on a free port; after a restart it has another one."""
 
-    def __init__(self, data: Path, *, log: Path) -> None:
+    def __init__(self, data: Path, *, log: Path, arguments: Sequence[str] = ()) -> None:
+        """`arguments`: more of them for `up`."""
         self.data = data
+        self.arguments = list(arguments)
         self.announcement: dict[str, Any] = {}
         """What it said when it was ready."""
         self._log = log
@@ -52,6 +54,7 @@ class ServerProcess:
         command = [sys.executable, "-m", "duramen", "up", "--data", str(self.data), "--port", str(port), "--json"]
         if (url := url_of(self.data)) is not None:
             command += ["--log", url]
+        command += self.arguments
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
         line = read_line(self._process, START_SECONDS_MAX)

@@ -57,7 +57,7 @@ async def states(cluster: Operated) -> dict[int, str]:
     return {each["version"]: each["state"] for each in await cluster.admin.versions("flights")}
 
 
-async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path) -> None:
+async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = await filled(cluster)
     assert await states(cluster) == {1: "live"}
     url = await built(cluster, table, tmp_path, b"2")
@@ -90,6 +90,7 @@ async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path) -> No
                 while replica.versions.here():  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert replica.index.version == 2, node_id
+    assert "is not here" not in caplog.text, "the live one is not fetched again"
 
 
 async def test_a_node_that_restarts_comes_back_with_its_versions(cluster: Operated, tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ set_options = st.lists(
 getex_options = st.lists(st.one_of(st.tuples(words([b"PERSIST"])), expiries), max_size=2).map(
     lambda parts: tuple(itertools.chain(*parts))
 )
+# Whether one `in 100 s` is later than another depends on the millisecond; times in themselves are compared below.
+relative_options = st.lists(words([b"NX", b"XX", b"xx", b"BOGUS"]), max_size=2).map(tuple)
 expire_options = st.lists(words([b"NX", b"XX", b"GT", b"LT", b"gt", b"BOGUS"]), max_size=2).map(tuple)
 pairs = st.lists(st.tuples(keys, values), min_size=1, max_size=3).map(lambda parts: tuple(itertools.chain(*parts)))
 some_keys = st.lists(keys, min_size=1, max_size=4).map(tuple)
@@ -98,8 +100,8 @@ commands = st.one_of(
     command(b"INCRBYFLOAT", keys, floats),
     command(words([b"DEL", b"UNLINK", b"EXISTS", b"TOUCH"]), some_keys),
     command(words([b"TTL", b"PTTL", b"TYPE", b"PERSIST", b"EXPIRETIME", b"PEXPIRETIME"]), keys),
-    command(b"EXPIRE", keys, seconds, expire_options),
-    command(b"PEXPIRE", keys, millis, expire_options),
+    command(b"EXPIRE", keys, seconds, relative_options),
+    command(b"PEXPIRE", keys, millis, relative_options),
     command(b"EXPIREAT", keys, at_seconds, expire_options),
     command(b"PEXPIREAT", keys, at_millis, expire_options),
     command(words([b"MULTI", b"EXEC", b"DISCARD", b"UNWATCH"])),

@@ -1,0 +1,174 @@
+"""What leaves a connection: replies in the order of their commands, some of which are not there yet.
+
+Replies that are complete leave with one write. A client that does not read its replies is **stalled**: its commands are
+not read, and it is dropped when it takes nothing for a minute, or its replies pass their limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from log_tier.errors import DuramenError
+from log_tier.identifiers import Offset
+from router.resp_door.limits import OUTPUT_BYTES_MAX, OUTPUT_PAUSE_BYTES, OUTPUT_STALL_S
+from router.resp_door.replies import OK
+
+__all__ = ["Outbox", "Slot"]
+
+
+class Slot:
+    """The place of the replies to writes of several partitions. `part(n)` waits for the n-th of them."""
+
+    __slots__ = ("_errors", "_left", "_outbox", "_places", "reply")
+
+    def __init__(self, outbox: Outbox, places: Sequence[int], parts: int = 1) -> None:
+        """`places`: for each command, which part it is in."""
+        self.reply: bytes | None = None
+        self._outbox = outbox
+        self._places = places
+        self._left = parts
+        self._errors: dict[int, DuramenError] = {}
+
+    def part(self, number: int) -> _Part:
+        """What the writer tells of one part."""
+        return _Part(self, number)
+
+    def settle(self, error: DuramenError | None, offset: Offset) -> None:
+        """See `Waiter`: for a slot of one part."""
+        self.settle_part(0, error)
+
+    def settle_part(self, number: int, error: DuramenError | None) -> None:
+        """One part's fate is known; with the last one the replies are there."""
+        if error is not None:
+            self._errors[number] = error
+        self._left -= 1
+        if self._left:
+            return
+        places = self._places
+        if not self._errors:
+            self.reply = OK * len(places)
+        else:
+            told = {number: self._outbox.tell(error) for number, error in self._errors.items()}
+            self.reply = b"".join(told.get(place, OK) for place in places)
+        self._outbox.unanswered -= len(places)
+        self._outbox.filled()
+
+
+class _Part:
+    __slots__ = ("_number", "_slot")
+
+    def __init__(self, slot: Slot, number: int) -> None:
+        self._slot = slot
+        self._number = number
+
+    def settle(self, error: DuramenError | None, offset: Offset) -> None:
+        """See `Waiter`."""
+        self._slot.settle_part(self._number, error)
+
+
+class Outbox:
+    """The outgoing half of a connection.
+
+    `filled` is called when a slot got its reply, `tell` makes the reply of an error, `drop` ends the connection.
+    """
+
+    __slots__ = (
+        "_drop",
+        "_loop",
+        "_replies",
+        "_slots",
+        "_stall",
+        "_transport",
+        "_write",
+        "filled",
+        "tell",
+        "unanswered",
+    )
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        filled: Callable[[], None],
+        tell: Callable[[DuramenError], bytes],
+        drop: Callable[[str], None],
+    ) -> None:
+        self._transport = transport
+        self._write = transport.write
+        self._loop = loop
+        self._replies: list[bytes] = []
+        self._slots: deque[Slot | bytes] = deque()
+        """Replies in order, from the first one that is not there yet."""
+        self._stall: asyncio.TimerHandle | None = None
+        self.filled = filled
+        self.tell = tell
+        self._drop = drop
+        self.unanswered = 0
+        """Commands whose replies are not there yet."""
+        transport.set_write_buffer_limits(high=OUTPUT_PAUSE_BYTES)
+
+    @property
+    def waits(self) -> bool:
+        """Is there a reply that is not there yet?"""
+        return bool(self._slots)
+
+    @property
+    def stalled(self) -> bool:
+        """Has the client left too many replies unread?"""
+        return self._stall is not None
+
+    @property
+    def unread_bytes(self) -> int:
+        """Replies that it has not read."""
+        return self._transport.get_write_buffer_size()
+
+    def emit(self, reply: bytes) -> None:
+        """The next reply, in its bytes."""
+        if self._slots:
+            self._slots.append(reply)
+        else:
+            self._replies.append(reply)
+
+    def reserve(self, slot: Slot, commands: int) -> None:
+        """The next replies, which a slot will have."""
+        self._slots.append(slot)
+        self.unanswered += commands
+
+    def flush(self) -> None:
+        """Send what is complete."""
+        slots, replies = self._slots, self._replies
+        while slots:
+            head = slots[0]
+            reply = head if isinstance(head, bytes) else head.reply
+            if reply is None:
+                break
+            replies.append(reply)
+            slots.popleft()
+        if replies:
+            self._replies = []
+            self._send(replies[0] if len(replies) == 1 else b"".join(replies))
+
+    def push(self, message: bytes) -> None:
+        """A message that answers nothing."""
+        self._send(message)
+
+    def _send(self, data: bytes) -> None:
+        self._write(data)
+        if self._stall is not None and self._transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
+            self._drop(f"{OUTPUT_BYTES_MAX} bytes wait for it, and it does not read them")
+
+    def stall(self) -> None:
+        """The client does not read."""
+        if self._stall is None:
+            self._stall = self._loop.call_later(
+                OUTPUT_STALL_S, self._drop, f"it has not read its replies for {OUTPUT_STALL_S:g} s"
+            )
+
+    def resume(self) -> None:
+        """It has read most of them."""
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None

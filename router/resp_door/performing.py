@@ -1,0 +1,112 @@
+"""The long ways of commands on keys: whatever has to wait, is elsewhere, or reads before it writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from log_tier.errors import DuramenError
+from log_tier.identifiers import Partition
+from log_tier.record import GROUPED
+from router.resp_door.outbox import Slot
+from router.resp_door.problems import CROSS_SLOT
+from router.resp_door.reading import check_keys
+from router.resp_door.replies import Problem
+from router.resp_door.views import Overlay, ReadOnlyView, Step
+from router.resp_door.writer import Record
+
+if TYPE_CHECKING:
+    from router.resp_door.catalogue import CommandSpec
+    from router.resp_door.client import Client
+    from router.resp_door.framing import Command
+    from router.resp_door.tables import ServedTable
+
+__all__ = ["perform", "write_blind"]
+
+
+async def perform(client: Client, spec: CommandSpec, command: Command) -> Any:
+    """A command on keys, however long it takes; its reply. Raises `Problem`, and what the core raises."""
+    keys = spec.keys(command)
+    check_keys(keys)
+    table = await client.current_table()
+    client.door.check_place(client, table, keys)
+    args = command[1:]
+    reads = client.door.reads
+    freshness = client.freshness(table)
+    if spec.kind == "read":
+        found = await reads.entries(table, keys, freshness)
+        client.caught_up(table)
+        return spec.run(ReadOnlyView(found, client.door.clock_ms()), args)
+    if freshness.level == "strong" or freshness.after:
+        await reads.entries(table, keys, freshness)
+        client.caught_up(table)
+    return await _change(client, table, spec, args, keys)
+
+
+async def _change(
+    client: Client, table: ServedTable, spec: CommandSpec, args: Sequence[bytes], keys: Sequence[bytes]
+) -> Any:
+    """A command that reads and writes; over several partitions where it can be cut in pieces."""
+    step: Step = spec.run
+    places = dict.fromkeys(map(table.partition_of, keys))
+    changes = client.door.changes
+    if len(places) == 1:
+        (partition,) = places
+        return await changes.run(table, partition, keys, lambda view: step(view, args))
+    if not spec.divisible:
+        raise CROSS_SLOT
+    shares = [(partition, *_share(table, partition, args, spec.step)) for partition in places]
+    pieces = await asyncio.gather(
+        *(changes.run(table, partition, mine, _piece(step, words)) for partition, mine, words in shares)
+    )
+    for piece in pieces:
+        if isinstance(piece, Problem):
+            return piece
+    return sum(pieces) if isinstance(pieces[0], int) else pieces[0]
+
+
+def _piece(step: Step, args: Sequence[bytes]) -> Callable[[Overlay], Any]:
+    return lambda view: step(view, args)
+
+
+def _share(
+    table: ServedTable, partition: Partition, args: Sequence[bytes], step: int
+) -> tuple[list[bytes], list[bytes]]:
+    """The keys of one partition, and the arguments that belong to them."""
+    keys: list[bytes] = []
+    mine: list[bytes] = []
+    for at in range(0, len(args), step):
+        if table.partition_of(args[at]) == partition:
+            keys.append(args[at])
+            mine.extend(args[at : at + step])
+    return keys, mine
+
+
+def write_blind(client: Client, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
+    """A write that does not ask what was there, on its way to the log; False where its options ask for the long way.
+
+    Raises `Problem`. What goes to one partition is one atomic group.
+    """
+    assert spec.blind is not None, spec.name
+    keys = spec.keys(command)
+    check_keys(keys)
+    if client.door.misplaced(client, table, keys) is not None:
+        return False
+    records = spec.blind(command[1:], client.door.clock_ms())
+    if records is None:
+        return False
+    groups: dict[Partition, list[Record]] = {}
+    for record in records:
+        groups.setdefault(table.partition_of(record.key), []).append(record)
+    # One reply for all parts: it tells of the first error.
+    slot = Slot(client.outbox, (0,), len(groups))
+    client.outbox.reserve(slot, 1)
+    for partition, group in groups.items():
+        group[1:] = [record._replace(attribute=record.attribute | GROUPED) for record in group[1:]]
+        part = slot.part(0)
+        try:
+            client.door.writer.submit(table, partition, group, part, judged=False)
+        except DuramenError as error:
+            slot.settle_part(0, error)
+    return True

@@ -1,0 +1,169 @@
+"""Where exports lie: one folder for each, below a URL.
+
+    <url>/000007-<id>/partition=3/<attempt>.parquet     what Spark, and every other reader, takes for a partitioned set
+    <url>/000007-<id>/_manifest.json                    written last: with it the export exists
+
+A name that begins with `_` is no data to readers of Parquet. URLs are those of a snapshot store. Files that no manifest
+names, of an attempt that died, are removed when the export ends; an export that failed is removed whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from log_tier.errors import Damaged, DuramenError, SnapshotStoreUnavailable
+from log_tier.identifiers import Partition
+from serving_tier.snapshots.local_disk import replace_file
+from serving_tier.snapshots.store_url import StorePlace, open_place
+from spark_bulk.export.manifest import EXPORT_BYTES_MAX, ExportFile, ExportManifest, format_export, parse_export
+
+__all__ = ["MANIFEST_FILE", "ExportPlace"]
+
+MANIFEST_FILE: Final = "_manifest.json"
+
+_FOLDER: Final = re.compile(r"(\d{6,})-([0-9A-Za-z]+)")
+
+# A row group: large enough for a good compression and few footers, small enough to be held in memory.
+_GROUP_ROWS: Final = 128 * 1024
+_GROUP_BYTES: Final = 32 << 20
+
+
+class ExportPlace:
+    """See the module. Everything blocks, and raises `SnapshotStoreUnavailable` where the store does not answer."""
+
+    def __init__(self, place: StorePlace) -> None:
+        self._place = place
+        self._fs, self._root, self._local = place.fs, place.root, place.local
+
+    @classmethod
+    def open(cls, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> ExportPlace:
+        """The place of exports by its URL. Asks nobody anything yet. Raises `InvalidRequest`, as `SnapshotStore`."""
+        return cls(open_place(url, storage_options))
+
+    @property
+    def url(self) -> str:
+        """As it was given."""
+        return self._place.url
+
+    def last(self) -> ExportManifest | None:
+        """The newest export; None where there is none. A listing, and a read. Raises `Damaged`, `UnknownFormat`."""
+        with self._named():
+            self._fs.invalidate_cache()
+            listed = self._fs.ls(self._root, detail=False) if self._fs.exists(self._root) else []
+        folders = [name for name in (path.rstrip("/").rpartition("/")[2] for path in listed) if _FOLDER.fullmatch(name)]
+        for folder in sorted(folders, key=lambda name: (int(name.partition("-")[0]), name), reverse=True):
+            path = f"{folder}/{MANIFEST_FILE}"
+            with self._named():
+                try:
+                    with self._fs.open(self._at(path), "rb") as stored:
+                        data = stored.read(EXPORT_BYTES_MAX + 1)
+                except FileNotFoundError:
+                    continue  # one that died, or is under way
+            manifest = parse_export(data, self._name(path))
+            if manifest.folder != folder:
+                raise Damaged(f"{self._name(path)} is the manifest of {manifest.folder}: remove this export")
+            return manifest
+        return None
+
+    def write_rows(self, path: str, partition: Partition, batches: Iterable[pa.RecordBatch]) -> ExportFile | None:
+        """Write rows as a Parquet file, synced; None where there are none, and no file then.
+
+        `path`: folder of the export, folder of the partition, name. Memory: a row group, whatever the rows.
+        """
+        below = path.partition("/")[2]
+        groups = _grouped(batches)
+        first = next(groups, None)
+        if first is None:
+            return None
+        with self._named():
+            if self._local:
+                self._fs.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
+            rows = 0
+            with self._fs.open(self._at(path), "wb") as out:
+                with pq.ParquetWriter(out, first.schema, compression="zstd") as writer:
+                    for group in _with(first, groups):
+                        writer.write_table(group, row_group_size=len(group))
+                        rows += len(group)
+                if self._local:
+                    out.flush()
+                    os.fsync(out.fileno())
+            size = int(self._fs.size(self._at(path)))
+            with self._fs.open(self._at(path), "rb") as stored:
+                said = pq.ParquetFile(stored).metadata.num_rows
+        assert said == rows, f"{path}: {rows} rows were written, its footer says {said}"
+        return ExportFile(below, partition, rows, size)
+
+    def commit(self, manifest: ExportManifest) -> None:
+        """Make the export exist; then remove what it does not name in its folder."""
+        text = format_export(manifest)
+        path = self._at(f"{manifest.folder}/{MANIFEST_FILE}")
+        with self._named():
+            if self._local:
+                self._fs.makedirs(os.path.dirname(path), exist_ok=True)
+                replace_file(path, text, below=self._root)
+            else:
+                self._fs.pipe_file(path, text)
+            named = {f"{manifest.folder}/{file.path}" for file in manifest.files} | {
+                f"{manifest.folder}/{MANIFEST_FILE}"
+            }
+            self._fs.invalidate_cache()
+            for found in self._fs.find(self._at(manifest.folder)):
+                if found.removeprefix(self._root).strip("/") not in named:
+                    with suppress(FileNotFoundError):
+                        self._fs.rm_file(found)
+
+    def remove(self, folder: str) -> None:
+        """Remove an export that failed. One that is not there is removed already."""
+        with self._named():
+            self._fs.invalidate_cache()
+            if self._fs.exists(self._at(folder)):
+                self._fs.rm(self._at(folder), recursive=True)
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def _name(self, path: str) -> str:
+        return f"{self.url.partition('?')[0].rstrip('/')}/{path}"
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Turn the store's errors into ours."""
+        try:
+            yield
+        except DuramenError:
+            # Some of ours are kinds of `OSError`, by way of `TimeoutError`; they say what they are.
+            raise
+        except self._place.troubles as error:
+            raise SnapshotStoreUnavailable(
+                f"the place of exports {self.url} cannot be used: {error or type(error).__name__}: see that it is "
+                "there, that it has room, and that this user may read and write it; then try again",
+                url=self.url,
+            ) from error
+
+
+def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together to row groups."""
+    gathered: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        gathered.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(gathered)
+            gathered, rows, size = [], 0, 0
+    if gathered:
+        yield pa.Table.from_batches(gathered)
+
+
+def _with(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from rest

@@ -1,0 +1,154 @@
+"""One partition of an export, as a task writes it; and what it tells the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from log_tier.identifiers import NOTHING, Offset, Partition
+from spark_bulk.export.manifest import ExportFile
+from spark_bulk.export.place import ExportPlace
+from spark_bulk.source.columns import typed
+from spark_bulk.source.copies import Wanted, standing_index
+from spark_bulk.source.feed import FeedPart, read_feed
+from spark_bulk.source.index_file import IndexFile, Rows
+from spark_bulk.source.steps import stepped
+
+__all__ = ["OUTCOME_COLUMNS", "ExportOutcome", "ExportTarget", "TextForm", "export_content", "export_feed"]
+
+TextForm = Literal["bytes", "utf8"]
+
+OUTCOME_COLUMNS: Final = "partition INT, offset BIGINT, path STRING, rows BIGINT, bytes BIGINT"
+"""The columns of an outcome, as Spark's DDL."""
+
+_OUTCOME: Final = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
+
+_ATTEMPT_BYTES: Final = 4
+
+_TIME: Final = pa.timestamp("us", "UTC")
+_ARROW: Final = {"bytes": pa.binary(), "utf8": pa.string()}
+_DDL: Final = {"bytes": "BINARY", "utf8": "STRING"}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOutcome:
+    """What came of one partition."""
+
+    partition: Partition
+    until: Offset
+    """The last offset whose effect, or which itself, is in the file."""
+    file: ExportFile | None
+    """None where there were no rows."""
+
+    def to_batch(self) -> pa.RecordBatch:
+        """A row, for Spark."""
+        row: dict[str, Any] = {"partition": self.partition, "offset": self.until}
+        if self.file is not None:
+            row |= {"path": self.file.path, "rows": self.file.rows, "bytes": self.file.bytes}
+        return pa.RecordBatch.from_pylist([row], schema=_OUTCOME)
+
+    @classmethod
+    def of_row(cls, row: Any) -> ExportOutcome:
+        """Read it back; `row` has the columns as fields or keys."""
+        partition = Partition(row["partition"])
+        file = None if row["path"] is None else ExportFile(row["path"], partition, row["rows"], row["bytes"])
+        return cls(partition, Offset(row["offset"]), file)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTarget:
+    """Where the files of an export go, and in which form."""
+
+    url: str
+    folder: str
+    keys: TextForm = "bytes"
+    values: TextForm = "bytes"
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def table_columns(self) -> str:
+        """The columns of a table's content, as Spark's DDL."""
+        return f"key {_DDL[self.keys]}, value {_DDL[self.values]}, version BIGINT, expires_at TIMESTAMP"
+
+    @property
+    def change_columns(self) -> str:
+        """The columns of changes, as Spark's DDL."""
+        return f"offset BIGINT, timestamp TIMESTAMP, operation STRING, key {_DDL[self.keys]}, value {_DDL[self.values]}"
+
+    def write(self, partition: Partition, batches: Iterator[pa.RecordBatch]) -> ExportFile | None:
+        """Write a partition's file, under a name of this attempt's own."""
+        name = f"{self.folder}/partition={partition}/{secrets.token_hex(_ATTEMPT_BYTES)}.parquet"
+        return ExportPlace.open(self.url, self.storage_options).write_rows(name, partition, batches)
+
+
+def export_content(target: ExportTarget, wanted: Wanted) -> ExportOutcome:
+    """Write what a partition holds. Raises as `standing_index`; `InvalidKey`, `InvalidValue` for what is no UTF-8."""
+    partition = wanted.partition
+    file, log_time_ms, applied = asyncio.run(_opened(wanted))
+    until = Offset(max(applied, wanted.until))
+    if file is None:
+        return ExportOutcome(partition, until, None)
+    schema = pa.schema(
+        [
+            ("key", _ARROW[target.keys]),
+            ("value", _ARROW[target.values]),
+            ("version", pa.int64()),
+            ("expires_at", _TIME),
+        ]
+    )
+    with file:
+        where = wanted.place.named(partition)
+        rows = (_table_batch(rows, schema, where) for rows in file.rows(log_time_ms=log_time_ms))
+        return ExportOutcome(partition, until, target.write(partition, rows))
+
+
+async def _opened(wanted: Wanted) -> tuple[IndexFile | None, int, Offset]:
+    """The state's file, mapped; its folder is gone already."""
+    async with standing_index(wanted) as standing:
+        file = None if standing.data is None else IndexFile.open(standing.data)
+        return file, standing.log_time_ms, standing.applied
+
+
+def _table_batch(rows: Rows, schema: pa.Schema, where: str) -> pa.RecordBatch:
+    if rows.expiries is None:
+        expires_at = pa.nulls(rows.count, _TIME)
+    else:
+        expires_at = pa.array(rows.expiries * 1000, mask=rows.expiries == 0).cast(_TIME)
+    return pa.RecordBatch.from_arrays(
+        [
+            typed(rows.keys, schema.field("key").type, what="key", keys=rows.keys, where=where),
+            typed(rows.values, schema.field("value").type, what="value", keys=rows.keys, where=where),
+            pa.array(rows.versions),
+            expires_at,
+        ],
+        schema=schema,
+    )
+
+
+def export_feed(target: ExportTarget, part: FeedPart) -> ExportOutcome:
+    """Write a partition's changes. Raises as `read_feed`; `InvalidKey`, `InvalidValue` for what is no UTF-8."""
+    if part.last < part.first:
+        return ExportOutcome(part.partition, Offset(max(part.last, NOTHING)), None)
+    schema = pa.schema(
+        [
+            ("offset", pa.int64()),
+            ("timestamp", _TIME),
+            ("operation", pa.string()),
+            ("key", _ARROW[target.keys]),
+            ("value", _ARROW[target.values]),
+        ]
+    )
+    return ExportOutcome(part.partition, part.last, target.write(part.partition, stepped(read_feed(part, schema))))

@@ -1,0 +1,211 @@
+"""A new version of a table from its own content: compacted, through a function, or cut into other partitions.
+
+    take      every partition as it stands in the log, from a snapshot or a replica, as a fresh index at the new place:
+              what expired is gone, pages are full, and nothing is known of writers and verdicts. Writes go on meanwhile
+    change    with a function, or into another table: the rows of those indexes, changed, placed and sorted anew
+    commit    as any build (`spark_bulk.build`)
+
+Without a function, versions and expiries of the rows stay: a condition on a version that somebody holds still means the
+same row. With one they get the version of the base, so that a write which was thought up for the old value is refused.
+
+What is taken stands at an exact offset, which becomes the base of its partition: what was written after that is
+replayed onto it. The other table has a log of its own, whose end at the beginning becomes the base there; nothing of
+the first one's log is replayed onto the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from log_tier.errors import InvalidValue
+from log_tier.identifiers import Partition
+from log_tier.tokens import Token
+from serving_tier.snapshots.install import install_snapshot
+from serving_tier.snapshots.manifest import DATA_FILE, SnapshotManifest
+from serving_tier.versions.manifest import VersionManifest
+from spark_bulk.build.bulk import Built, build_rows, commit, plan_build
+from spark_bulk.build.index_writer import Base, IndexWriter, store_index
+from spark_bulk.build.outcome import OUTCOME_COLUMNS, PartitionOutcome
+from spark_bulk.build.partition_build import BuildPlan, work_folder
+from spark_bulk.build.partition_tasks import each_partition
+from spark_bulk.build.waiting import wait_for
+from spark_bulk.source.copies import StandingIndex, Wanted, standing_index
+from spark_bulk.source.index_file import IndexFile
+from spark_bulk.source.place import find_table
+
+__all__ = ["Change", "repush"]
+
+Change = Callable[[bytes, bytes], tuple[bytes, bytes] | None]
+"""Makes of a key and its value another pair, or None for a row that is left out. It runs in Spark's tasks, perhaps more
+than once for a row."""
+
+_TIMEOUT_S: Final = 600.0
+
+ROW_COLUMNS: Final = "key BINARY, value BINARY, expires_at_ms BIGINT"
+_ROWS: Final = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("expires_at_ms", pa.int64())])
+
+
+def repush(
+    spark: SparkSession,
+    *,
+    at: str,
+    table: str,
+    url: str,
+    function: Change | None = None,
+    into: str | None = None,
+    token: str | Token | None = None,
+    snapshots: str = "",
+    storage_options: Mapping[str, Any] | None = None,
+    timeout: float = _TIMEOUT_S,
+    report: Callable[[Built], None] | None = None,
+) -> VersionManifest:
+    """Build a version of `table`, or of the table `into`, from the content of `table`, and put it at `url`.
+
+    `token`: the state to take, exactly; it names every partition. Without it, a state that is at least as new as the
+    log's end now. `snapshots`: the URL of the cluster's snapshot store, where a state may be taken from as well.
+    `timeout`: seconds in which every partition must have been found.
+
+    A function that maps two keys to one makes the build fail, as duplicates do. Otherwise raises as `build_index`, and
+    `OffsetTrimmed` where nobody has the wanted state any more.
+    """
+    place = wait_for(find_table(at, table, timeout_s=timeout))
+    how: dict[str, Any] = {"url": url, "storage_options": storage_options, "timeout": timeout}
+    plan = plan_build(place, token=token, **how)
+
+    def take(partition: Partition) -> Iterator[pa.RecordBatch]:
+        wanted = Wanted(
+            place.only(partition),
+            partition,
+            plan.bases[partition].offset,
+            exact=token is not None,
+            snapshots_url=snapshots,
+            timeout_s=timeout,
+        )
+        yield take_partition(plan, wanted, folder=work_folder()).to_batch()
+
+    def taken() -> list[PartitionOutcome]:
+        rows = each_partition(spark, place.topic.partitions, take, OUTCOME_COLUMNS)
+        return [PartitionOutcome.of_row(row) for row in rows.collect()]
+
+    if function is None and into in (None, table):
+        built = commit(plan, place, taken, source=f"repush of {table}")
+    else:
+        target, target_plan = place, plan
+        if into not in (None, table):
+            target = wait_for(find_table(at, into, timeout_s=timeout))
+            target_plan = replace(plan_build(target, **how), build_id=plan.build_id)
+
+        def changed() -> list[PartitionOutcome]:
+            whole = sorted(taken(), key=lambda outcome: outcome.partition)
+            manifests = [outcome.manifest for outcome in whole if outcome.manifest is not None]
+            assert len(manifests) == place.topic.partitions, f"{len(manifests)} of {place.topic.partitions} were taken"
+            rows = each_partition(
+                spark, len(manifests), lambda each: changed_rows(plan, manifests[each], function), ROW_COLUMNS
+            )
+            bases = [
+                Base(each.offset, each.log_time_ms, start) for each, start in zip(manifests, place.starts, strict=True)
+            ]
+            final = replace(target_plan, bases=tuple(bases)) if target is place else target_plan
+            return build_rows(rows, target, final)
+
+        built = commit(
+            target_plan, target, changed, source=f"repush of {table}{' through a function' * bool(function)}"
+        )
+    if report is not None:
+        report(built)
+    return built.version
+
+
+def take_partition(plan: BuildPlan, wanted: Wanted, *, folder: Path) -> PartitionOutcome:
+    """Write what a partition holds as a fresh index, in a new folder below `folder`, and store it.
+
+    Raises what `standing_index` and `store_index` raise.
+    """
+    partition, base = wanted.partition, plan.bases[wanted.partition]
+    work = Path(tempfile.mkdtemp(prefix="duramen-repush-", dir=folder))
+    try:
+        file, standing = asyncio.run(_opened(replace(wanted, folder=str(work))))
+        # Where less was applied, compaction has taken what came after: it is the state at the wanted offset.
+        if standing.applied > base.offset:
+            base = base._replace(offset=standing.applied)
+        base = base._replace(log_time_ms=max(base.log_time_ms, standing.log_time_ms))
+        index = work / "index"
+        with IndexWriter.open(index, table_id=plan.table.id, partition=partition, base=base) as writer:
+            if file is not None:
+                with file:
+                    for rows in file.rows(log_time_ms=base.log_time_ms):
+                        writer.write(
+                            rows.keys,
+                            rows.values,
+                            versions=rows.versions.tolist(),
+                            expires_at_ms=None if rows.expiries is None else rows.expiries.tolist(),
+                        )
+            writer.finish()
+        manifest = asyncio.run(
+            store_index(
+                index,
+                plan.store(),
+                table_id=plan.table.id,
+                table_name=plan.table.name,
+                partition=partition,
+                start=base.start,
+                snapshot_id=plan.snapshot_id(),
+            )
+        )
+    finally:
+        rmtree(work, ignore_errors=True)
+    return PartitionOutcome(partition, manifest.keys, manifest=manifest)
+
+
+async def _opened(wanted: Wanted) -> tuple[IndexFile | None, StandingIndex]:
+    """The state's file, mapped; its folder is gone already."""
+    async with standing_index(wanted) as standing:
+        return None if standing.data is None else IndexFile.open(standing.data), standing
+
+
+def changed_rows(plan: BuildPlan, manifest: SnapshotManifest, function: Change | None) -> Iterator[pa.RecordBatch]:
+    """The rows of a snapshot of the build, changed by the function, as `ROW_COLUMNS`."""
+    work = Path(tempfile.mkdtemp(prefix="duramen-repush-", dir=work_folder()))
+    try:
+        index = work / "index"
+        asyncio.run(
+            install_snapshot(plan.store(), manifest.path, index, table_id=manifest.table, partition=manifest.partition)
+        )
+        file = IndexFile.open(index / DATA_FILE)
+    finally:
+        rmtree(work, ignore_errors=True)
+    with file:
+        for rows in file.rows(log_time_ms=manifest.log_time_ms):
+            expiries = pa.nulls(rows.count, pa.int64()) if rows.expiries is None else pa.array(rows.expiries)
+            batch = pa.RecordBatch.from_arrays([rows.keys, rows.values, expiries], schema=_ROWS)
+            yield batch if function is None else _changed(batch, function)
+
+
+def _changed(batch: pa.RecordBatch, function: Change) -> pa.RecordBatch:
+    """A batch, each row through the function. Raises `InvalidValue` for what is neither a pair of bytes nor None."""
+    found: list[tuple[bytes, bytes, int | None]] = []
+    for key, value, due in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        pair = function(key, value)
+        if pair is None:
+            continue
+        match pair:
+            case (bytes() as new_key, bytes() as new_value):
+                found.append((new_key, new_value, due))
+            case _:
+                raise InvalidValue(
+                    f"the function made {str(pair)[:80]!r} of the key {key[:40]!r}: it is to return a pair of bytes, "
+                    "key and value, or None to leave the row out"
+                )
+    columns = zip(*found, strict=True) if found else ((), (), ())
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, _ROWS, strict=True)], schema=_ROWS
+    )

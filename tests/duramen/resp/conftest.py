@@ -1,0 +1,32 @@
+"""A server with its fast door, as `duramen up --resp-port 0` starts it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from server_process import ServerProcess
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def resp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One for the whole session."""
+    folder = tmp_path_factory.mktemp("resp")
+    running = ServerProcess(folder / "data", log=folder / "server.log", arguments=["--resp-port", "0"])
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def port(resp_server: ServerProcess) -> int:
+    """Of the fast door."""
+    return int(resp_server.announcement["resp_port"])
+
+
+@pytest.fixture
+def key() -> str:
+    """A name that no other test of this process uses."""
+    return f"key{next(_numbers)}"

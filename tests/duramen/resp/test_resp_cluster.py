@@ -1,0 +1,174 @@
+"""Several nodes: cluster-aware clients go to the node that holds a key, others are served by any."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from server_process import read_line, run_duramen, wait_until
+
+import duramen
+from log_tier.partitioner import slot_of
+
+NODES = 3
+
+
+class Cluster:
+    """`duramen up --nodes 3 --resp-port 0`."""
+
+    def __init__(self, folder: Path) -> None:
+        command = f"-m duramen up --nodes {NODES} --port 0 --resp-port 0 --json --data {folder / 'data'}"
+        with (folder / "cluster.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+        self.doors: dict[str, int] = {}
+        """The fast door of each process."""
+        self.pids: dict[str, int] = {}
+        while True:
+            event = json.loads(read_line(self.process, 60) or b'{"event": "nothing"}')
+            assert event["event"] in ("child", "started"), event
+            if event["event"] == "started":
+                self.port = event["port"]
+                assert event["resp_port"] == self.doors["router"]
+                return
+            self.pids[event["name"]] = event["pid"]
+            if "resp_port" in event:
+                self.doors[event["name"]] = event["resp_port"]
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    running = Cluster(tmp_path_factory.mktemp("cluster"))
+    # Two replicas of three: every node lacks some partition.
+    done = run_duramen(
+        "table", "create", "default", "--partitions", "6", "--replicas", "2", at=f"127.0.0.1:{running.port}"
+    )
+    assert done.returncode == 0, done.stderr
+    yield running
+    running.close()
+
+
+def slots_of(door: int) -> list[Any]:
+    """CLUSTER SLOTS as the server says it: redis-py would make something else of it."""
+    with redis.Redis(port=door) as client:
+        connection: Any = client.connection_pool.get_connection()
+        connection.send_command("CLUSTER", "SLOTS")
+        ranges: list[Any] = connection.read_response()
+        client.connection_pool.release(connection)
+        return ranges
+
+
+def ports_of(ranges: list[Any]) -> set[int]:
+    return {node[1] for each in ranges for node in each[2:]}
+
+
+def test_any_server_serves_any_client(cluster: Cluster, key: str) -> None:
+    for writer in cluster.doors:
+        with redis.Redis(port=cluster.doors[writer]) as client:
+            for number in range(20):
+                assert client.set(f"{key}:{writer}:{number}", number)
+            token = client.execute_command("DURAMEN.TOKEN")
+        for door in cluster.doors.values():
+            with redis.Redis(port=door) as client:
+                client.execute_command("DURAMEN.AFTER", token)
+                assert [client.get(f"{key}:{writer}:{n}") for n in range(20)] == [b"%d" % n for n in range(20)]
+                assert client.mget([f"{key}:{writer}:{n}" for n in range(20)]) == [b"%d" % n for n in range(20)]
+                assert client.exists(*(f"{key}:{writer}:{n}" for n in range(20))) == 20
+
+
+def test_counters_over_all_doors(cluster: Cluster, key: str) -> None:
+    doors = [redis.Redis(port=door) for door in cluster.doors.values()]
+    counts = [client.incr(f"{key}-{number}") for number in range(3) for _ in range(10) for client in doors]
+    assert counts == [n for _ in range(3) for n in range(1, 10 * len(doors) + 1)]
+    for client in doors:
+        client.close()
+
+
+def test_the_map_of_slots(cluster: Cluster) -> None:
+    nodes = {port for name, port in cluster.doors.items() if name != "router"}
+    for name, door in cluster.doors.items():
+        wait_until(lambda door=door: ports_of(slots_of(door)) == nodes, what=f"{name} knows every node")  # type: ignore[misc]
+        ranges = slots_of(door)
+        assert ranges[0][0] == 0
+        assert ranges[-1][1] == 16383
+        assert all(before[1] + 1 == after[0] for before, after in pairwise(ranges))
+        assert all(len(each) == 2 + 2 for each in ranges), "two replicas of each"
+
+
+def test_moved_goes_to_those_who_know_what_it_means(cluster: Cluster, key: str) -> None:
+    """Of the three nodes, one does not hold the key."""
+    plain, moved = 0, []
+    for name in ("n1", "n2", "n3"):
+        with redis.Redis(port=cluster.doors[name]) as client:
+            connection: Any = client.connection_pool.get_connection()
+            for words in (("SET", key, "v"), ("GET", key)):
+                connection.send_command(*words)
+                plain += connection.read_response() in (b"OK", b"v", "OK")
+            connection.send_command("CLUSTER", "SLOTS")
+            connection.read_response()
+            connection.send_command("GET", key)
+            try:
+                assert connection.read_response() == b"v"
+            except redis.exceptions.MovedError as error:
+                moved.append(error)
+            client.connection_pool.release(connection)
+    assert plain == 6, "who has not asked for the map is served by every node"
+    assert len(moved) == 1
+    assert moved[0].slot_id == slot_of(key.encode())
+    assert moved[0].port in cluster.doors.values()
+
+
+def test_the_cluster_client(cluster: Cluster, key: str) -> None:
+    client = redis.RedisCluster(host="127.0.0.1", port=cluster.doors["n1"])
+    try:
+        assert len(client.get_nodes()) == NODES
+        names = [f"{key}:{number}" for number in range(100)]
+        for name in names:
+            assert client.set(name, name)
+        assert [client.get(name) for name in names] == [name.encode() for name in names]
+        assert client.mset({f"{{{key}}}a": "1", f"{{{key}}}b": "2"})
+        assert client.mget(f"{{{key}}}a", f"{{{key}}}b") == [b"1", b"2"]
+        found = list(client.scan_iter(match=f"{key}:*", count=20))
+        assert sorted(found) == sorted(name.encode() for name in names), "every node walks over its own, once"
+        assert sum(client.dbsize(target_nodes=[node]) for node in client.get_primaries()) >= len(names)
+        with client.pipeline() as pipe:
+            for name in names:
+                pipe.get(name)
+            assert pipe.execute() == [name.encode() for name in names]
+    finally:
+        client.close()
+
+
+def test_a_router_walks_over_everything(cluster: Cluster, key: str) -> None:
+    with redis.Redis(port=cluster.doors["router"]) as client:
+        names = {f"{key}:{number}".encode() for number in range(50)}
+        client.mset(dict.fromkeys(names, "v"))
+        assert set(client.scan_iter(match=f"{key}:*", count=7)) == names
+        assert client.dbsize() >= 50
+
+
+def test_wait_counts_the_other_replicas(cluster: Cluster, key: str) -> None:
+    with redis.Redis(port=cluster.doors["n1"]) as client:
+        for number in range(20):
+            client.set(f"{key}{number}", "v")
+        assert client.wait(1, 10_000) >= 1
+
+
+def test_the_doors_and_grpc(cluster: Cluster, key: str) -> None:
+    with redis.Redis(port=cluster.doors["router"]) as client:
+        client.set(key, "fast")
+        token = client.execute_command("DURAMEN.TOKEN").decode()
+    with duramen.connect(f"127.0.0.1:{cluster.port}") as database:
+        assert database.table("default").get(key.encode(), after=token) == b"fast"

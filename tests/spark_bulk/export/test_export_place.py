@@ -1,0 +1,132 @@
+"""Where exports lie: a folder, and a server that speaks S3."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from log_tier.errors import Damaged, DeadlineExceeded, SnapshotStoreUnavailable
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from spark_bulk.export import place as place_module
+from spark_bulk.export.manifest import ExportFile, ExportManifest
+from spark_bulk.export.place import ExportPlace
+
+ONE = ExportManifest(
+    id="9f3c",
+    number=0,
+    kind="table",
+    table=TableId("AAECAwQFBgcICQoLDA0ODw"),
+    table_name="flights",
+    partitions=1,
+    after=(NOTHING,),
+    until=(Offset(50),),
+    created_ms=1,
+    columns="key BINARY",
+    files=(),
+)
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> ExportPlace:
+    if request.param == "folder":
+        return ExportPlace.open(tmp_path / "exports")
+    address, name = request.getfixturevalue("s3_address"), request.getfixturevalue("bucket")
+    return ExportPlace.open(f"s3://{name}/exports?endpoint_url={address}")
+
+
+def batches(count: int, rows: int = 100) -> Iterator[pa.RecordBatch]:
+    for number in range(count):
+        yield pa.RecordBatch.from_pydict({"key": [b"%d-%d" % (number, row) for row in range(rows)]})
+
+
+def test_what_was_committed_is_the_last(place: ExportPlace) -> None:
+    assert place.last() is None
+    file = place.write_rows(f"{ONE.folder}/partition=0/aa.parquet", Partition(0), batches(3))
+    assert file is not None
+    assert (file.path, file.rows) == ("partition=0/aa.parquet", 300)
+    assert place.last() is None, "files alone are no export"
+    first = replace(ONE, files=(file,))
+    place.commit(first)
+    assert place.last() == first
+    tenth = replace(ONE, number=10, id="0")
+    place.commit(tenth)
+    assert place.last() == tenth
+    million = replace(ONE, number=1_000_000)
+    place.commit(million)
+    assert place.last() == million
+    place.remove(million.folder)
+    place.remove(million.folder)
+    assert place.last() == tenth
+
+
+def test_a_commit_removes_what_it_does_not_name(place: ExportPlace) -> None:
+    kept = place.write_rows(f"{ONE.folder}/partition=0/aa.parquet", Partition(0), batches(1))
+    place.write_rows(f"{ONE.folder}/partition=0/bb.parquet", Partition(0), batches(1))
+    assert kept is not None
+    place.commit(replace(ONE, files=(kept,)))
+    found = sorted(path.rpartition("/")[2] for path in place._fs.find(place._at(ONE.folder)))
+    assert found == ["_manifest.json", "aa.parquet"]
+
+
+def test_no_rows_are_no_file(place: ExportPlace) -> None:
+    nothing = (batch.slice(0, 0) for batch in batches(2))
+    assert place.write_rows(f"{ONE.folder}/partition=0/aa.parquet", Partition(0), nothing) is None
+    assert place._fs.find(place._at(ONE.folder)) == []
+
+
+def test_rows_are_put_together_to_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place_module, "_GROUP_ROWS", 250)
+    place = ExportPlace.open(tmp_path)
+    file = place.write_rows("000000-a/partition=0/aa.parquet", Partition(0), batches(7))
+    written = tmp_path / "000000-a/partition=0/aa.parquet"
+    assert file == ExportFile("partition=0/aa.parquet", Partition(0), 700, written.stat().st_size)
+    metadata = pq.read_metadata(written)
+    assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [300, 300, 100]
+    monkeypatch.setattr(place_module, "_GROUP_BYTES", 1)
+    place.write_rows("000000-a/partition=0/bb.parquet", Partition(0), batches(7))
+    assert pq.read_metadata(tmp_path / "000000-a/partition=0/bb.parquet").num_row_groups == 7
+
+
+def test_a_damaged_export_is_named_and_not_passed_over(place: ExportPlace) -> None:
+    """Going on from an older one would tell changes twice."""
+    place.commit(ONE)
+    place.commit(replace(ONE, number=1))
+    path = place._at(f"{replace(ONE, number=1).folder}/_manifest.json")
+    with place._fs.open(path, "wb") as out:
+        out.write(b"{}")
+    with pytest.raises(Damaged, match=r"000001-9f3c/_manifest\.json is no duramen-export manifest"):
+        place.last()
+
+
+def test_an_export_in_the_folder_of_another_is_refused(tmp_path: Path) -> None:
+    place = ExportPlace.open(tmp_path)
+    place.commit(ONE)
+    os.rename(tmp_path / ONE.folder, tmp_path / "000003-9f3c")
+    with pytest.raises(Damaged, match="is the manifest of 000000-9f3c"):
+        place.last()
+
+
+def test_a_place_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    place = ExportPlace.open(tmp_path / "file" / "below")
+    with pytest.raises(SnapshotStoreUnavailable, match=r"the place of exports .* cannot be used"):
+        place.write_rows(f"{ONE.folder}/partition=0/aa.parquet", Partition(0), batches(1))
+    with pytest.raises(SnapshotStoreUnavailable):
+        place.commit(ONE)
+
+
+def test_a_trouble_of_the_source_keeps_its_name(tmp_path: Path) -> None:
+    """A timeout of ours is a kind of `OSError`, and none of the place's."""
+
+    def source() -> Iterator[pa.RecordBatch]:
+        yield from batches(1)
+        raise DeadlineExceeded("the log is slow")
+
+    with pytest.raises(DeadlineExceeded, match="the log is slow"):
+        ExportPlace.open(tmp_path).write_rows("000000-a/partition=0/aa.parquet", Partition(0), source())
