@@ -14,6 +14,7 @@ from bench.workloads.replay import REPLAY
 from bench.workloads.restart import RESTART
 from bench.workloads.served import SERVED
 from bench.workloads.spark_source import SPARK_SOURCE
+from bench.workloads.versions import VERSIONS
 from bench.workloads.visible import VISIBLE
 
 __all__ = ["WORKLOADS"]
@@ -30,6 +31,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         MEMORY,
         *CLUSTER,
         *KAFKA,
+        *VERSIONS,
         *SPARK_SOURCE,
     )
 }

@@ -145,7 +145,7 @@ def _stream(spark: Any, place: dict[str, str], folder: Path) -> float:
 
 SPARK_SOURCE: Final[tuple[Workload, ...]] = (
     Workload(
-        "spark-read",
+        "spark_read",
         f"batch read of {ROWS:,} rows of 100 bytes into Spark, on two threads",
         (
             Side(
@@ -160,7 +160,7 @@ SPARK_SOURCE: Final[tuple[Workload, ...]] = (
         runs_max=3,
     ),
     Workload(
-        "spark-stream",
+        "spark_stream",
         f"stream read of {ROWS:,} changes into Spark, {_A_TRIGGER:,} a micro-batch, on two threads",
         (
             Side(

@@ -17,24 +17,24 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from log_tier.errors import DuramenError, TableNotFound
-from log_tier.identifiers import NOTHING, Offset, Partition
+from log_tier.identifiers import Offset
 from log_tier.record import KEY_BYTES_MAX
 from log_tier.tokens import Token
 from router.resp_door.catalogue import CommandSpec, find_command, unknown_command
 from router.resp_door.framing import Command, Framer, ProtocolError, lone_get
 from router.resp_door.limits import QUEUED_COMMANDS_MAX, UNANSWERED_MAX
-from router.resp_door.outbox import Outbox, Slot
-from router.resp_door.performing import perform, write_blind
+from router.resp_door.outbox import Outbox
+from router.resp_door.performing import perform, write_blind, write_plain
 from router.resp_door.problems import problem_of
-from router.resp_door.reading import Freshness, bulks, by_partition, check_keys
-from router.resp_door.replies import NULL, Problem, bulk, encode
+from router.resp_door.reading import Freshness, check_keys
+from router.resp_door.replies import NULL, Problem, encode
 from router.resp_door.tables import DEFAULT_TABLE, ServedTable
 from router.resp_door.transactions import enqueue
 from router.resp_door.views import ReadOnlyView
-from serving_tier.entry import expiry_of, value_of
 
 if TYPE_CHECKING:
     from router.resp_door.door import RespDoor
@@ -45,8 +45,6 @@ logger = logging.getLogger(__name__)
 
 # Commands that are worked off before others get their turn at the event loop; some 5 ms.
 _TURN: Final = 1024
-
-_ONE: Final = (0,)
 
 _GET: Final = frozenset({b"GET", b"get", b"Get"})
 _SET: Final = frozenset({b"SET", b"set", b"Set"})
@@ -86,6 +84,7 @@ class Client(asyncio.Protocol):
         self.closing = False
         self.touched = False
         self._framer = Framer()
+        self._reads = door.reads
         self._queue: deque[Command] = deque()
         self._task: asyncio.Task[None] | None = None
         """The command that runs by itself."""
@@ -118,7 +117,20 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Commands, or pieces of some."""
-        if self._plain and not self._queue and self._task is None and self._answer_get(data):
+        # The shortest way of all: one GET on a connection that has nothing else to do.
+        if (
+            self._plain
+            and (key := lone_get(data)) is not None
+            and (table := self.table) is not None
+            and not self._queue
+            and self._task is None
+            and not self._framer.held_bytes
+            and not self.outbox.waits
+            and not self.closing
+            and (reply := self._reads.value(table, key, self._null)) is not None
+        ):
+            self.commands += 1
+            self.outbox.push(reply)
             return
         if self.closing or self._poison is not None:
             return
@@ -297,26 +309,6 @@ class Client(asyncio.Protocol):
 
     # --- the short ways
 
-    def _answer_get(self, data: bytes) -> bool:
-        """The shortest way of all: one GET on a connection that has nothing else to do. 1.3 µs."""
-        key = lone_get(data)
-        table = self.table
-        if (
-            key is None
-            or table is None
-            or self._framer.held_bytes
-            or self.outbox.waits
-            or self.closing
-            or self._poison is not None
-        ):
-            return False
-        reply = self._value(table, key)
-        if reply is None:
-            return False
-        self.commands += 1
-        self.outbox.push(reply)
-        return True
-
     def _get(self, command: Command) -> bool:
         """GET, from the replica that is here; False where that cannot be."""
         table = self.table
@@ -325,43 +317,15 @@ class Client(asyncio.Protocol):
         queue = self._queue
         if len(queue) > 1 and queue[1][0] in _GET:
             return self._get_run(table)
-        reply = self._value(table, command[1])
+        if not 0 < len(command[1]) <= KEY_BYTES_MAX:
+            return False
+        reply = self._reads.value(table, command[1], self._null)
         if reply is None:
             return False
         queue.popleft()
         self.commands += 1
         self.outbox.emit(reply)
         return True
-
-    def _value(self, table: ServedTable, key: bytes) -> bytes | None:
-        """A key's value as a bulk string; None where it is not to be had here and now. 0.8 µs."""
-        if not 0 < len(key) <= KEY_BYTES_MAX:
-            return None
-        partition = table.partition_of(key) if table.partitions > 1 else Partition(0)
-        replica = table.replicas[partition]
-        if replica is None or replica.failure is not None:
-            return None
-        index = replica.index
-        applied = index.applied
-        if applied < table.floor[partition]:
-            return None
-        fresh = table.fresh[partition]
-        if fresh and applied < fresh.get(key, NOTHING):
-            return None
-        try:
-            stored = index.stored(key)
-        except DuramenError:
-            return None
-        if stored is None:
-            return self._null
-        if stored[7]:
-            return self._expiring(stored, index.log_time_ms)
-        return b"$%d\r\n%b\r\n" % (len(stored) - 8, stored[8:])
-
-    def _expiring(self, stored: bytes, log_time_ms: int) -> bytes:
-        if expiry_of(stored) <= max(log_time_ms, self.door.clock_ms()):
-            return self._null
-        return bulk(value_of(stored))
 
     def _get_run(self, table: ServedTable) -> bool:
         """Several GETs in a row: one read transaction for each partition."""
@@ -371,7 +335,7 @@ class Client(asyncio.Protocol):
             if command[0] not in _GET or len(command) != 2 or len(keys) == _TURN:
                 break
             keys.append(command[1])
-        replies = self._bulks(table, keys)
+        replies = self._reads.values(table, keys, self._null)
         if replies is None:
             return False
         if len(keys) == len(queue):
@@ -388,7 +352,7 @@ class Client(asyncio.Protocol):
         table = self.table
         if table is None or len(command) < 2:
             return False
-        replies = self._bulks(table, command[1:])
+        replies = self._reads.values(table, command[1:], self._null)
         if replies is None:
             return False
         self._queue.popleft()
@@ -396,73 +360,24 @@ class Client(asyncio.Protocol):
         self.outbox.emit(b"*%d\r\n%b" % (len(command) - 1, replies))
         return True
 
-    def _bulks(self, table: ServedTable, keys: Sequence[bytes]) -> bytes | None:
-        """The values of keys as bulk strings, end to end; None where they are not to be had here and now."""
-        if not keys or not (min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_BYTES_MAX):
-            return None
-        reads = self.door.reads
-        if table.partitions == 1:
-            stored = reads.stored(table, Partition(0), keys)
-            if stored is None:
-                return None
-        else:
-            found: dict[bytes, bytes | None] = {}
-            for partition, mine in by_partition(table, keys).items():
-                some = reads.stored(table, partition, mine)
-                if some is None:
-                    return None
-                found.update(zip(mine, some, strict=True))
-            stored = [found[key] for key in keys]
-        return bulks(stored, self._null, self.door.clock_ms)
-
     def _set(self, command: Command) -> bool:
         """SET without options, through the shared writer; as many as come in a row."""
-        table, outbox, queue = self.table, self.outbox, self._queue
-        if table is None or table.gone or outbox.unanswered >= UNANSWERED_MAX:
+        table = self.table
+        if table is None or table.gone or self.outbox.unanswered >= UNANSWERED_MAX:
             return False
-        partition_of = table.partition_of
-        if len(queue) == 1:
-            _, key, value = command
-            if not 0 < len(key) <= KEY_BYTES_MAX:
-                return False
-            groups = {partition_of(key): ([key], [value])}
-            places: Sequence[int] = _ONE
-        else:
-            groups = {}
-            numbers: list[int] = []
-            places = numbers
-            order: dict[Partition, int] = {}
-            for command in queue:
-                if command[0] not in _SET or len(command) != 3 or len(numbers) == _TURN:
+        keys, values = [command[1]], [command[2]]
+        queue = self._queue
+        if len(queue) > 1:
+            for following in islice(queue, 1, _TURN):
+                if following[0] not in _SET or len(following) != 3:
                     break
-                _, key, value = command
-                if not 0 < len(key) <= KEY_BYTES_MAX:
-                    break
-                partition = partition_of(key)
-                group = groups.get(partition)
-                if group is None:
-                    group = groups[partition] = ([], [])
-                    order[partition] = len(order)
-                group[0].append(key)
-                group[1].append(value)
-                numbers.append(order[partition])
-            if not places:
-                return False
-        if self.asked_for_map and any(table.replicas[partition] is None for partition in groups):
-            return False  # perhaps it belongs to another node
-        slot = Slot(outbox, places, len(groups))
-        count = len(places)
-        for _ in range(count):
+                keys.append(following[1])
+                values.append(following[2])
+        if not write_plain(self, table, keys, values):
+            return False
+        self.commands += len(keys)
+        for _ in keys:
             queue.popleft()
-        self.commands += count
-        outbox.reserve(slot, count)
-        writer = self.door.writer
-        for number, (partition, (keys, values)) in enumerate(groups.items()):
-            waiter = slot if len(groups) == 1 else slot.part(number)
-            try:
-                writer.put(table, partition, keys, values, waiter)
-            except DuramenError as error:
-                waiter.settle(error, NOTHING)
         return True
 
     # --- the long way

@@ -1,7 +1,7 @@
 """CLUSTER and its relatives: which node holds which slots of the selected table.
 
 Partitions are ranges of slots, so the map of slots follows from the catalog: the first node of a partition that may be
-read stands as its master, the others as replicas. There are no masters: any node takes any write, as the log orders
+read stands as its master. There are no masters: any node takes any write, as the log orders
 them, and a server that does not hold a key asks one that does. `MOVED` goes only to connections that have shown that
 they know what it means, by asking for the map or by READONLY.
 """
@@ -96,7 +96,11 @@ async def cluster(client: Client, args: Sequence[bytes]) -> Any:
 
 
 async def holders(client: Client, table: ServedTable) -> list[list[Place]]:
-    """By partition, the doors of the nodes that hold it; this server where no other is known."""
+    """By partition, the doors of the nodes that hold it; this server where no other is known.
+
+    Clients take a node for a master or for a replica, and not for both. So a node that is the first of some partition
+    is listed there and nowhere else.
+    """
     host, port = client.local_address
     here = Place(client.door.node_id, host, port)
     places = await client.door.places(here)
@@ -104,7 +108,8 @@ async def holders(client: Client, table: ServedTable) -> list[list[Place]]:
     for partition in map(Partition, range(table.partitions)):
         nodes = client.door.holders(table, partition)
         found.append([places[node] for node in nodes if node in places] or [here])
-    return found
+    firsts = {each[0] for each in found}
+    return [[each[0], *(place for place in each[1:] if place not in firsts)] for each in found]
 
 
 def _nodes(ranges: Sequence[tuple[int, int, Sequence[Place]]]) -> list[Place]:

@@ -83,7 +83,7 @@ class RespDoor:
         self.commands_done = 0
         """By connections that are gone."""
         self.tables = Tables(connection, node, lambda: settings.table_partitions or self._partitions())
-        self.reads = Reads(connection)
+        self.reads = Reads(connection, clock_ms)
         self.writer = SharedWriter(connection)
         self.changes = Changes(self.reads, self.writer, clock_ms)
         self.cursors = Cursors()
@@ -200,9 +200,13 @@ class RespDoor:
         return {**known, here.node: here}
 
     def holders(self, table: ServedTable, partition: Partition) -> Sequence[str]:
-        """The nodes whose replica may be read, the first of them first."""
+        """The nodes whose replica may be read and that are there, the first of them first."""
         entry = self.maps.map.tables.get(table.ref.id)
-        return () if entry is None else entry.readable(partition)
+        return () if entry is None else [node for node in entry.readable(partition) if self._is_there(node)]
+
+    def _is_there(self, node: str) -> bool:
+        member = self.fleet.members.get(node) if self.fleet is not None else None
+        return node == self.node_id or (member is not None and member.alive)
 
     def own_partitions(self, table: ServedTable) -> list[Partition]:
         """What a walk over all keys covers: everything; at a node of a cluster, what this node is the first of.

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import hiredis
 
+from log_tier.record import KEY_BYTES_MAX
 from router.resp_door.limits import ARGUMENTS_MAX, BULK_BYTES_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX
 
 __all__ = ["Command", "Framer", "ProtocolError", "lone_get", "split_line", "take_command"]
@@ -151,10 +152,13 @@ class Framer:
 
 _LONE_GET: Final = b"*2\r\n$3\r\nGET\r\n$"
 _LONE_GET_AT: Final = len(_LONE_GET)
+_DIGITS: Final = tuple(b"%d" % length for length in range(KEY_BYTES_MAX + 1))
 
 
 def lone_get(data: bytes) -> bytes | None:
-    """The key, where `data` is `GET key` and nothing else, canonically: the most frequent chunk there is. 0.3 µs.
+    """The key, where `data` is `GET key` and nothing else: the most frequent chunk there is. 0.3 µs.
+
+    The key has 1 to 511 bytes, and the lengths are written as every client writes them.
 
     >>> lone_get(b"*2\\r\\n$3\\r\\nGET\\r\\n$2\\r\\nk1\\r\\n"), lone_get(b"*1\\r\\n$4\\r\\nPING\\r\\n")
     (b'k1', None)
@@ -162,7 +166,8 @@ def lone_get(data: bytes) -> bytes | None:
     if not data.startswith(_LONE_GET):
         return None
     end = data.find(b"\r\n", _LONE_GET_AT, _LONE_GET_AT + 5)
-    if end > 0 and data[_LONE_GET_AT:end] == b"%d" % (len(data) - end - 4) and data.endswith(b"\r\n"):
+    size = len(data) - end - 4
+    if end > 0 and 0 < size <= KEY_BYTES_MAX and data[_LONE_GET_AT:end] == _DIGITS[size] and data.endswith(b"\r\n"):
         return data[end + 2 : -2]
     return None
 

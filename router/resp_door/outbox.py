@@ -78,13 +78,13 @@ class Outbox:
         "_drop",
         "_loop",
         "_replies",
-        "_slots",
         "_stall",
         "_transport",
         "_write",
         "filled",
         "tell",
         "unanswered",
+        "waits",
     )
 
     def __init__(
@@ -100,8 +100,8 @@ class Outbox:
         self._write = transport.write
         self._loop = loop
         self._replies: list[bytes] = []
-        self._slots: deque[Slot | bytes] = deque()
-        """Replies in order, from the first one that is not there yet."""
+        self.waits: deque[Slot | bytes] = deque()
+        """Replies in order, from the first one that is not there yet; empty: none is missing."""
         self._stall: asyncio.TimerHandle | None = None
         self.filled = filled
         self.tell = tell
@@ -109,11 +109,6 @@ class Outbox:
         self.unanswered = 0
         """Commands whose replies are not there yet."""
         transport.set_write_buffer_limits(high=OUTPUT_PAUSE_BYTES)
-
-    @property
-    def waits(self) -> bool:
-        """Is there a reply that is not there yet?"""
-        return bool(self._slots)
 
     @property
     def stalled(self) -> bool:
@@ -127,19 +122,19 @@ class Outbox:
 
     def emit(self, reply: bytes) -> None:
         """The next reply, in its bytes."""
-        if self._slots:
-            self._slots.append(reply)
+        if self.waits:
+            self.waits.append(reply)
         else:
             self._replies.append(reply)
 
     def reserve(self, slot: Slot, commands: int) -> None:
         """The next replies, which a slot will have."""
-        self._slots.append(slot)
+        self.waits.append(slot)
         self.unanswered += commands
 
     def flush(self) -> None:
         """Send what is complete."""
-        slots, replies = self._slots, self._replies
+        slots, replies = self.waits, self._replies
         while slots:
             head = slots[0]
             reply = head if isinstance(head, bytes) else head.reply
@@ -149,13 +144,10 @@ class Outbox:
             slots.popleft()
         if replies:
             self._replies = []
-            self._send(replies[0] if len(replies) == 1 else b"".join(replies))
+            self.push(replies[0] if len(replies) == 1 else b"".join(replies))
 
-    def push(self, message: bytes) -> None:
-        """A message that answers nothing."""
-        self._send(message)
-
-    def _send(self, data: bytes) -> None:
+    def push(self, data: bytes) -> None:
+        """Something that leaves now, before whatever waits."""
         self._write(data)
         if self._stall is not None and self._transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
             self._drop(f"{OUTPUT_BYTES_MAX} bytes wait for it, and it does not read them")

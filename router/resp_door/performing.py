@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from log_tier.errors import DuramenError
-from log_tier.identifiers import Partition
-from log_tier.record import GROUPED
+from log_tier.identifiers import NOTHING, Partition
+from log_tier.record import GROUPED, KEY_BYTES_MAX
 from router.resp_door.outbox import Slot
 from router.resp_door.problems import CROSS_SLOT
 from router.resp_door.reading import check_keys
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from router.resp_door.framing import Command
     from router.resp_door.tables import ServedTable
 
-__all__ = ["perform", "write_blind"]
+__all__ = ["perform", "write_blind", "write_plain"]
 
 
 async def perform(client: Client, spec: CommandSpec, command: Command) -> Any:
@@ -81,6 +81,48 @@ def _share(
             keys.append(args[at])
             mine.extend(args[at : at + step])
     return keys, mine
+
+
+def write_plain(client: Client, table: ServedTable, keys: list[bytes], values: list[bytes]) -> bool:
+    """Put values, whatever was there, on their way to the log; False where that is one for the long way."""
+    if not (min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_BYTES_MAX):
+        return False
+    groups: dict[Partition, tuple[list[bytes], list[bytes]]]
+    if table.partitions == 1 or len(keys) == 1:
+        groups = {table.partition_of(keys[0]): (keys, values)}
+        places: Sequence[int] = (0,) * len(keys)
+    else:
+        groups, places = _grouped(table, keys, values)
+    if client.asked_for_map and any(table.replicas[partition] is None for partition in groups):
+        return False  # perhaps they belong to another node
+    slot = Slot(client.outbox, places, len(groups))
+    client.outbox.reserve(slot, len(keys))
+    for number, (partition, (mine, theirs)) in enumerate(groups.items()):
+        waiter = slot if len(groups) == 1 else slot.part(number)
+        try:
+            client.door.writer.put(table, partition, mine, theirs, waiter)
+        except DuramenError as error:
+            waiter.settle(error, NOTHING)
+    return True
+
+
+def _grouped(
+    table: ServedTable, keys: Sequence[bytes], values: Sequence[bytes]
+) -> tuple[dict[Partition, tuple[list[bytes], list[bytes]]], list[int]]:
+    """Keys and values by partition, and for each key the number of its group."""
+    groups: dict[Partition, tuple[list[bytes], list[bytes]]] = {}
+    numbers: dict[Partition, int] = {}
+    places: list[int] = []
+    for key, value in zip(keys, values, strict=True):
+        partition = table.partition_of(key)
+        group = groups.get(partition)
+        if group is None:
+            numbers[partition] = len(groups)
+            group = groups[partition] = ([], [])
+        group[0].append(key)
+        group[1].append(value)
+        places.append(numbers[partition])
+    return groups, places
 
 
 def write_blind(client: Client, spec: CommandSpec, command: Command, table: ServedTable) -> bool:

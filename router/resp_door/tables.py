@@ -154,7 +154,7 @@ class Tables:
         self._node = node
         self._partitions = partitions
         self._open: dict[str, ServedTable] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._opening = asyncio.Lock()
 
     def at_hand(self, name: str) -> ServedTable | None:
         """The table, where it was used before and is still there."""
@@ -170,8 +170,7 @@ class Tables:
         found = self.at_hand(name)
         if found is not None:
             return found
-        lock = self._opening.setdefault(name, asyncio.Lock())
-        async with lock:
+        async with self._opening:
             found = self.at_hand(name)
             if found is None:
                 found = self._open[name] = ServedTable(await self._find(name), self._node)

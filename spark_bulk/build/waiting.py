@@ -1,18 +1,47 @@
-"""Async code for callers that block: a Spark program, or a notebook, whose thread may run an event loop already."""
+"""Async code for callers that block: a Spark program, or a notebook, whose thread may run an event loop already.
+
+There is one loop for all calls of a process, in a thread of its own that the first call starts. A loop for each call
+would be gone when gRPC, whose events all pass through one queue, comes with the last ones of a connection.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import threading
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, Final, TypeVar
 
 __all__ = ["wait_for"]
 
 T = TypeVar("T")
 
+_starting: Final = threading.Lock()
+
+
+@cache
+def _started() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="duramen-wait", daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    atexit.register(stop)
+    return loop
+
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, on a loop of its own in a thread of its own; return or raise what it does."""
-    with ThreadPoolExecutor(1, "duramen-wait") as side:
-        return side.submit(asyncio.run, work).result()
+    """Run a coroutine to its end, and return or raise what it does. Interrupted, it is cancelled first."""
+    with _starting:
+        loop = _started()
+    running = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return running.result()
+    except BaseException:
+        running.cancel()
+        raise

@@ -31,6 +31,16 @@ wanted `operation`, `expires_at` or `ttl_ms` (`rows.py`).
                   job              a name under which a job that is submitted twice writes once
                   compress         true: batches are zstd-compressed
 
+What holds:
+
+- R1 A partition is read at one transaction; a log shows each change once, in order, and no record that changed nothing.
+- R2 Nothing is read from a file that was not checked: every piece against its manifest, the structure of every page,
+     whose it is and at which offset.
+- R3 A stream's position names the table by its id. Where the log does not go on there, the stream ends with an error
+     that says from where it could; it never skips.
+- R4 A row that cannot be written ends the job with its task, row, column and content; nothing is left out in silence.
+- R5 What a task writes twice counts once.
+
 **Which state a read shows.** A partition is always read at one transaction. With a token it is exactly the token's
 offset, whoever reads and however often. Without one it is the log's end when the query was planned, or newer where the
 copy that a node gave was newer: a task that is tried again may then see more. Take a token where that matters. A
@@ -54,6 +64,10 @@ records changed nothing (`feed.py`, `changes.py`); a stream's position is in Spa
 
 **How a write passes.** `writer.py` → `rows.py` checks, places and drafts; `appending.py` encodes and appends, with the
 producer ids and sequences of `identities.py`.
+
+**What it deliberately does not do.** No column is pruned and no filter pushed but as said above. A table's versions are
+not named: a read shows the one that is live at its offset. A write is not a transaction over partitions, and waits for
+no verdicts. Nothing is cached between jobs: two reads of one table fetch it twice.
 
 Reading order: `options.py`, `columns.py`, `key_ranges.py`, `changes.py`, `positions.py`, `identities.py`, `rows.py`
 (all pure), `index_file.py`, `place.py`, `copies.py`, `feed.py`, `appending.py`, then the classes that Spark calls.

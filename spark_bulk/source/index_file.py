@@ -53,6 +53,9 @@ _SUBDATABASE: Final = 0x02
 # core's cache.
 _LEAVES: Final = 256
 
+# 64 MiB of leaves, or as many branches, around each of which the kernel maps some 400 KiB.
+_RELEASE_TURNS: Final = 64
+
 # A batch of long values is cut here: it is copied a few times on its way into Spark's memory.
 _BATCH_BYTES: Final = 8 << 20
 
@@ -135,7 +138,8 @@ class IndexFile:
         if self._root == _NO_PAGE:
             return
         numbers = self._leaf_numbers(self._root, self._depth, keys)
-        for first in range(0, len(numbers), _LEAVES):
+        for turn, first in enumerate(range(0, len(numbers), _LEAVES), start=1):
+            self._release(turn)
             nodes = self._nodes(numbers[first : first + _LEAVES])
             if not keys.is_all and len(nodes.key_at):
                 nodes = self._in_range(nodes, keys)
@@ -203,9 +207,17 @@ class IndexFile:
             return np.empty(0, _Int)
         level = np.array([root], _Int)
         for _ in range(depth - 1):
-            below = [self._children(number, keys) for number in level.tolist()]
+            below = []
+            for turn, number in enumerate(level.tolist(), start=1):
+                self._release(turn)
+                below.append(self._children(number, keys))
             level = np.concatenate(below) if below else np.empty(0, _Int)
         return level
+
+    def _release(self, turn: int) -> None:
+        """Now and then: what was read stays in the kernel's cache, and no longer counts as memory of this process."""
+        if turn % _RELEASE_TURNS == 0:
+            self._mapped.madvise(mmap.MADV_DONTNEED)
 
     def _children(self, number: int, keys: KeyRange) -> _Ints:
         self._check_page(number)

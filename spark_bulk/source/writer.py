@@ -13,9 +13,10 @@ which their pieces came over the network. Sort them within their tasks, by colum
 
 Random numbers, `uuid()` and the time of day in a column are different in every attempt; write them to a file first.
 
-**What it does not promise.** A job is not one transaction: what a failed job had written stays written. A job that is
-*submitted* again is another job and writes again, unless the option `job` gives both one name. Whether an update was
-accepted (arithmetic on what is no number) is not waited for.
+**What it does not promise.** Two rows of one key in two tasks have no order: make one row of them first. A job is not
+one transaction: what a failed job had written stays written. A job that is *submitted* again is another job and writes
+again, unless the option `job` gives both one name. Whether an update was accepted (arithmetic on what is no number) is
+not waited for.
 """
 
 from __future__ import annotations

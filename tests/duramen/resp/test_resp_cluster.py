@@ -104,7 +104,7 @@ def test_the_map_of_slots(cluster: Cluster) -> None:
         assert ranges[0][0] == 0
         assert ranges[-1][1] == 16383
         assert all(before[1] + 1 == after[0] for before, after in pairwise(ranges))
-        assert all(len(each) == 2 + 2 for each in ranges), "two replicas of each"
+        assert all(len(each) == 2 + 1 for each in ranges), "every node is a master of something, and so no replica"
 
 
 def test_moved_goes_to_those_who_know_what_it_means(cluster: Cluster, key: str) -> None:
@@ -156,7 +156,8 @@ def test_a_router_walks_over_everything(cluster: Cluster, key: str) -> None:
         names = {f"{key}:{number}".encode() for number in range(50)}
         client.mset(dict.fromkeys(names, "v"))
         assert set(client.scan_iter(match=f"{key}:*", count=7)) == names
-        assert client.dbsize() >= 50
+        # What the nodes said last, which is up to a quarter of a second old.
+        wait_until(lambda: client.dbsize() >= 50, what="the nodes have said how many keys they have")
 
 
 def test_wait_counts_the_other_replicas(cluster: Cluster, key: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,9 @@ from operated import DEADLINE_S, Operated, operated
 from version_building import build_version
 
 from duramen.aio import Table
-from log_tier.errors import CommandRejected, DiskFull, InvalidRequest, SnapshotDamaged
-from log_tier.identifiers import Partition
+from log_tier.errors import CommandRejected, DiskFull, InvalidRequest, LogStopped, SnapshotDamaged
+from log_tier.identifiers import Partition, TableId
+from log_tier.service.client import RemoteLog
 from router.admin.requests import Compact, Discard, Move, Rollback, Stage, Swap, TakeSnapshots
 from serving_tier.lmdb_index import LmdbIndex
 
@@ -257,6 +258,38 @@ async def test_two_swaps_at_once_and_one_that_was_put_again(cluster: Operated, t
     with pytest.raises(CommandRejected, match=r"job \d+ is done already"):
         await cluster.admin.abort(begun[0]["job"], dry_run=False)
     assert await values(table) == {b"2"}
+
+
+async def test_a_swap_that_ended_half_way_is_finished_and_its_barriers_count_once(
+    cluster: Operated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node that puts the barriers ends after the first of them; another one puts all of them again."""
+    table = await filled(cluster)
+    await cluster.done(Stage("flights", await built(cluster, table, tmp_path, b"2")))
+    inner, ended = RemoteLog.append_many, False
+
+    async def ends_half_way(self: RemoteLog, parts: Sequence[tuple[TableId, Partition, bytes]]) -> object:
+        nonlocal ended
+        if ended or not all(b'"version":2' in batch for _, _, batch in parts):
+            return await inner(self, parts)
+        ended = True
+        await self.append(*parts[0])
+        raise LogStopped("the node ends here")
+
+    monkeypatch.setattr(RemoteLog, "append_many", ends_half_way)
+    plan = await cluster.admin.start(Swap("flights"))
+    job = await cluster.ended(plan["job"])
+    assert job["state"] == "failed"
+    with pytest.raises(CommandRejected, match="may have put barriers into the log already: resume it"):
+        await cluster.admin.abort(plan["job"], dry_run=False)
+    assert await values(table) == {b"1", b"2"}, "one partition has gone over"
+    monkeypatch.undo()
+    await cluster.admin.resume(plan["job"], dry_run=False)
+    assert (await cluster.ended(plan["job"]))["state"] == "done"
+    assert await values(table) == {b"2"}
+    assert await states(cluster) == {1: "kept", 2: "live"}
+    await cluster.done(Rollback("flights"))
+    assert await values(table) == {b"1"}
 
 
 async def test_a_replica_that_came_later(cluster: Operated, tmp_path: Path) -> None:

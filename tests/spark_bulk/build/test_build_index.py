@@ -6,6 +6,8 @@ import itertools
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from log_tier.tokens import Token
 from serving_tier.versions import VersionStore
 from spark_bulk.build.bulk import Built, build_index
 from spark_bulk.build.waiting import wait_for
+from spark_bulk.session import java_problem
 
 pytestmark = [
     pytest.mark.spark,
@@ -286,6 +289,28 @@ def test_a_writer_that_is_killed_leaves_no_attempt_behind(
     version = build_index(frame, at=server.target, table=table.name, key="k", value="v", url=str(tmp_path / "v"))
     assert os.path.exists(died)
     assert set(content_of(version, tmp_path / "v", tmp_path)) == {b"%d" % number for number in range(5000)}
+
+
+def test_an_executor_that_is_killed_while_it_writes(server: Any, table: Any, tmp_path: Path) -> None:
+    """Executors that are processes of their own: kill -9, a new one, the same content."""
+    reason = java_problem()
+    if reason:
+        pytest.skip(reason)
+    rows, url = 40_000, str(tmp_path / "v")
+    program = Path(__file__).with_name("killed_builder.py")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, str(program), server.target, table.name, str(rows), url, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    version = wait_for(VersionStore.open(url).get())
+    assert values_of(content_of(version, url, tmp_path)) == {b"%d" % number: b"v" * 20 for number in range(rows)}
 
 
 def test_a_failure_of_ours_in_a_task_is_that_failure_here(spark: Any, server: Any, table: Any, tmp_path: Path) -> None:

@@ -237,6 +237,7 @@ from pathlib import Path
 from building import BASE, PARTITION, TABLE
 from serving_tier.snapshots.store import SnapshotStore
 from spark_bulk.build.index_writer import IndexWriter, store_index
+from spark_bulk.source.index_file import IndexFile
 
 root, rows = Path(sys.argv[1]), int(sys.argv[2])
 value = bytes(range(100))
@@ -247,13 +248,17 @@ with IndexWriter.open(root / "index", table_id=TABLE, partition=PARTITION, base=
 manifest = asyncio.run(
     store_index(root / "index", SnapshotStore.open(root / "store"), table_id=TABLE, table_name="t", partition=PARTITION)
 )
+with IndexFile.open(root / "store" / manifest.path / "data.mdb") as file:
+    assert sum(part.count for part in file.rows(log_time_ms=0)) == rows
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(json.dumps({"bytes": manifest.bytes, "peak": int(status["VmHWM"].split()[0]) * 1024}))
 """
 
 
 def test_memory_does_not_grow_with_the_partition(tmp_path: Path) -> None:
-    """A process's peak, what it maps of files included, for an index and for one three times as large."""
+    """A process's peak, what it maps of files included, for an index and for one three times as large; written, copied
+    and read back as rows.
+    """
 
     def measured(rows: int) -> dict[str, int]:
         below = tmp_path / str(rows)

@@ -12,10 +12,13 @@ from table_places import place_of, snapshot_at
 
 import duramen
 from duramen.blocking import Database, Table
+from log_tier.barrier import Barrier, barrier_batch
+from log_tier.batch import Columns, encode_batch
 from log_tier.catalog.cluster_map import SnapshotEntry
+from log_tier.embedded import EmbeddedLog
 from log_tier.errors import OffsetTrimmed, TableNotFound, TokenAhead, Unavailable
 from log_tier.identifiers import Offset, Partition
-from log_tier.log import Bounds
+from log_tier.log import Bounds, Topic
 from spark_bulk.source import copies
 from spark_bulk.source.copies import StandingIndex, Wanted, plan_steps, standing_index
 from spark_bulk.source.index_file import IndexFile
@@ -233,6 +236,29 @@ def test_nothing_is_left_behind(filled: Filled, tmp_path: Path, no_near: None) -
         assert list(tmp_path.iterdir()) == []
         count = sum(rows.count for rows in file.rows(log_time_ms=0))
     assert count == len(filled.states[at])
+
+
+def test_a_barrier_is_not_replayed_across(tmp_path: Path) -> None:
+    """What another version holds is in no log: the state before it can be made, the one after it only copied."""
+
+    async def fill() -> Topic:
+        async with await EmbeddedLog.open(tmp_path / "log") as log:
+            topic = await log.create_topic("flights", partitions=1)
+            put = encode_batch(Columns([b"a"], [b"1"]))
+            for batch in (put, barrier_batch(Barrier(2, 7), producer_id=1, sequence=0), put):
+                await log.append(topic.id, ZERO, batch)
+            return topic
+
+    topic = asyncio.run(fill())
+    place = place_of(partitions=1, table=topic.id, log_url=tmp_path.as_uri())
+
+    async def applied(until: int) -> int:
+        async with standing_index(Wanted(place, ZERO, Offset(until), True, timeout_s=60)) as found:
+            return found.applied
+
+    assert asyncio.run(applied(0)) == 0
+    with pytest.raises(OffsetTrimmed, match=r"no source is left .*version 2"):
+        asyncio.run(applied(2))
 
 
 # --- where a table is

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from server_process import ServerProcess
 from sparks import SparkTable, failure
 
 from duramen.blocking import Database, Table
+from spark_bulk.source.place import all_bounds, find_table
 
 pytestmark = [
     pytest.mark.spark,
@@ -99,6 +104,28 @@ def test_a_task_that_fails_half_way_and_is_tried_again_writes_every_row_once(
     lying = target.log("offset", records="all").count()
     assert lying > 60_000, "nothing was written twice: the test shows nothing"
     assert target.log("offset").count() == 60_000
+
+
+def test_an_executor_that_is_killed_half_way(table: Table, server: ServerProcess, tmp_path: Path) -> None:
+    """On executors that are processes of their own: kill -9, a new executor, another attempt."""
+    rows = 60_000
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONWARNINGS": "ignore"}
+    program = Path(__file__).with_name("killed_executor.py")
+    done = subprocess.run(
+        [sys.executable, str(program), server.target, table.name, str(rows), str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    pieces = sorted(piece for value in scanned(table).values() for piece in value.split(b";")[:-1])
+    assert pieces == sorted(b"%d" % number for number in range(rows))
+    place = asyncio.run(find_table(server.target, table.name, timeout_s=20))
+    records = sum(bounds.latest + 1 for bounds in asyncio.run(all_bounds(place, timeout_s=20)))
+    assert records > rows, "nothing was written twice: the test shows nothing"
 
 
 def test_a_job_with_a_name_writes_once_however_often_it_is_submitted(target: SparkTable, table: Table) -> None:

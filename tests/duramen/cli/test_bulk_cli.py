@@ -1,0 +1,88 @@
+"""`duramen bulk`, `repush` and `export`, typed as an operator types them, with a real Spark in each command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server_process import ServerProcess, run_duramen
+
+import duramen
+from spark_bulk.session import java_problem
+
+pytestmark = [pytest.mark.spark, pytest.mark.own_log, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    if reason := java_problem():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("bulk")
+    process = ServerProcess(folder / "data", log=folder / "server.log")
+    with duramen.connect(process.target) as database:
+        database.create_table("flights", partitions=2).put(b"before", b"{}")
+        database.create_table("wide", partitions=5)
+    yield process
+    process.stop()
+
+
+def run(server: ServerProcess, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+    done = run_duramen(*arguments, "--json", at=server.target, timeout=200)
+    assert done.returncode == code, done.stdout + done.stderr
+    said = done.stderr if code else done.stdout
+    return [json.loads(line) for line in said.splitlines()]
+
+
+def test_from_a_file_into_service_and_out_again(server: ServerProcess, tmp_path: Path) -> None:
+    rows = [{"carrier": "UA", "flight": n % 50, "day": n // 50, "late": n % 7} for n in range(200)]
+    (tmp_path / "flights.json").write_text("\n".join(map(json.dumps, rows)))
+    url = f"file://{tmp_path}/v2"
+    built, *_ = run(
+        server,
+        *("bulk", "build", "flights", f"{tmp_path}/flights.json", "--format", "json", "--url", url, "--swap"),
+        *("--key", "carrier", "--key", "flight", "--duplicates", "last", "--order-by", "day"),
+    )
+    assert (built["rows"], built["dropped"], built["keys"]) == (200, 150, 50)
+    with duramen.connect(server.target) as database:
+        table = database.table("flights")
+        assert json.loads(table.get(b"UA/7", level="strong") or b"") == {
+            "carrier": "UA",
+            "flight": 7,
+            "day": 3,
+            "late": 157 % 7,
+        }
+        assert table.get(b"before") is None
+        table.put(b"UA/7", b"later")
+    assert [each["state"] for each in run(server, "bulk", "versions", "flights")] == ["kept", "live"]
+
+    (exported,) = run(server, "export", "flights", f"{tmp_path}/export", "--text")
+    assert exported["rows"] == 50
+    run(server, "put", "flights", "UA/8", "again")
+    (changes,) = run(server, "export", "flights", f"{tmp_path}/export", "--text", "--changes")
+    assert (changes["rows"], changes["files"]) == (1, 1)
+
+    (repushed,) = run(server, "repush", "flights", "--url", f"file://{tmp_path}/wide", "--into", "wide")
+    assert (repushed["keys"], len(repushed["offsets"])) == (50, 5)
+    run(server, "bulk", "stage", "wide", f"file://{tmp_path}/wide")
+    run(server, "bulk", "swap", "wide")
+    with duramen.connect(server.target) as database:
+        assert dict(database.table("wide").scan()) == dict(database.table("flights").scan())
+    run(server, "bulk", "rollback", "flights")
+    with duramen.connect(server.target) as database:
+        assert dict(database.table("flights").scan(level="strong")) == {
+            b"before": b"{}",
+            b"UA/7": b"later",
+            b"UA/8": b"again",
+        }
+
+
+def test_what_makes_no_sense_is_said_before_spark_starts(server: ServerProcess, tmp_path: Path) -> None:
+    (refused,) = run(server, "export", "flights", str(tmp_path), "--from", "x", code=2)
+    assert "--from and --to are for --changes" in refused["message"]
+    (refused,) = run(server, "repush", "flights", "--url", "v9", "--function", "nowhere", code=2)
+    assert "--function takes MODULE:NAME" in refused["message"]
+    (refused,) = run(server, "repush", "flights", "--url", "v9", "--function", "nowhere:f", code=2)
+    assert "there is no function nowhere:f" in refused["message"]
