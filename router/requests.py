@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from log_tier.errors import DuramenError, Rejected
@@ -128,6 +129,9 @@ class ScanRequest:
     """Only these; none: all of the table."""
     lag_max_ms: int = 0
     """As for `ReadPart`."""
+    table_versions: Mapping[Partition, int] = field(default_factory=dict)
+    """The versions of the table to read, of a scan that goes on: those that its first page was read in. A partition
+    that is not named is read in its live one."""
 
 
 class ScanResult(NamedTuple):
@@ -138,6 +142,8 @@ class ScanResult(NamedTuple):
     versions: Sequence[int]
     more: bool
     applied: Mapping[Partition, Offset]
+    table_versions: Mapping[Partition, int] = MappingProxyType({})
+    """Which version of the table each partition was read in."""
 
 
 class WatchEvent(NamedTuple):

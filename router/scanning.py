@@ -33,7 +33,7 @@ def check_scan(request: ScanRequest) -> None:
 
 async def scan_replicas(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
     """Read a page of all partitions of a table in a thread, about 2 µs an entry."""
-    pages, applied = await asyncio.to_thread(_read_pages, replicas, request)
+    pages, applied, versions = await asyncio.to_thread(_read_pages, replicas, request)
     merged = merge_pages(pages, limit=request.limit, bytes_max=_PAGE_BYTES_MAX, reverse=request.reverse)
     return ScanResult(
         [key for key, _ in merged.entries],
@@ -41,19 +41,22 @@ async def scan_replicas(replicas: Sequence[Replica], request: ScanRequest) -> Sc
         [entry.version for _, entry in merged.entries],
         merged.more,
         applied,
+        versions,
     )
 
 
 def _read_pages(
     replicas: Sequence[Replica], request: ScanRequest
-) -> tuple[list[PartitionPage], dict[Partition, Offset]]:
+) -> tuple[list[PartitionPage], dict[Partition, Offset], dict[Partition, int]]:
     share = page_share(request.limit, len(replicas))
     bytes_max = max(1, _PAGE_BYTES_MAX // len(replicas))
     pages: list[PartitionPage] = []
     applied: dict[Partition, Offset] = {}
+    versions: dict[Partition, int] = {}
     for replica in replicas:
-        with replica.reading() as index:
+        with replica.reading(request.table_versions.get(replica.partition)) as index:
+            versions[replica.partition] = index.version
             page = index.scan(request.start, request.end, reverse=request.reverse, limit=share, bytes_max=bytes_max)
         pages.append(PartitionPage(page.entries, page.more))
         applied[replica.partition] = page.applied
-    return pages, applied
+    return pages, applied, versions

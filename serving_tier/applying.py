@@ -21,7 +21,7 @@ from typing import Final
 from log_tier.batch import Batch, cut_run, decode_batch
 from log_tier.batch_header import split_batches
 from log_tier.errors import DiskFull, DuramenError, VersionMissing
-from log_tier.identifiers import Offset
+from log_tier.identifiers import NOTHING, Offset
 from serving_tier.applier import Applier
 from serving_tier.fold import Effects
 from serving_tier.lmdb_index import LmdbIndex
@@ -30,6 +30,8 @@ from serving_tier.versions.beside import VersionsBeside
 from serving_tier.void_notes import VoidNotes
 
 __all__ = ["Applying"]
+
+_NOTHING: Final = Effects(NOTHING, 0)
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +55,14 @@ class Applying:
         *,
         applier: Applier,
         on_switch: Callable[[LmdbIndex], None],
+        on_switched: Callable[[], None],
         on_progress: Callable[[], None],
         on_missing: Callable[[], None],
         on_failed: Callable[[int, DuramenError], Awaitable[None]],
     ) -> None:
-        """`on_switch` gets the new live index at a barrier; `on_progress` is called after pieces and while it waits;
-        `on_failed` closes a version that could not be written, and is awaited."""
+        """`on_switch` gets the new live index at a barrier, and `on_switched` is called when the others have followed;
+        `on_progress` is called after pieces and while it waits; `on_failed` closes a version that could not be written,
+        and is awaited."""
         self.index = index
         self.under_way = False
         """A transaction is being made: the index does not stand still."""
@@ -66,7 +70,7 @@ class Applying:
         """The barrier at which it waits."""
         self._name, self._versions, self._moments, self._voids = name, versions, moments, voids
         self._applier = applier
-        self._on_switch, self._on_progress = on_switch, on_progress
+        self._on_switch, self._on_switched, self._on_progress = on_switch, on_switched, on_progress
         self._on_missing, self._on_failed = on_missing, on_failed
 
     async def chunk(self, data: bytes) -> None:
@@ -144,15 +148,32 @@ class Applying:
         self.awaits = None
 
     async def _switch(self, data: bytes, number: int) -> None:
-        """Go over the barrier that `data` ends with."""
-        old, new = self.index, self._versions.level[number]
-        failed = await self._run(lambda: self._versions.pass_barrier(old, new, _decoded(data)))
-        del self._versions.level[number]
-        self._versions.level[old.version] = old
+        """Go over the barrier that `data` ends with.
+
+        The new index is the one that is read before the old one has the barrier's offset: who waits for that offset
+        must never be answered from the old one.
+        """
+        old, new, batches = self.index, self._versions.level[number], _decoded(data)
+        effects: list[Effects] = []
+
+        def take_over() -> tuple[Effects, dict[int, DuramenError]]:
+            effects.append(self._versions.take_over(old, new, batches))
+            return effects[-1], {}
+
+        def follow_over() -> tuple[Effects, dict[int, DuramenError]]:
+            return _NOTHING, self._versions.follow_over(batches, effects[-1])
+
+        await self._run(take_over)
         self.index = self._moments.index = new
         self._on_switch(new)
-        logger.info("%s is version %s from offset %s on", self._name, number, new.applied)
+        # Whoever closes the replica at this moment finds all of them; the next start takes the old one on.
+        del self._versions.level[number]
+        self._versions.level[old.version] = old
         self._on_progress()
+        failed = await self._run(follow_over)
+        self._versions.on_moved()
+        logger.info("%s is version %s from offset %s on", self._name, number, new.applied)
+        self._on_switched()
         await self._give_up(failed)
 
 

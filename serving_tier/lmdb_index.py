@@ -16,14 +16,14 @@ import struct
 from collections.abc import Iterator, Sequence, Set
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 import lmdb
 
 from log_tier.barrier import ORIGINAL, LiveVersion
 from log_tier.batch import Batch, decode_batch
 from log_tier.batch_header import split_batches
-from log_tier.errors import IndexDamaged, ShuttingDown, VersionMissing
+from log_tier.errors import IndexDamaged, LimitExceeded, ShuttingDown, VersionMissing
 from log_tier.identifiers import FIRST, Offset, Partition, TableId
 from serving_tier.entry import Entry, entry_of, expiry_of, is_live, value_of
 from serving_tier.fold import Effects, fold
@@ -59,6 +59,9 @@ from serving_tier.scan import digest_of, take_page
 from serving_tier.verdicts import Judgement, Outcome, Verdict, outcomes_between
 
 __all__ = ["LmdbIndex", "applied_of"]
+
+# `stored_many` looks at its limit after so many keys.
+_STORED_STEP: Final = 128
 
 
 class LmdbIndex:
@@ -241,12 +244,28 @@ class LmdbIndex:
             self._refuse_read(error)
         return stored
 
-    def stored_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The stored forms of several entries, of one moment, expired ones included. 0.2 µs a key."""
+    def stored_many(self, keys: Sequence[bytes], *, bytes_max: int) -> list[bytes | None]:
+        """The stored forms of several entries, of one moment, expired ones included. 0.2 µs a key.
+
+        Raises `LimitExceeded` where they have more than `bytes_max`, before many more are read.
+        """
         try:
-            return list(map(self._begin(self._data).get, keys))
+            get = self._begin(self._data).get
+            found: list[bytes | None] = []
+            room = bytes_max
+            for at in range(0, len(keys), _STORED_STEP):
+                some = list(map(get, keys[at : at + _STORED_STEP]))
+                room -= sum(map(len, filter(None, some)))
+                if room < 0:
+                    raise LimitExceeded(
+                        f"the values of these {len(keys)} keys have more than {bytes_max} bytes: ask for fewer",
+                        limit=bytes_max,
+                        size=bytes_max - room,
+                    )
+                found += some
         except lmdb.Error as error:
             self._refuse_read(error)
+        return found
 
     def get_many(self, keys: Sequence[bytes]) -> Found:
         """Several entries, of one moment."""

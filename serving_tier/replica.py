@@ -132,7 +132,8 @@ class Replica:
             self._moments,
             self._voids,
             applier=applier,
-            on_switch=self._switched,
+            on_switch=self._switch,
+            on_switched=self._switched,
             on_progress=self._progressed,
             on_missing=self._version_missing,
             on_failed=self.drop_version,
@@ -313,8 +314,10 @@ class Replica:
     def _changed(self) -> None:
         self.changes += 1
 
-    def _switched(self, index: LmdbIndex) -> None:
+    def _switch(self, index: LmdbIndex) -> None:
         self.index = index
+
+    def _switched(self) -> None:
         if self.on_switched is not None:
             self.on_switched(self)
 
@@ -429,18 +432,38 @@ class Replica:
             raise copy(self.failure or _closing(self.name))
 
     @contextmanager
-    def reading(self) -> Iterator[LmdbIndex]:
-        """The index, for a read in any thread; it stays open until the block is left. Raises why it was closed."""
-        index = self.index
+    def reading(self, version: int | None = None) -> Iterator[LmdbIndex]:
+        """The index, for a read in any thread; it stays open until the block is left.
+
+        `version`: of the table, for a read that began in it; None: the live one. Raises why the replica was closed,
+        and `VersionMissing` for one that is not level here (any more).
+        """
+        index = self.index if version is None else self._of_version(version)
         self.readers.append(index)
         try:
             self.check_open()
+            if version is not None:
+                self._of_version(version)  # it may have gone before we stepped in
             yield index
         except IndexDamaged as error:
             self.damaged(error)
             raise
         finally:
             self.readers.remove(index)
+
+    def _of_version(self, version: int) -> LmdbIndex:
+        index = self.index
+        if index.version == version:
+            return index
+        found = self.versions.level.get(version)
+        if found is None:
+            raise VersionMissing(
+                f"{self.name} is read in version {index.version}, and version {version}, in which this read began, is "
+                "not here any more: begin it again",
+                version=version,
+                offset=index.live.since,
+            )
+        return found
 
     async def close(self, reason: DuramenError | None = None) -> None:
         """Stop following and close the index cleanly, so that the next start need not rebuild it. Idempotent.

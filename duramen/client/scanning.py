@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from duramen.client.levels import Asked
 from duramen.client.patient import ask_until
 from log_tier.errors import InvalidKey, InvalidRequest
+from log_tier.identifiers import Partition
 from log_tier.table_ref import TableRef
 from router.requests import ScanRequest, ScanResult
 from serving_tier.scan import prefix_range
@@ -52,7 +53,8 @@ class ScanRange(NamedTuple):
 async def scan_table(
     database: Database, ref: TableRef, asked_range: ScanRange, asked: Asked, timeout: float
 ) -> AsyncGenerator[ScanResult, None]:
-    """Yield pages until the range or the limit is exhausted; each page is at least as new as the one before it.
+    """Yield pages until the range or the limit is exhausted; each page is at least as new as the one before it, and of
+    the same version of the table as the first one, whatever is swapped in meanwhile.
 
     A page that was lost is asked for again, for `timeout` seconds per page.
     """
@@ -60,6 +62,7 @@ async def scan_table(
     loop = asyncio.get_running_loop()
     size = _PAGE_FIRST
     strong = asked.strong
+    versions: dict[Partition, int] = {}
     seen = dict(database.session.seen(ref) if asked.offsets is None else asked.offsets)
     while (left is None or left > 0) and (end is None or start < end):
         request = ScanRequest(
@@ -71,6 +74,7 @@ async def scan_table(
             after=seen,
             strong=strong,
             lag_max_ms=asked.lag_max_ms,
+            table_versions=versions,
         )
 
         async def ask(remaining: float, request: ScanRequest = request) -> ScanResult:
@@ -80,6 +84,7 @@ async def scan_table(
         if asked.seen:
             database.session.saw_all(ref, page.applied)
         seen.update(page.applied)
+        versions = versions or dict(page.table_versions)
         yield page
         if not page.more or not page.keys:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from log_tier.errors import DuramenError, Rejected, UnknownFormat
 from log_tier.identifiers import NOTHING, Offset, Partition, table_id_from_bytes, table_id_to_bytes
@@ -237,7 +237,12 @@ def scan_request(request: ScanRequest) -> kv.ScanRequest:
         strong=request.strong,
         partitions=request.partitions,
         lag_max_ms=request.lag_max_ms,
+        table_versions=_partition_versions(request.table_versions),
     )
+
+
+def _partition_versions(versions: Mapping[Partition, int]) -> list[kv.PartitionVersion]:
+    return [kv.PartitionVersion(partition=partition, version=version) for partition, version in versions.items()]
 
 
 def scan_from(message: kv.ScanRequest) -> ScanRequest:
@@ -252,6 +257,7 @@ def scan_from(message: kv.ScanRequest) -> ScanRequest:
         message.strong,
         tuple(Partition(partition) for partition in message.partitions),
         message.lag_max_ms,
+        {Partition(entry.partition): entry.version for entry in message.table_versions},
     )
 
 
@@ -263,6 +269,7 @@ def scan_reply(result: ScanResult) -> kv.ScanReply:
         versions=result.versions,
         more=result.more,
         applied=[kv.PartitionOffset(partition=p, offset=o) for p, o in result.applied.items()],
+        table_versions=_partition_versions(result.table_versions),
     )
 
 
@@ -274,6 +281,7 @@ def scan_result_from(reply: kv.ScanReply) -> ScanResult:
         list(reply.versions),
         reply.more,
         {Partition(entry.partition): Offset(entry.offset) for entry in reply.applied},
+        {Partition(entry.partition): entry.version for entry in reply.table_versions},
     )
 
 

@@ -332,6 +332,7 @@ class ScanRequest(_message.Message):
     STRONG_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     LAG_MAX_MS_FIELD_NUMBER: _builtins.int
+    TABLE_VERSIONS_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     start: _builtins.bytes
     """Inclusive."""
@@ -348,6 +349,12 @@ class ScanRequest(_message.Message):
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Only these partitions; none: all of the table."""
 
+    @_builtins.property
+    def table_versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionVersion]:
+        """The versions of the table in which the scan's first page was read: the later pages are read in the same ones. A
+        partition that is not named is read in its live one.
+        """
+
     def __init__(
         self,
         *,
@@ -360,14 +367,37 @@ class ScanRequest(_message.Message):
         strong: _builtins.bool = ...,
         partitions: _abc.Iterable[_builtins.int] | None = ...,
         lag_max_ms: _builtins.int = ...,
+        table_versions: _abc.Iterable[Global___PartitionVersion] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "end", b"end", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "end", b"end", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id", "table_versions", b"table_versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ScanRequest: _TypeAlias = ScanRequest  # noqa: Y015
+
+@_typing.final
+class PartitionVersion(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    version: _builtins.int
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionVersion: _TypeAlias = PartitionVersion  # noqa: Y015
 
 @_typing.final
 class ScanReply(_message.Message):
@@ -378,6 +408,7 @@ class ScanReply(_message.Message):
     VERSIONS_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     APPLIED_FIELD_NUMBER: _builtins.int
+    TABLE_VERSIONS_FIELD_NUMBER: _builtins.int
     more: _builtins.bool
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
@@ -387,6 +418,10 @@ class ScanReply(_message.Message):
     def versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def applied(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]: ...
+    @_builtins.property
+    def table_versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionVersion]:
+        """Which version of the table each partition was read in."""
+
     def __init__(
         self,
         *,
@@ -395,10 +430,11 @@ class ScanReply(_message.Message):
         versions: _abc.Iterable[_builtins.int] | None = ...,
         more: _builtins.bool = ...,
         applied: _abc.Iterable[Global___PartitionOffset] | None = ...,
+        table_versions: _abc.Iterable[Global___PartitionVersion] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "keys", b"keys", "more", b"more", "values", b"values", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "keys", b"keys", "more", b"more", "table_versions", b"table_versions", "values", b"values", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -32,8 +32,8 @@ What it deliberately does not do: lists, hashes and the other types (a value is 
 clients, several users, replication by Redis' own protocol. What is not there is refused as an unknown command.
 `docs/REDIS.md` lists every command and every difference.
 
-Reading order: `replies.py`, `framing.py`, `arguments.py`, `views.py`, `strings.py`, `counters.py`, `keys.py`,
-`tables.py`, `reading.py`, `writer.py`, `changes.py`, `catalogue.py`, `client.py`, `transactions.py`, `talk.py`,
-`server.py`, `scans.py`, `own.py`, `notifications.py`, `cluster.py`, `sockets.py`, `door.py`, `limits.py`,
-`problems.py`.
+Reading order: `replies.py`, `careful.py`, `framing.py`, `arguments.py`, `views.py`, `strings.py`, `counters.py`,
+`keys.py`, `tables.py`, `reading.py`, `writer.py`, `changes.py`, `catalogue.py`, `outbox.py`, `performing.py`,
+`client.py`, `transactions.py`, `talk.py`, `server.py`, `scans.py`, `own.py`, `notifications.py`, `cluster.py`,
+`neighbours.py`, `nearest.py`, `sockets.py`, `door.py`, `limits.py`, `problems.py`.
 """

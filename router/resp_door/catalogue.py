@@ -5,6 +5,8 @@
     talk     about the connection: answers at once
     ask      everything else: a coroutine
 
+The flag `no_multi` lets a command run between MULTI and EXEC, `alone` refuses it there; the others wait for EXEC.
+
 Arity, key positions and flags are those of Redis 7, which COMMAND tells to clients: some route by them.
 """
 
@@ -17,7 +19,7 @@ from typing import Any, Final, Literal
 from log_tier.record import Expiry, Operation, attribute_of
 from router.resp_door import cluster, counters, keys, notifications, own, scans, server, strings, talk, transactions
 from router.resp_door.arguments import expiry_time, shown, text_of
-from router.resp_door.framing import Command
+from router.resp_door.careful import Command
 from router.resp_door.problems import wrong_arity
 from router.resp_door.replies import Problem
 from router.resp_door.writer import Record
@@ -206,7 +208,7 @@ def _others() -> list[CommandSpec]:
         talks("echo", 2, talk.echo, summary="Answers what it was given."),
         talks("hello", -1, talk.hello, *first, summary="Begins a connection: protocol, name, password."),
         talks("auth", -2, talk.auth, *first, summary="Gives the password."),
-        asks("select", 2, talk.select, "no_multi", summary="Goes to another table."),
+        asks("select", 2, talk.select, summary="Goes to another table."),
         talks("quit", -1, talk.quit_, *first, "pubsub", summary="Ends the connection."),
         talks("reset", 1, talk.reset, *first, "pubsub", summary="Makes the connection as it was at its beginning."),
         talks("client", -2, talk.client, summary="About connections.", words=talk.CLIENT_WORDS),
@@ -214,7 +216,7 @@ def _others() -> list[CommandSpec]:
         talks("command", -1, server.command, summary="About commands.", words=server.COMMAND_WORDS),
         asks("info", -1, server.info, summary="Tells how the server is."),
         asks("dbsize", 1, server.dbsize, "readonly", summary="Counts the keys of the table."),
-        asks("wait", 3, server.wait, "no_multi", summary="Waits for replicas to apply what was written."),
+        asks("wait", 3, server.wait, summary="Waits for replicas to apply what was written."),
         asks("randomkey", 1, scans.randomkey, "readonly", summary="Returns some key."),
         asks("scan", -2, scans.scan, "readonly", summary="Walks over the keys, some at a time."),
         asks("keys", 2, scans.keys, "readonly", summary="Returns the keys that match a pattern."),
@@ -233,17 +235,17 @@ def _others() -> list[CommandSpec]:
             summary="Lets EXEC fail if keys change.",
         ),
         talks("unwatch", 1, transactions.unwatch, summary="Forgets the watched keys."),
-        talks("subscribe", -2, notifications.subscribe, "pubsub", "no_multi", summary="Listens to channels."),
-        talks("unsubscribe", -1, notifications.unsubscribe, "pubsub", "no_multi", summary="Listens no more."),
-        talks("psubscribe", -2, notifications.psubscribe, "pubsub", "no_multi", summary="Listens to patterns."),
-        talks("punsubscribe", -1, notifications.punsubscribe, "pubsub", "no_multi", summary="Listens no more."),
-        asks("cluster", -2, cluster.cluster, "no_multi", summary="About slots and nodes.", words=cluster.CLUSTER_WORDS),
+        talks("subscribe", -2, notifications.subscribe, "pubsub", "alone", summary="Listens to channels."),
+        talks("unsubscribe", -1, notifications.unsubscribe, "pubsub", "alone", summary="Listens no more."),
+        talks("psubscribe", -2, notifications.psubscribe, "pubsub", "alone", summary="Listens to patterns."),
+        talks("punsubscribe", -1, notifications.punsubscribe, "pubsub", "alone", summary="Listens no more."),
+        asks("cluster", -2, cluster.cluster, summary="About slots and nodes.", words=cluster.CLUSTER_WORDS),
         talks("readonly", 1, cluster.readonly, summary="Reads from replicas are welcome."),
         talks("readwrite", 1, cluster.readwrite, summary="Takes READONLY back."),
         talks("asking", 1, cluster.asking, summary="Follows an ASK redirection."),
-        asks("duramen.token", 1, own.token, "no_multi", summary="Returns a token of all that was seen."),
-        talks("duramen.after", 2, own.after, "no_multi", summary="Lets the next reads wait for a token."),
-        talks("duramen.level", -1, own.level, "no_multi", summary="session, eventual or strong."),
+        asks("duramen.token", 1, own.token, summary="Returns a token of all that was seen."),
+        talks("duramen.after", 2, own.after, "alone", summary="Lets the next reads wait for a token."),
+        talks("duramen.level", -1, own.level, "alone", summary="session, eventual or strong."),
         CommandSpec(
             "duramen.getv",
             2,
@@ -258,7 +260,7 @@ def _others() -> list[CommandSpec]:
         CommandSpec(
             "duramen.setv",
             -4,
-            frozenset({"write", "no_multi"}),
+            frozenset({"write"}),
             "ask",
             own.setv,
             1,

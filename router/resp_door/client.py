@@ -24,9 +24,10 @@ from log_tier.errors import DuramenError, TableNotFound
 from log_tier.identifiers import Offset
 from log_tier.record import KEY_BYTES_MAX
 from log_tier.tokens import Token
+from router.resp_door.careful import Command, ProtocolError
 from router.resp_door.catalogue import CommandSpec, find_command, unknown_command
-from router.resp_door.framing import Command, Framer, ProtocolError, lone_get
-from router.resp_door.limits import QUEUED_COMMANDS_MAX, UNANSWERED_MAX
+from router.resp_door.framing import Framer, lone_get
+from router.resp_door.limits import OUTPUT_PAUSE_BYTES, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, UNANSWERED_MAX
 from router.resp_door.outbox import Outbox
 from router.resp_door.performing import perform, write_blind, write_plain
 from router.resp_door.problems import problem_of
@@ -45,6 +46,9 @@ logger = logging.getLogger(__name__)
 
 # Commands that are worked off before others get their turn at the event loop; some 5 ms.
 _TURN: Final = 1024
+
+# A connection that is closed gets so long to take its last replies.
+_CLOSE_PATIENCE_S: Final = 5.0
 
 _GET: Final = frozenset({b"GET", b"get", b"Get"})
 _SET: Final = frozenset({b"SET", b"set", b"Set"})
@@ -86,6 +90,8 @@ class Client(asyncio.Protocol):
         self._framer = Framer()
         self._reads = door.reads
         self._queue: deque[Command] = deque()
+        self._queued_bytes = 0
+        """What came since the queue was empty."""
         self._task: asyncio.Task[None] | None = None
         """The command that runs by itself."""
         self._poison: str | None = None
@@ -140,7 +146,11 @@ class Client(asyncio.Protocol):
             commands, self._poison = error.commands, error.text
         self._queue.extend(commands)
         self._run()
-        if self._reading and len(self._queue) > QUEUED_COMMANDS_MAX:
+        if not self._queue:
+            self._queued_bytes = 0
+            return
+        self._queued_bytes += len(data)
+        if self._reading and (len(self._queue) > QUEUED_COMMANDS_MAX or self._queued_bytes > QUEUED_BYTES_MAX):
             self._read(False)
 
     def eof_received(self) -> bool:
@@ -172,7 +182,14 @@ class Client(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _read_again(self) -> None:
-        if not self._reading and not self.outbox.stalled and len(self._queue) <= QUEUED_COMMANDS_MAX // 2:
+        if not self._queue:
+            self._queued_bytes = 0
+        if (
+            not self._reading
+            and not self.outbox.stalled
+            and len(self._queue) <= QUEUED_COMMANDS_MAX // 2
+            and self._queued_bytes <= QUEUED_BYTES_MAX
+        ):
             self._read(True)
 
     @property
@@ -193,6 +210,8 @@ class Client(asyncio.Protocol):
             logger.debug("client %s: closed: %s", self.id, reason)
             self.outbox.flush()
             self.closing = True
+            if self.outbox.unread_bytes:
+                self.door.loop.call_later(_CLOSE_PATIENCE_S, self._transport.abort)
             self._transport.close()
 
     def finish(self, reason: str) -> None:
@@ -209,7 +228,7 @@ class Client(asyncio.Protocol):
             logger.warning("client %s at %s is dropped: %s", self.id, self.address, reason)
             self.door.connections_dropped += 1
             self.closing = True
-            self._transport.abort()
+        self._transport.abort()
 
     # --- what a connection carries
 
@@ -271,8 +290,10 @@ class Client(asyncio.Protocol):
                 name = command[0]
                 if self._plain:
                     if name in _GET:
-                        if not outbox.unanswered and self._get(command):
+                        if not outbox.unanswered and not outbox.stalled and self._get(command):
                             left -= 1
+                            if outbox.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                                outbox.flush()
                             continue
                     elif name in _SET and len(command) == 3 and self._set(command):
                         left -= 1
@@ -281,6 +302,10 @@ class Client(asyncio.Protocol):
                 if left < 0:
                     self._take_turns()
                     break
+                if outbox.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                    outbox.flush()
+                    if outbox.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                        break  # they wait for a write; so do the commands
                 if outbox.stalled or not self._start(name, command):
                     break
             if self._poison is not None and not queue and self._task is None and not outbox.waits:

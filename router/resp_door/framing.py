@@ -2,8 +2,8 @@
 
 hiredis' parser does the work: a command of two arguments costs it 0.4 µs. It was made for clients, though, which trust
 their server: it would build a list of a thousand million entries because eleven bytes ask for it, it knows no inline
-commands, and its errors are not a Redis server's. So a careful parser (`take_command`, in Python, 20 times slower)
-stands beside it and takes over wherever something is unusual:
+commands, and its errors are not a Redis server's. So a careful parser (`careful.py`) stands beside it and takes over
+wherever something is unusual, until a command ends together with a chunk:
 
 - a chunk in which a `*` is followed by five digits: a huge array, or a value that only looks like one;
 - a chunk that begins a command with anything but `*`;
@@ -19,20 +19,17 @@ Pure: bytes in, commands out.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, Final
 
 import hiredis
 
 from log_tier.record import KEY_BYTES_MAX
-from router.resp_door.limits import ARGUMENTS_MAX, BULK_BYTES_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX
+from router.resp_door.careful import CarefulFramer, Command, ProtocolError
+from router.resp_door.limits import COMMAND_BYTES_MAX
 
-__all__ = ["Command", "Framer", "ProtocolError", "lone_get", "split_line", "take_command"]
-
-Command = list[bytes]
+__all__ = ["Framer", "lone_get"]
 
 _STAR: Final = 0x2A
-_DOLLAR: Final = 0x24
 
 # Five digits after the sign of anything that hiredis makes a list of: with four, it takes 80 KB at most.
 _SUSPICIOUS: Final = re.compile(rb"[*~>%|][+-]?\d{5}").search
@@ -47,18 +44,6 @@ _cost_of: Final = _COSTS.__getitem__
 
 _MORE: Final = object()
 
-_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d{0,18})").fullmatch
-
-
-class ProtocolError(Exception):
-    """What cannot be a command; the connection is answered with this text, and closed."""
-
-    def __init__(self, text: str, commands: Sequence[Command] = ()) -> None:
-        super().__init__(text)
-        self.text = text
-        self.commands = commands
-        """Those that were whole before it."""
-
 
 class Framer:
     """The commands of one connection, chunk by chunk."""
@@ -70,8 +55,8 @@ class Framer:
         """The bytes of the command that is not complete yet; hiredis has them too."""
         self.held_bytes = 0
         """How many those are; 0: what comes next begins a command."""
-        self._careful = False
-        """What is held is a line, which hiredis does not have."""
+        self._careful: CarefulFramer | None = None
+        """The careful parser, until a command ends with a chunk; hiredis has nothing then."""
         self._renew()
 
     def _renew(self) -> None:
@@ -82,8 +67,12 @@ class Framer:
     def take(self, data: bytes) -> list[Command]:
         """The commands that `data` completes. Raises `ProtocolError`; the commands before it are in its `commands`."""
         held = self.held_bytes
-        if _SUSPICIOUS(data) is not None or (held < _HEADER_MAX if held else data[0] != _STAR) or self._careful:
-            return self._take_carefully(b"".join((*self._held, data)))
+        if (
+            self._careful is not None
+            or _SUSPICIOUS(data) is not None
+            or (held < _HEADER_MAX if held else data[0] != _STAR)
+        ):
+            return self._take_carefully(data)
         commands: list[Command] = []
         gets = self._gets
         self._feed(data)
@@ -99,7 +88,7 @@ class Framer:
                 if command:  # an array of nothing asks for nothing
                     commands.append(command)
         except (hiredis.ProtocolError, TypeError, MemoryError):
-            return self._take_carefully(b"".join((*self._held, data)))
+            return self._take_carefully(data)
         left = held + len(data) - taken
         if left == 0:
             if held:
@@ -111,42 +100,31 @@ class Framer:
         elif 0 < left <= len(data) and data[-left] == _STAR:
             self._held = [data[-left:]]
         else:
-            return self._take_carefully(b"".join((*self._held, data)))
+            return self._take_carefully(data)
         self.held_bytes = left
         if left > COMMAND_BYTES_MAX:
-            raise _too_large(commands)
+            raise ProtocolError(f"a command has at most {COMMAND_BYTES_MAX} bytes", commands)
         if fresh:
             # Refuse early what can never become a command.
             try:
-                take_command(self._held[0], 0)
+                CarefulFramer().take(self._held[0])
             except ProtocolError as error:
-                raise _with(error, commands) from None
+                raise ProtocolError(error.text, commands) from None
         return commands
 
     def _take_carefully(self, data: bytes) -> list[Command]:
-        """The same, by the careful parser, from the beginning of what hiredis holds."""
-        commands: list[Command] = []
-        at = 0
-        try:
-            while at < len(data):
-                command, after = take_command(data, at)
-                if after < 0:
-                    break
-                at = after
-                if command:
-                    commands.append(command)
-        except ProtocolError as error:
-            raise _with(error, commands) from None
-        left = data[at:]
-        self._renew()
-        self._held, self.held_bytes = ([left], len(left)) if left else ([], 0)
-        self._careful = bool(left) and left[0] != _STAR
-        if left and not self._careful:
-            self._feed(left)
-            if self._gets() is not _MORE:
-                raise _with(ProtocolError("unbalanced command"), commands)
-        if len(left) > COMMAND_BYTES_MAX:
-            raise _too_large(commands)
+        """The same by the careful parser, which begins with what hiredis holds."""
+        careful = self._careful
+        if careful is None:
+            careful = self._careful = CarefulFramer()
+            data = b"".join((*self._held, data))
+            self._held = []
+            self._renew()
+        commands = careful.take(data)
+        if careful.idle:
+            self._careful, self.held_bytes = None, 0
+        else:
+            self.held_bytes = 1  # what counts is that there is something
         return commands
 
 
@@ -172,123 +150,5 @@ def lone_get(data: bytes) -> bytes | None:
     return None
 
 
-def _with(error: ProtocolError, commands: list[Command]) -> ProtocolError:
-    return ProtocolError(error.text, commands)
-
-
-def _too_large(commands: list[Command]) -> ProtocolError:
-    return _with(ProtocolError(f"a command has at most {COMMAND_BYTES_MAX} bytes"), commands)
-
-
 def _long_cost(command: Command) -> int:
     return sum(len(argument) + len(b"$%d\r\n\r\n" % len(argument)) for argument in command)
-
-
-def take_command(data: bytes, at: int) -> tuple[Command, int]:
-    """The command that begins at `at`, and where it ends; -1 for the end where it is not complete.
-
-    Raises `ProtocolError` with a Redis server's own words.
-    """
-    if data[at] != _STAR:
-        return _take_line(data, at)
-    end = data.find(b"\r\n", at)
-    if end < 0:
-        if len(data) - at > INLINE_BYTES_MAX:
-            raise ProtocolError("too big mbulk count string")
-        return [], -1
-    count = _number(data[at + 1 : end])
-    if count is None or count > ARGUMENTS_MAX:
-        raise ProtocolError("invalid multibulk length")
-    at = end + 2
-    command: Command = []
-    for _ in range(count):
-        end = data.find(b"\r\n", at)
-        if end < 0:
-            if len(data) - at > INLINE_BYTES_MAX:
-                raise ProtocolError("too big bulk count string")
-            if at < len(data) and data[at] != _DOLLAR:
-                raise _no_bulk(data[at])
-            return [], -1
-        if data[at] != _DOLLAR:
-            raise _no_bulk(data[at])
-        size = _number(data[at + 1 : end])
-        if size is None or not 0 <= size <= BULK_BYTES_MAX:
-            raise ProtocolError("invalid bulk length")
-        at = end + 2 + size + 2
-        if at > len(data):
-            return [], -1
-        command.append(data[end + 2 : at - 2])
-    return command, at
-
-
-def _no_bulk(byte: int) -> ProtocolError:
-    return ProtocolError(f"expected '$', got '{chr(byte) if 32 <= byte < 127 else '?'}'")
-
-
-def _number(text: bytes) -> int | None:
-    """A length as Redis reads it: no leading zeros, no signs but a minus."""
-    return int(text) if _NUMBER(text) else None
-
-
-def _take_line(data: bytes, at: int) -> tuple[Command, int]:
-    end = data.find(b"\n", at)
-    if end < 0:
-        if len(data) - at > INLINE_BYTES_MAX:
-            raise ProtocolError("too big inline request")
-        return [], -1
-    command = split_line(data[at:end].removesuffix(b"\r"))
-    if command is None:
-        raise ProtocolError("unbalanced quotes in request")
-    return command, end + 1
-
-
-_ESCAPES: Final = {0x6E: b"\n", 0x72: b"\r", 0x74: b"\t", 0x62: b"\b", 0x61: b"\a"}
-_SPACES: Final = b" \n\r\t\v\f\0"
-
-
-def split_line(line: bytes) -> Command | None:
-    """The words of an inline command; None where quotes are not balanced.
-
-    Words in double quotes know the escapes \\n \\r \\t \\b \\a and \\xHH, those in single quotes only \\'.
-
-    >>> split_line(b'set "a b" \\'c\\' "\\\\x41"'), split_line(b'get "a')
-    ([b'set', b'a b', b'c', b'A'], None)
-    """
-    words: Command = []
-    at, size = 0, len(line)
-    while True:
-        while at < size and line[at] in _SPACES:
-            at += 1
-        if at == size:
-            return words
-        word = bytearray()
-        while at < size and line[at] not in _SPACES:
-            quote = line[at]
-            at += 1
-            if quote not in b"\"'":
-                word.append(quote)
-                continue
-            while True:
-                if at == size:
-                    return None
-                byte = line[at]
-                at += 1
-                if byte == quote:
-                    break
-                if byte != 0x5C or at == size:
-                    word.append(byte)
-                elif quote == 0x27:
-                    if line[at] == 0x27:
-                        byte = line[at]
-                        at += 1
-                    word.append(byte)
-                elif line[at] == 0x78 and re.fullmatch(rb"[0-9a-fA-F]{2}", line[at + 1 : at + 3]):
-                    word.append(int(line[at + 1 : at + 3], 16))
-                    at += 3
-                else:
-                    word += _ESCAPES.get(line[at], line[at : at + 1])
-                    at += 1
-            if at < size and line[at] not in _SPACES:
-                return None  # something follows the closing quote
-            break
-        words.append(bytes(word))

@@ -17,6 +17,7 @@ __all__ = [
     "OUTPUT_BYTES_MAX",
     "OUTPUT_PAUSE_BYTES",
     "OUTPUT_STALL_S",
+    "QUEUED_BYTES_MAX",
     "QUEUED_COMMANDS_MAX",
     "REQUEST_TIMEOUT_S",
     "TRANSACTION_COMMANDS_MAX",
@@ -42,6 +43,9 @@ INLINE_BYTES_MAX: Final = 64 * 1024
 # Commands that were read and wait for those before them. Behind it the socket is not read on, so a client that sends a
 # million commands at once has the rest in its own buffers and in the kernel's.
 QUEUED_COMMANDS_MAX: Final = 4096
+
+# And their bytes, with what the parser holds: two of the largest commands.
+QUEUED_BYTES_MAX: Final = 32 * 1024 * 1024
 
 # Writes of one connection that are on their way to the disk; the next ones wait in the queue above.
 UNANSWERED_MAX: Final = 16_384

@@ -82,6 +82,7 @@ class Outbox:
         "_transport",
         "_write",
         "filled",
+        "gathered_bytes",
         "tell",
         "unanswered",
         "waits",
@@ -106,6 +107,8 @@ class Outbox:
         self.filled = filled
         self.tell = tell
         self._drop = drop
+        self.gathered_bytes = 0
+        """Of replies that have not left yet."""
         self.unanswered = 0
         """Commands whose replies are not there yet."""
         transport.set_write_buffer_limits(high=OUTPUT_PAUSE_BYTES)
@@ -122,6 +125,7 @@ class Outbox:
 
     def emit(self, reply: bytes) -> None:
         """The next reply, in its bytes."""
+        self.gathered_bytes += len(reply)
         if self.waits:
             self.waits.append(reply)
         else:
@@ -144,6 +148,7 @@ class Outbox:
             slots.popleft()
         if replies:
             self._replies = []
+            self.gathered_bytes = 0
             self.push(replies[0] if len(replies) == 1 else b"".join(replies))
 
     def push(self, data: bytes) -> None:

@@ -17,9 +17,9 @@ from router.resp_door.views import Overlay, ReadOnlyView, Step
 from router.resp_door.writer import Record
 
 if TYPE_CHECKING:
+    from router.resp_door.careful import Command
     from router.resp_door.catalogue import CommandSpec
     from router.resp_door.client import Client
-    from router.resp_door.framing import Command
     from router.resp_door.tables import ServedTable
 
 __all__ = ["perform", "write_blind", "write_plain"]

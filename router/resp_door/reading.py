@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, cast
 from log_tier.errors import DuramenError, TableNotFound
 from log_tier.identifiers import NOTHING, Offset, Partition
 from log_tier.record import KEY_BYTES_MAX
+from router.reading import READ_REPLY_BYTES_MAX
 from router.requests import Connection, ReadPart
 from router.resp_door.limits import REQUEST_TIMEOUT_S
 from router.resp_door.problems import BAD_KEY
@@ -109,9 +110,9 @@ class Reads:
         if index.applied < table.needed(partition, keys):
             return None
         try:
-            return index.stored_many(keys)
+            return index.stored_many(keys, bytes_max=READ_REPLY_BYTES_MAX)
         except DuramenError:
-            return None  # closed, or damaged: the long way says so, and has another one brought up
+            return None  # closed, damaged, or too much for one reply: the long way says so
 
     def at_once(self, table: ServedTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:
         """The entries of keys, each partition's of one moment; None where something has to wait or is elsewhere."""

@@ -20,9 +20,9 @@ from router.resp_door.replies import NULL_ARRAY, Problem, Simple
 from router.resp_door.views import Overlay
 
 if TYPE_CHECKING:
+    from router.resp_door.careful import Command
     from router.resp_door.catalogue import CommandSpec
     from router.resp_door.client import Client
-    from router.resp_door.framing import Command
 
 __all__ = ["discard", "enqueue", "execute", "multi", "unwatch", "watch"]
 
@@ -53,7 +53,7 @@ def enqueue(client: Client, spec: CommandSpec, command: Command) -> Simple | Pro
     """A command between MULTI and EXEC."""
     assert client.transaction is not None, "not between MULTI and EXEC"
     problem: Problem | None = None
-    if spec.kind not in _DATA and spec.kind != "talk":
+    if (spec.kind not in _DATA and spec.kind != "talk") or "alone" in spec.flags:
         problem = Problem(f"ERR {spec.name} cannot be used in a transaction here")
     elif len(client.transaction) >= TRANSACTION_COMMANDS_MAX:
         problem = Problem(f"ERR a transaction has at most {TRANSACTION_COMMANDS_MAX} commands")

@@ -54,6 +54,9 @@ class RoutedScans:
                 partitions=mine,
                 limit=_share(request.limit, len(mine), len(parts)),
                 after={partition: request.after[partition] for partition in mine if partition in request.after},
+                table_versions={
+                    partition: version for partition, version in request.table_versions.items() if partition in mine
+                },
             )
             pages.append(await member.ask(lambda connection: connection.scan(asked, timeout=timeout)))
             return {}
@@ -86,12 +89,15 @@ def _merged(pages: Sequence[ScanResult], request: ScanRequest) -> ScanResult:
         reverse=request.reverse,
     )
     applied: dict[Partition, Offset] = {}
+    versions: dict[Partition, int] = {}
     for page in pages:
         applied.update(page.applied)
+        versions.update(page.table_versions)
     return ScanResult(
         [key for key, _ in merged.entries],
         [entry.value for _, entry in merged.entries],
         [entry.version for _, entry in merged.entries],
         merged.more,
         applied,
+        versions,
     )

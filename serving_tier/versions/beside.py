@@ -76,17 +76,19 @@ class VersionsBeside:
         # A copy: the event loop takes lost ones out meanwhile, and closes them in this thread, later.
         return effects, self._carry(batches, effects, dict(self.level))
 
-    def pass_barrier(
-        self, old: LmdbIndex, new: LmdbIndex, batches: Sequence[Batch]
-    ) -> tuple[Effects, dict[int, DuramenError]]:
-        """Take all of them over a barrier from `old` to `new`, the new one first: from then on it is the live one,
-        whatever happens to this process. Raises what the new one raises.
+    def take_over(self, old: LmdbIndex, new: LmdbIndex, batches: Sequence[Batch]) -> Effects:
+        """Take the new version over a barrier: from then on it is the live one, whatever happens to this process.
+
+        The old one stays before the barrier until `follow_over`: nobody may find the barrier applied there and read it.
+        Raises what the new one raises.
         """
         effects = old.judge(batches)
-        decided = changed_nothing(effects.judgements)
-        new.fold_in(batches, decided=decided, carried=effects)
-        others = {number: index for number, index in dict(self.level).items() if index is not new}
-        return effects, self._carry(batches, effects, {**others, old.version: old})
+        new.fold_in(batches, decided=changed_nothing(effects.judgements), carried=effects)
+        return effects
+
+    def follow_over(self, batches: Sequence[Batch], effects: Effects) -> dict[int, DuramenError]:
+        """Take all others over the barrier, the old live one among them; tells which ones failed."""
+        return self._carry(batches, effects, dict(self.level))
 
     def _carry(
         self, batches: Sequence[Batch], effects: Effects, indexes: dict[int, LmdbIndex]

@@ -136,6 +136,7 @@ def test_a_rejection_keeps_its_kind_and_fields() -> None:
         strong=st.booleans(),
         partitions=st.lists(partitions, max_size=3).map(tuple),
         lag_max_ms=lags,
+        table_versions=st.dictionaries(partitions, st.integers(1, 1 << 31), max_size=3),
     )
 )
 def test_scan_requests(request: ScanRequest) -> None:
@@ -144,9 +145,20 @@ def test_scan_requests(request: ScanRequest) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(keys, st.binary(max_size=9), st.integers(0, 1 << 62))), st.booleans(), by_partition)
-def test_scan_results(entries: list[tuple[bytes, bytes, int]], more: bool, applied: dict[Partition, Offset]) -> None:
-    result = ScanResult([e[0] for e in entries], [e[1] for e in entries], [e[2] for e in entries], more, applied)
+@given(
+    st.lists(st.tuples(keys, st.binary(max_size=9), st.integers(0, 1 << 62))),
+    st.booleans(),
+    by_partition,
+    st.dictionaries(partitions, st.integers(1, 1 << 31), max_size=3),
+)
+def test_scan_results(
+    entries: list[tuple[bytes, bytes, int]],
+    more: bool,
+    applied: dict[Partition, Offset],
+    versions: dict[Partition, int],
+) -> None:
+    columns = [e[0] for e in entries], [e[1] for e in entries], [e[2] for e in entries]
+    result = ScanResult(*columns, more, applied, versions)
     wire = messages.scan_reply(result).SerializeToString()
     assert messages.scan_result_from(kv.ScanReply.FromString(wire)) == result
 

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from server_process import ServerProcess, run_duramen
 import duramen
 
 TIMEOUT_S = 60
+
+GO_CLIENT = Path(__file__).parent / "go_client"
 
 
 @pytest.fixture(params=[2, 3])
@@ -226,3 +229,19 @@ def test_without_the_option_there_is_no_door(resp_server: ServerProcess) -> None
     refused = run_duramen("up", "--resp-port", "70000")
     assert refused.returncode != 0
     assert "a port is 0 to 65535" in refused.stderr + refused.stdout
+
+
+def test_go_redis(port: int, key: str, tmp_path: Path) -> None:
+    """The client that most Go programs use; what it expects is in `go_client/main.go`."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("go is not installed")
+    program = tmp_path / "client"
+    built = subprocess.run(
+        [go, "build", "-o", str(program), "."], cwd=GO_CLIENT, capture_output=True, text=True, timeout=150, check=False
+    )
+    if built.returncode != 0 and "main.go" not in built.stderr:
+        pytest.skip(f"go-redis cannot be fetched here: {built.stderr.strip().splitlines()[-1]}")
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run([str(program), str(port), key], capture_output=True, text=True, timeout=90, check=False)
+    assert done.stdout == "all as expected\n", done.stdout + done.stderr

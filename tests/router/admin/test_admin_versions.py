@@ -12,7 +12,7 @@ from operated import DEADLINE_S, Operated, operated
 from version_building import build_version
 
 from duramen.aio import Table
-from log_tier.errors import CommandRejected, DiskFull, InvalidRequest, LogStopped, SnapshotDamaged
+from log_tier.errors import CommandRejected, DiskFull, InvalidRequest, LogStopped, SnapshotDamaged, VersionMissing
 from log_tier.identifiers import Partition, TableId
 from log_tier.service.client import RemoteLog
 from router.admin.requests import Compact, Discard, Move, Rollback, Stage, Swap, TakeSnapshots
@@ -173,6 +173,33 @@ async def test_reads_and_writes_go_on_while_versions_change(cluster: Operated, t
     # Version 2 began with "2" where the log said 0.
     assert await table.get(b"n", level="strong") == b"%d" % (added + 2)
     assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
+
+
+async def test_a_scan_ends_in_the_version_in_which_it_began(cluster: Operated, tmp_path: Path) -> None:
+    table = await filled(cluster, partitions=3)
+    more = [b"m%04d" % number for number in range(3000)]
+    await table.put_many(dict.fromkeys(more, b"1"))
+    await cluster.until_level("flights")
+    await cluster.done(Stage("flights", await built(cluster, table, tmp_path, b"2")))
+    pages = table.scan_pages()
+    found = dict(await anext(pages))
+    await cluster.done(Swap("flights"))
+    async for page in pages:
+        found.update(page)
+    assert set(found.values()) == {b"1"}
+    assert len(found) == len(KEYS) + len(more)
+    assert await values(table) == {b"2"}
+
+    await table.put_many(dict.fromkeys(more, b"3"))
+    pages = table.scan_pages(timeout=1.0)
+    await anext(pages)
+    await cluster.done(Rollback("flights"))
+    await cluster.done(Discard("flights", 2))
+    with pytest.raises(
+        VersionMissing, match="version 2, in which this read began, is not here any more: begin it again"
+    ):
+        async for _ in pages:
+            pass
 
 
 async def test_what_is_not_this_tables_is_refused(cluster: Operated, tmp_path: Path) -> None:

@@ -80,6 +80,35 @@ def test_who_does_not_read_is_not_read_and_then_dropped(
     assert memory_bytes() - before < 300 << 20
 
 
+def test_a_reply_has_a_limit(door: DoorThread, key: str) -> None:
+    with door.connect() as raw:
+        raw.call("SET", key, b"v" * 4_000_000)
+        told = raw.call("MGET", *[key] * 9)
+        assert told.text.startswith("ERR the values of these")
+        assert raw.call("MGET", *[key] * 8) == [b"v" * 4_000_000] * 8
+        # As many GETs are as many replies, and each may leave before the next is read.
+        raw.send(packed("GET", key) * 100)
+        before = memory_bytes()
+        assert all(raw.reply() == b"v" * 4_000_000 for _ in range(100))
+        assert memory_bytes() - before < 200 << 20
+
+
+def test_a_queue_has_a_limit_in_bytes(door: DoorThread, key: str) -> None:
+    """Behind a command that waits, a client may not fill this process."""
+    with door.connect() as raw, door.connect() as other:
+        raw.send(packed("SET", key, "1") + packed("WAIT", "1", "700"))
+        before = memory_bytes()
+        raw.socket.settimeout(60)
+        sender = threading.Thread(target=raw.send, args=(packed("ECHO", b"x" * 4_000_000) * 60,))
+        sender.start()
+        assert raw.reply() == OK
+        assert other.call("PING") == Status("PONG")
+        assert raw.reply() == 0
+        assert memory_bytes() - before < 150 << 20, "240 MB were sent"
+        assert all(len(raw.reply()) == 4_000_000 for _ in range(60))
+        sender.join()
+
+
 def test_so_many_connections(door: DoorThread, monkeypatch: pytest.MonkeyPatch) -> None:
     wait_until(lambda: not door.door.clients, "earlier connections")
     monkeypatch.setattr(door_module, "CONNECTIONS_MAX", 3)

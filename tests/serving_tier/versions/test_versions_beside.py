@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from serving_tier.index import IndexLimits
 from serving_tier.lmdb_index import LmdbIndex
 from serving_tier.replica import Replica
 from serving_tier.verdicts import Outcome, Verdict
+from serving_tier.versions.beside import VersionsBeside
 
 ZERO = Partition(0)
 DEADLINE_S = 20.0
@@ -248,11 +250,36 @@ async def test_a_crash_between_two_indexes(setting: Setting, monkeypatch: pytest
         await replica.versions.wait_level(1)
 
 
+async def test_nobody_reads_the_barriers_offset_in_the_old_version(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old index follows over the barrier only when the new one is read already."""
+    may_follow = threading.Event()
+    inner = VersionsBeside.follow_over
+
+    def follow_over(self: VersionsBeside, *args: object) -> object:
+        may_follow.wait(DEADLINE_S)
+        return inner(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(VersionsBeside, "follow_over", follow_over)
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+        old = replica.index
+        barrier = await setting.swap(2)
+        await applied(replica, barrier)
+        assert (replica.index.version, replica.index.get_value(b"a")) == (2, b"x")
+        assert (replica.applied, old.applied) == (barrier, barrier - 1)
+        may_follow.set()
+        await until(lambda: old.applied == barrier)
+
+
 async def test_the_live_version_is_gone(setting: Setting) -> None:
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"))
         await setting.stage(replica, 2, {b"a": b"x"}, base=base)
-        await applied(replica, await setting.swap(2))
+        await applied(replica, barrier := await setting.swap(2))
+        await until(lambda: all(index.applied == barrier for index in replica.versions.indexes()))
         gone = replica.version_folder(2)
     shutil.rmtree(gone)
     with pytest.raises(IndexDamaged, match="holds version 1 of its table, and version 2 is live since offset 1"):
@@ -299,7 +326,8 @@ async def test_a_long_read_goes_on_in_its_version(setting: Setting) -> None:
         await applied(replica, base)
         await setting.stage(replica, 2, {b"a": b"x"}, base=base)
         with replica.reading() as index:
-            await applied(replica, await setting.swap(2))
+            await applied(replica, barrier := await setting.swap(2))
+            await until(lambda: index.applied == barrier)
             assert index.get_value(b"a") == b"1"
             dropping = asyncio.ensure_future(replica.drop_version(1, ShuttingDown("retention")))
             await until(lambda: 1 in replica.versions.lost)
