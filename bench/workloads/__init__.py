@@ -13,6 +13,7 @@ from bench.workloads.memory import MEMORY
 from bench.workloads.replay import REPLAY
 from bench.workloads.restart import RESTART
 from bench.workloads.served import SERVED
+from bench.workloads.spark_build import SPARK_BUILD
 from bench.workloads.spark_source import SPARK_SOURCE
 from bench.workloads.versions import VERSIONS
 from bench.workloads.visible import VISIBLE
@@ -33,5 +34,6 @@ WORKLOADS: Final[dict[str, Workload]] = {
         *KAFKA,
         *VERSIONS,
         *SPARK_SOURCE,
+        *SPARK_BUILD,
     )
 }

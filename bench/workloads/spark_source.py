@@ -24,7 +24,7 @@ from bench.callers import run_async
 from bench.drivers.duramen import PARTITIONS, SERVER_NEEDS, TABLE, Duramen
 from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
 
-__all__ = ["SPARK_SOURCE"]
+__all__ = ["BOTH_NEEDS", "NEEDS", "SPARK_SOURCE", "made_rows", "version_beside"]
 
 ROWS: Final = 4_000_000
 _QUICK_DIVISOR: Final = 10
@@ -39,15 +39,15 @@ def _java() -> str | None:
     return java_problem() or None
 
 
-_NEEDS: Final = Needs(modules=("pyspark", "pyarrow", "pandas"), install="pip install 'duramen[spark]'", here=_java)
-_BOTH_NEEDS: Final = Needs(modules=(*_NEEDS.modules, *SERVER_NEEDS.modules), install=_NEEDS.install, here=_java)
+NEEDS: Final = Needs(modules=("pyspark", "pyarrow", "pandas"), install="pip install 'duramen[spark]'", here=_java)
+BOTH_NEEDS: Final = Needs(modules=(*NEEDS.modules, *SERVER_NEEDS.modules), install=NEEDS.install, here=_java)
 
 
 def _rows(settings: RunSettings) -> int:
     return ROWS // _QUICK_DIVISOR if settings.quick else ROWS
 
 
-def _made(spark: Any, rows: int) -> Any:
+def made_rows(spark: Any, rows: int) -> Any:
     """The rows; the same ones whenever they are made."""
     hashed = [f"sha2(cast(id + {add} AS string), 256)" for add in range(4)]
     return spark.range(0, rows, 1, PARTITIONS).selectExpr(
@@ -71,7 +71,7 @@ def _discard(frame: Any) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _version(name: str) -> str:
+def version_beside(name: str) -> str:
     import pyspark
 
     return f"{name}, Spark {pyspark.__version__}"
@@ -83,9 +83,9 @@ def _parquet(settings: RunSettings) -> Measurement:
     files = str(settings.folder / "parquet")
     rows = _rows(settings)
     with local_session("bench", master="local[2]") as spark:
-        _made(spark, rows).write.parquet(files)
+        made_rows(spark, rows).write.parquet(files)
         seconds = _timed(lambda: _discard(spark.read.parquet(files)))
-    return Measurement({"records_per_second": rows / seconds}, _version("Parquet"), f"{rows:,} rows, snappy")
+    return Measurement({"records_per_second": rows / seconds}, version_beside("Parquet"), f"{rows:,} rows, snappy")
 
 
 async def _with_duramen(
@@ -100,14 +100,14 @@ async def _with_duramen(
     def spark_part() -> float:
         place = {"at": driver.address, "table": TABLE}
         with local_session("bench", master="local[2]") as spark:
-            _made(spark, rows).write.format("duramen").options(**place).mode("append").save()
+            made_rows(spark, rows).write.format("duramen").options(**place).mode("append").save()
             return work(spark, place, settings.folder)
 
     try:
         seconds = await asyncio.to_thread(spark_part)
     finally:
         await driver.stop()
-    return Measurement({"records_per_second": rows / seconds}, _version(driver.version), f"{rows:,} rows, {note}")
+    return Measurement({"records_per_second": rows / seconds}, version_beside(driver.version), f"{rows:,} rows, {note}")
 
 
 def _read(spark: Any, place: dict[str, str], folder: Path) -> float:
@@ -152,9 +152,9 @@ SPARK_SOURCE: Final[tuple[Workload, ...]] = (
                 "duramen",
                 "subject",
                 lambda settings: run_async(_with_duramen(settings, _read, "a snapshot, checked as it is read")),
-                _BOTH_NEEDS,
+                BOTH_NEEDS,
             ),
-            Side("parquet", "peer", _parquet, _NEEDS),
+            Side("parquet", "peer", _parquet, NEEDS),
         ),
         (Bar("records_per_second", "at least", 0.5, against="parquet"),),
         runs_max=3,
@@ -167,7 +167,7 @@ SPARK_SOURCE: Final[tuple[Workload, ...]] = (
                 "duramen",
                 "subject",
                 lambda settings: run_async(_with_duramen(settings, _stream, "the change feed, void records left out")),
-                _BOTH_NEEDS,
+                BOTH_NEEDS,
             ),
         ),
         (Bar("records_per_second", "at least", 100_000),),

@@ -48,7 +48,12 @@ def _version() -> str:
 def _writer(settings: RunSettings) -> Measurement:
     writing = importlib.import_module("spark_bulk.build.index_writer")
     ids = importlib.import_module("log_tier.identifiers")
-    chunks = list(_rows(_count(settings, _ROWS)))
+    # As columns, which is how Spark gives them.
+    arrow = importlib.import_module("pyarrow")
+    chunks = [
+        (arrow.array(keys, arrow.binary()), arrow.array(values, arrow.binary()))
+        for keys, values in _rows(_count(settings, _ROWS))
+    ]
     began = perf_counter()
     with writing.IndexWriter.open(
         settings.folder / "index",

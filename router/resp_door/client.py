@@ -27,12 +27,18 @@ from log_tier.tokens import Token
 from router.resp_door.careful import Command, ProtocolError
 from router.resp_door.catalogue import CommandSpec, find_command, unknown_command
 from router.resp_door.framing import Framer, lone_get
-from router.resp_door.limits import OUTPUT_PAUSE_BYTES, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, UNANSWERED_MAX
+from router.resp_door.limits import (
+    OUTPUT_BYTES_MAX,
+    OUTPUT_PAUSE_BYTES,
+    QUEUED_BYTES_MAX,
+    QUEUED_COMMANDS_MAX,
+    UNANSWERED_MAX,
+)
 from router.resp_door.outbox import Outbox
 from router.resp_door.performing import perform, write_blind, write_plain
 from router.resp_door.problems import problem_of
 from router.resp_door.reading import Freshness, check_keys
-from router.resp_door.replies import NULL, Problem, encode
+from router.resp_door.replies import NULL, Problem, encode, size_of
 from router.resp_door.tables import DEFAULT_TABLE, ServedTable
 from router.resp_door.transactions import enqueue
 from router.resp_door.views import ReadOnlyView
@@ -483,6 +489,10 @@ class Client(asyncio.Protocol):
             self.close("a bug")
             raise
         self._task = None
+        if size_of(reply) > OUTPUT_BYTES_MAX:
+            # Of a transaction, usually: what it did is done.
+            self.drop(f"the reply to {self.last_command} has more than {OUTPUT_BYTES_MAX} bytes")
+            return
         self.outbox.emit(encode(reply, self.protocol))
         self._run()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from log_tier.record import VALUE_BYTES_MAX
+from router.reading import READ_REPLY_BYTES_MAX
 
 __all__ = [
     "ARGUMENTS_MAX",
@@ -14,6 +15,7 @@ __all__ = [
     "CURSORS_MAX",
     "INLINE_BYTES_MAX",
     "KEYS_REPLY_MAX",
+    "MGET_BYTES_MAX",
     "OUTPUT_BYTES_MAX",
     "OUTPUT_PAUSE_BYTES",
     "OUTPUT_STALL_S",
@@ -58,6 +60,9 @@ OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 # A paused client that takes nothing for so long is dropped: it holds memory that others could use.
 OUTPUT_STALL_S: Final = 60.0
+
+# The values that one MGET answers with, as for a read by any other door; one key may be named many times.
+MGET_BYTES_MAX: Final = READ_REPLY_BYTES_MAX
 
 # A transaction is one atomic group of one batch.
 TRANSACTION_COMMANDS_MAX: Final = 10_000

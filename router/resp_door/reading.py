@@ -9,9 +9,8 @@ from typing import Final, NamedTuple, cast
 from log_tier.errors import DuramenError, TableNotFound
 from log_tier.identifiers import NOTHING, Offset, Partition
 from log_tier.record import KEY_BYTES_MAX
-from router.reading import READ_REPLY_BYTES_MAX
 from router.requests import Connection, ReadPart
-from router.resp_door.limits import REQUEST_TIMEOUT_S
+from router.resp_door.limits import MGET_BYTES_MAX, REQUEST_TIMEOUT_S
 from router.resp_door.problems import BAD_KEY
 from router.resp_door.replies import bulk
 from router.resp_door.tables import ServedTable
@@ -110,7 +109,7 @@ class Reads:
         if index.applied < table.needed(partition, keys):
             return None
         try:
-            return index.stored_many(keys, bytes_max=READ_REPLY_BYTES_MAX)
+            return index.stored_many(keys, bytes_max=MGET_BYTES_MAX)
         except DuramenError:
             return None  # closed, damaged, or too much for one reply: the long way says so
 

@@ -16,7 +16,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["NO_REPLY", "NULL", "NULL_ARRAY", "OK", "ZERO_OR_ONE", "Problem", "Push", "Simple", "bulk", "encode"]
+__all__ = [
+    "NO_REPLY",
+    "NULL",
+    "NULL_ARRAY",
+    "OK",
+    "ZERO_OR_ONE",
+    "Problem",
+    "Push",
+    "Simple",
+    "bulk",
+    "encode",
+    "size_of",
+]
 
 
 class Simple(str):
@@ -54,6 +66,15 @@ ZERO_OR_ONE: Final = (b":0\r\n", b":1\r\n")
 def bulk(value: bytes) -> bytes:
     """A bulk string. 0.15 µs."""
     return b"$%d\r\n%b\r\n" % (len(value), value)
+
+
+def size_of(reply: Any) -> int:
+    """About how many bytes a reply will have. A look at each value, and no copy."""
+    if isinstance(reply, (bytes, str)):
+        return len(reply)
+    if isinstance(reply, (list, tuple)):
+        return sum(map(size_of, reply)) + 16 * len(reply)
+    return 16
 
 
 def encode(reply: Any, protocol: int) -> bytes:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from log_tier.record import VALUE_BYTES_MAX
 from router.resp_door.arguments import SYNTAX, expiry_time, integer
+from router.resp_door.limits import MGET_BYTES_MAX
 from router.resp_door.replies import Problem, Simple
 from router.resp_door.views import View
 from serving_tier.entry import NEVER
@@ -87,7 +88,10 @@ def get(view: View, args: Sequence[bytes]) -> bytes | None:
 
 def mget(view: View, args: Sequence[bytes]) -> list[bytes | None]:
     """MGET key [key …]"""
-    return [None if entry is None else entry.value for entry in map(view.get, args)]
+    values = [None if entry is None else entry.value for entry in map(view.get, args)]
+    if sum(map(len, filter(None, values))) > MGET_BYTES_MAX:
+        raise Problem(f"ERR the values of these keys have more than {MGET_BYTES_MAX} bytes: ask for fewer at once")
+    return values
 
 
 def set_(view: View, args: Sequence[bytes]) -> Simple | bytes | None:

@@ -13,8 +13,9 @@ import pytest
 from index_contract import IndexContract, Opened
 from stored_log import PARTITION, TABLE, StoredLog, add, put
 
-from log_tier.errors import DiskFull, FolderInUse, IndexDamaged, ShuttingDown
+from log_tier.errors import DiskFull, FolderInUse, IndexDamaged, LimitExceeded, ShuttingDown
 from log_tier.identifiers import NOTHING, Offset, Partition
+from serving_tier.entry import value_of
 from serving_tier.index import Index, IndexLimits
 from serving_tier.lmdb_index import LmdbIndex
 
@@ -60,6 +61,23 @@ class TestLmdbIndex(IndexContract):
         )
         again.apply(b"".join(log.batches) + log.append(add(b"n", b"1")))
         assert again.get_value(b"n") == b"2"
+
+    def test_stored_forms(self, tmp_path: Path) -> None:
+        """For a door that writes bytes on: as they lie there, expired ones too, and no more than it can hold."""
+        log, index = StoredLog(), open_at(tmp_path / "index")
+        index.apply(log.append(*(put(b"k%d" % number, b"v" * 100) for number in range(300))))
+        keys = [b"k%d" % number for number in range(300)]
+        stored = index.stored_many([*keys, b"absent"], bytes_max=301 * 108)
+        assert [None if each is None else value_of(each) for each in stored] == [b"v" * 100] * 300 + [None]
+        assert index.stored(b"k7") == stored[7]
+        assert index.stored(b"absent") is None
+        with pytest.raises(LimitExceeded, match="ask for fewer"):
+            index.stored_many(keys, bytes_max=299 * 108)
+        index.close()
+        with pytest.raises(ShuttingDown):
+            index.stored(b"k7")
+        with pytest.raises(ShuttingDown):
+            index.stored_many(keys, bytes_max=1)
 
     def test_a_closed_index_says_so(self, tmp_path: Path) -> None:
         index = open_at(tmp_path / "index")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from server_process import read_line, run_duramen, wait_until
 
 import duramen
@@ -173,3 +177,24 @@ def test_the_doors_and_grpc(cluster: Cluster, key: str) -> None:
         token = client.execute_command("DURAMEN.TOKEN").decode()
     with duramen.connect(f"127.0.0.1:{cluster.port}") as database:
         assert database.table("default").get(key.encode(), after=token) == b"fast"
+
+
+def test_a_node_that_is_killed(cluster: Cluster, key: str) -> None:
+    """Clients of the router go on; the node comes back with its door where it was."""
+    names = [f"{key}:{number}" for number in range(60)]
+    with redis.Redis(port=cluster.doors["router"]) as client:
+        for name in names:
+            client.set(name, name)
+        os.kill(cluster.pids["n2"], signal.SIGKILL)
+        for name in names:
+            assert client.get(name) == name.encode()
+            assert client.append(name, "!") == len(name) + 1
+    wait_until(lambda: _answers(cluster.doors["n2"], names), what="n2 is back, and shows what was written meanwhile")
+
+
+def _answers(port: int, names: list[str]) -> bool:
+    try:
+        with redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as client:
+            return client.mget(names) == [f"{name}!".encode() for name in names]
+    except redis.RedisError:
+        return False

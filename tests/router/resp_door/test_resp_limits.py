@@ -93,13 +93,25 @@ def test_a_reply_has_a_limit(door: DoorThread, key: str) -> None:
         assert memory_bytes() - before < 200 << 20
 
 
+def test_a_transaction_whose_reply_nobody_could_hold(door: DoorThread, key: str) -> None:
+    with door.connect() as raw, door.connect() as other:
+        raw.call("SET", key, b"v" * 4_000_000)
+        raw.call("MULTI")
+        for _ in range(20):
+            raw.call("GET", key)
+        raw.send(packed("EXEC"))
+        assert raw.ended()
+        assert other.call("STRLEN", key) == 4_000_000
+
+
 def test_a_queue_has_a_limit_in_bytes(door: DoorThread, key: str) -> None:
     """Behind a command that waits, a client may not fill this process."""
     with door.connect() as raw, door.connect() as other:
         raw.send(packed("SET", key, "1") + packed("WAIT", "1", "700"))
+        data = packed("ECHO", b"x" * 4_000_000) * 60
         before = memory_bytes()
         raw.socket.settimeout(60)
-        sender = threading.Thread(target=raw.send, args=(packed("ECHO", b"x" * 4_000_000) * 60,))
+        sender = threading.Thread(target=raw.send, args=(data,))
         sender.start()
         assert raw.reply() == OK
         assert other.call("PING") == Status("PONG")
