@@ -15,7 +15,6 @@ the first one's log is replayed onto the second.
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -37,10 +36,10 @@ from spark_bulk.build.index_writer import Base, IndexWriter, store_index
 from spark_bulk.build.outcome import OUTCOME_COLUMNS, PartitionOutcome
 from spark_bulk.build.partition_build import BuildPlan, work_folder
 from spark_bulk.build.partition_tasks import each_partition
-from spark_bulk.build.waiting import wait_for
 from spark_bulk.source.copies import StandingIndex, Wanted, standing_index
 from spark_bulk.source.index_file import IndexFile
 from spark_bulk.source.place import find_table
+from spark_bulk.waiting import wait_for
 
 __all__ = ["Change", "repush"]
 
@@ -133,7 +132,7 @@ def take_partition(plan: BuildPlan, wanted: Wanted, *, folder: Path) -> Partitio
     partition, base = wanted.partition, plan.bases[wanted.partition]
     work = Path(tempfile.mkdtemp(prefix="duramen-repush-", dir=folder))
     try:
-        file, standing = asyncio.run(_opened(replace(wanted, folder=str(work))))
+        file, standing = wait_for(_opened(replace(wanted, folder=str(work))))
         # Where less was applied, compaction has taken what came after: it is the state at the wanted offset.
         if standing.applied > base.offset:
             base = base._replace(offset=standing.applied)
@@ -150,7 +149,7 @@ def take_partition(plan: BuildPlan, wanted: Wanted, *, folder: Path) -> Partitio
                             expires_at_ms=None if rows.expiries is None else rows.expiries.tolist(),
                         )
             writer.finish()
-        manifest = asyncio.run(
+        manifest = wait_for(
             store_index(
                 index,
                 plan.store(),
@@ -177,7 +176,7 @@ def changed_rows(plan: BuildPlan, manifest: SnapshotManifest, function: Change |
     work = Path(tempfile.mkdtemp(prefix="duramen-repush-", dir=work_folder()))
     try:
         index = work / "index"
-        asyncio.run(
+        wait_for(
             install_snapshot(plan.store(), manifest.path, index, table_id=manifest.table, partition=manifest.partition)
         )
         file = IndexFile.open(index / DATA_FILE)

@@ -28,8 +28,8 @@ from spark_bulk.build.frame import ValueColumns, chosen_rows, placed_rows
 from spark_bulk.build.outcome import OUTCOME_COLUMNS, PartitionOutcome
 from spark_bulk.build.partition_build import BuildPlan, partition_builder
 from spark_bulk.build.rows import DUPLICATES, Duplicates
-from spark_bulk.build.waiting import wait_for
 from spark_bulk.source.place import TablePlace, find_table
+from spark_bulk.waiting import wait_for
 
 __all__ = ["Built", "build_index", "build_rows", "commit", "plan_build"]
 

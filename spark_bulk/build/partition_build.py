@@ -8,7 +8,6 @@ nobody. Which one counts is decided by the driver, who names it in the version's
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import secrets
@@ -28,6 +27,7 @@ from serving_tier.snapshots.store import SnapshotStore
 from spark_bulk.build.index_writer import Base, IndexWriter, store_index
 from spark_bulk.build.outcome import PartitionOutcome
 from spark_bulk.build.rows import Duplicates, PartitionRows
+from spark_bulk.waiting import wait_for
 
 __all__ = ["BuildPlan", "build_partition", "partition_builder", "work_folder"]
 
@@ -89,7 +89,7 @@ def build_partition(
                 writer.finish()
         except InvalidRequest as error:
             return PartitionOutcome(partition, rows.rows, rows.dropped, error=error)
-        manifest = asyncio.run(
+        manifest = wait_for(
             store_index(
                 index,
                 plan.store(),

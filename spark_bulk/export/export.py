@@ -18,7 +18,6 @@ from log_tier.tokens import Token
 from spark_bulk.build.failures import named_failures
 from spark_bulk.build.partition_build import work_folder
 from spark_bulk.build.partition_tasks import each_partition
-from spark_bulk.build.waiting import wait_for
 from spark_bulk.export.manifest import ExportKind, ExportManifest
 from spark_bulk.export.place import ExportPlace
 from spark_bulk.export.tasks import (
@@ -33,6 +32,7 @@ from spark_bulk.source.copies import Wanted
 from spark_bulk.source.feed import FeedPart
 from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets
 from spark_bulk.source.positions import check_covered
+from spark_bulk.waiting import wait_for
 
 __all__ = ["export_changes", "export_table"]
 

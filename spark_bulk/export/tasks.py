@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from spark_bulk.source.copies import Wanted, standing_index
 from spark_bulk.source.feed import FeedPart, read_feed
 from spark_bulk.source.index_file import IndexFile, Rows
 from spark_bulk.source.steps import stepped
+from spark_bulk.waiting import wait_for
 
 __all__ = ["OUTCOME_COLUMNS", "ExportOutcome", "ExportTarget", "TextForm", "export_content", "export_feed"]
 
@@ -97,7 +97,7 @@ class ExportTarget:
 def export_content(target: ExportTarget, wanted: Wanted) -> ExportOutcome:
     """Write what a partition holds. Raises as `standing_index`; `InvalidKey`, `InvalidValue` for what is no UTF-8."""
     partition = wanted.partition
-    file, log_time_ms, applied = asyncio.run(_opened(wanted))
+    file, log_time_ms, applied = wait_for(_opened(wanted))
     until = Offset(max(applied, wanted.until))
     if file is None:
         return ExportOutcome(partition, until, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from spark_bulk.source.options import ReadOptions
 from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets
 from spark_bulk.source.positions import Seen, check_covered, format_position, parse_position, share_limit
 from spark_bulk.source.steps import stepped
+from spark_bulk.waiting import wait_for
 
 __all__ = ["LogPart", "LogReader", "LogStreamReader"]
 
@@ -94,7 +94,7 @@ class LogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ask where everything is. Raises `OffsetTrimmed` where the log does not hold what is wanted."""
-        place, bounds = asyncio.run(_look(self._options))
+        place, bounds = wait_for(_look(self._options))
         seen = _beginning(self._options, place, bounds)
         check_covered(place, seen, bounds)
         return _parts(self._options, place, seen, _ending(self._options, place, bounds))
@@ -120,7 +120,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names
         """Where a stream without a checkpoint begins: the option `from`."""
-        place, bounds = asyncio.run(_look(self._options))
+        place, bounds = wait_for(_look(self._options))
         seen = _beginning(self._options, place, bounds)
         check_covered(place, seen, bounds)
         return format_position(place, seen)
@@ -131,7 +131,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next micro-batch goes."""
-        place, bounds = asyncio.run(_look(self._options))
+        place, bounds = wait_for(_look(self._options))
         seen = parse_position(start, place)
         check_covered(place, seen, bounds)
         latest = self._target or {each: bounds[each].latest for each in place.partitions}
@@ -142,17 +142,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The log's end, for the progress of the query."""
-        place, bounds = asyncio.run(_look(self._options))
+        place, bounds = wait_for(_look(self._options))
         return format_position(place, {each: bounds[each].latest for each in place.partitions})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Remember the log's end."""
-        place, bounds = asyncio.run(_look(self._options))
+        place, bounds = wait_for(_look(self._options))
         self._target = {each: bounds[each].latest for each in place.partitions}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch, the same ones whenever it is run again."""
-        place, bounds = asyncio.run(_look(self._options))
+        place, bounds = wait_for(_look(self._options))
         seen, until = parse_position(start, place), parse_position(end, place)
         check_covered(place, seen, bounds)
         return _parts(self._options, place, seen, until)

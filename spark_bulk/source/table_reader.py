@@ -7,7 +7,6 @@ read it. A task gets an index that stands there (`copies.py`), maps its file, an
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from spark_bulk.source.index_file import IndexFile, Rows
 from spark_bulk.source.key_ranges import KeyRange, range_of_filters
 from spark_bulk.source.options import NEWEST_SNAPSHOT, ReadOptions
 from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets
+from spark_bulk.waiting import wait_for
 
 __all__ = ["FilteringTableReader", "TablePart", "TableReader", "plan_table_parts"]
 
@@ -47,7 +47,7 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ask where everything is."""
-        return asyncio.run(plan_table_parts(self._options, self._keys))
+        return wait_for(plan_table_parts(self._options, self._keys))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in key order."""
@@ -57,7 +57,7 @@ class TableReader(DataSourceReader):
         kinds = {field.name: field.type for field in self._schema}
         where = wanted.place.named(wanted.partition)
         from_json = self._options.values == "json"
-        file, log_time_ms = asyncio.run(_opened(wanted))
+        file, log_time_ms = wait_for(_opened(wanted))
         if file is None:
             return
         with file:

@@ -21,7 +21,6 @@ not waited for.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from spark_bulk.source.identities import TaskIdentity
 from spark_bulk.source.options import WriteOptions
 from spark_bulk.source.place import TablePlace, find_table
 from spark_bulk.source.rows import check_write_schema, drafts
+from spark_bulk.waiting import wait_for
 
 __all__ = ["TableStreamWriter", "TableWriter", "Written"]
 
@@ -70,7 +70,7 @@ class _Writing:
     def find(self) -> None:
         """Ask where the table is. Raises `TableNotFound`, `Disconnected`."""
         options = self._options
-        self._place = asyncio.run(find_table(options.at, options.table, timeout_s=min(options.timeout_s, 30.0)))
+        self._place = wait_for(find_table(options.at, options.table, timeout_s=min(options.timeout_s, 30.0)))
 
     def write(self, iterator: Iterator[pa.RecordBatch], *, job: str, task: int, epoch: int) -> Written:
         """A task's work."""

@@ -14,7 +14,7 @@ from serving_tier.entry import Entry
 from serving_tier.lmdb_index import LmdbIndex
 from serving_tier.versions import VersionManifest, VersionStore
 from spark_bulk.build.index_writer import Base, IndexWriter
-from spark_bulk.build.waiting import wait_for
+from spark_bulk.waiting import wait_for
 
 TABLE = table_id_from_bytes(bytes(range(16)))
 PARTITION = Partition(2)

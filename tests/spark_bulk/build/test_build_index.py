@@ -28,8 +28,8 @@ from log_tier.record import VALUE_BYTES_MAX
 from log_tier.tokens import Token
 from serving_tier.versions import VersionStore
 from spark_bulk.build.bulk import Built, build_index
-from spark_bulk.build.waiting import wait_for
 from spark_bulk.session import java_problem
+from spark_bulk.waiting import wait_for
 
 pytestmark = [
     pytest.mark.spark,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 from collections.abc import Coroutine
 from functools import cache
@@ -33,6 +34,10 @@ def _started() -> asyncio.AbstractEventLoop:
 
     atexit.register(stop)
     return loop
+
+
+# A process that was forked has the loop and not its thread.
+os.register_at_fork(after_in_child=_started.cache_clear)
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

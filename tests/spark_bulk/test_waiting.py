@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from log_tier.errors import Overloaded
-from spark_bulk.build.waiting import wait_for
+from spark_bulk.waiting import wait_for
 
 
 async def answer(value: int) -> int:
