@@ -50,6 +50,9 @@ class OpenStreams:
             task.uncancel()
             raise _refusal() from None
         except grpc.aio.InternalError as error:
+            if self._ended:
+                task.uncancel()
+                raise _refusal() from None
             # gRPC's core could not send: the client went away in this very moment, and nobody is left to be told.
             logger.debug("a stream ended with its client: %s", error)
         finally:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_bulk.session import java_problem
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SECONDS_MAX = 150
 
@@ -66,7 +68,7 @@ def test_the_demo_says_what_it_needs(tmp_path: Path, archive: bytes | None) -> N
 
 
 def test_every_example_is_run_here() -> None:
-    named = {"arithmetic.py", "fresh_cache.py", "page_views.py", "flights.py", "three_nodes.py"}
+    named = {"arithmetic.py", "fresh_cache.py", "page_views.py", "flights.py", "three_nodes.py", "reprocess.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == named
 
 
@@ -75,3 +77,19 @@ def test_three_nodes_keep_their_claims() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All of it held." in done.stdout
     assert done.stdout.count("✓") >= 7
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_reprocessing_keeps_its_claims() -> None:
+    if reason := java_problem():
+        pytest.skip(reason)
+    # Spark's own Python is not free of warnings.
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "reprocess.py")], capture_output=True, text=True, timeout=360, check=False
+    )
+    if done.returncode == 3:
+        pytest.skip(f"the flights cannot be fetched here: {done.stdout.strip()}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("✓") == 6
+    assert "Traceback" not in done.stderr
