@@ -63,6 +63,9 @@ _MESSAGES: Final = 10_000
 # How long a lane that reads waits for a message before it looks at its orders; an idle one is woken by them.
 _POLL_S: Final = 0.02
 
+# A broker answers what a topic is within a millisecond; one that is away must not hold up the other partitions.
+_LEARN_S: Final = 0.2
+
 _Order = Literal["start", "stop", "resume"]
 
 _SETTINGS: Final[dict[str, object]] = {
@@ -194,6 +197,8 @@ class _Lane:
         self._readers: dict[tuple[str, int], PartitionReader] = {}
         """The same, as the consumer does."""
         self._consumer = Consumer(address.client({**_SETTINGS, "error_cb": _note}, defaults=_DEFAULTS), logger=_logger)
+        self._known: set[str] = set()
+        """The topics that the consumer has heard of."""
         self._changed = threading.Condition()
         self._orders: deque[tuple[_Order, PartitionReader]] = deque()
         self._closing = False
@@ -254,6 +259,7 @@ class _Lane:
         try:
             if order == "start":
                 self._readers[place] = reader
+                self._learn(reader.topic)
                 self._consumer.incremental_assign([TopicPartition(*place, reader.position)])
             elif self._readers.get(place) is reader:
                 if order == "stop":
@@ -263,6 +269,14 @@ class _Lane:
                     self._consumer.resume([TopicPartition(*place)])
         except KafkaException as error:
             reader.fail(ReadTrouble(error.args[0]))
+
+    def _learn(self, topic: str) -> None:
+        """Have the consumer ask for a topic that is new to it: by itself it looks for such ones once a second."""
+        if topic in self._known:
+            return
+        with suppress(KafkaException):  # whoever is away tells so to the reader
+            self._consumer.list_topics(topic, timeout=_LEARN_S)
+            self._known.add(topic)
 
     def _feed_safely(self, reader: PartitionReader, messages: list[Any]) -> None:
         try:
