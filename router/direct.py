@@ -19,7 +19,6 @@ from log_tier.table_ref import TableRef
 
 if TYPE_CHECKING:
     from router.front import Front
-    from serving_tier.lmdb_index import LmdbIndex
     from serving_tier.replica import Replica
 
 __all__ = ["NOT_FRESH", "DirectReads"]
@@ -31,7 +30,8 @@ NOT_FRESH: Final = object()
 class _Found(NamedTuple):
     """A table as it was found; replaced as a whole, so that no thread sees half of two."""
 
-    indexes: Sequence[LmdbIndex]
+    replicas: Sequence[Replica]
+    """And not their indexes: another version of the table puts another index in its place."""
     seen: Sequence[Offset]
     """What the session has seen, by partition: the live list."""
     partitions: int
@@ -50,18 +50,17 @@ class DirectReads:
         self._name = name
         self._session_offsets = seen
         self._found = _NOWHERE
-        self._replicas: Sequence[Replica] = ()
 
     def get(self, key: bytes) -> object:
         """The value, None where the key is absent, or `NOT_FRESH`. About 1 µs where nothing has to wait."""
         try:
-            indexes, seen, partitions, partition_of = self._found
+            replicas, seen, partitions, partition_of = self._found
             if partition_of is None:
                 # `partition_of` by hand: a call less is a tenth of the time, and so is a brace that is a number.
                 partition = (slot_of(key) if 0x7B in key else crc_hqx(key, 0) & 16383) * partitions >> 14
             else:
                 partition = partition_of(key)
-            index = indexes[partition]
+            index = replicas[partition].index
             # LMDB looks a key up that is too long to be there; the long way says that it is none.
             if index.applied >= seen[partition] and len(key) <= KEY_BYTES_MAX:
                 return index.get_value(key)
@@ -70,8 +69,10 @@ class DirectReads:
         except ShuttingDown:
             self._found = _NOWHERE  # the table was dropped
         except Exception:
-            # Dropped while we read: LMDB ends the transaction under us, and says so in words of its own.
-            if self._replicas[partition].state != "closed":
+            # Dropped while we read: LMDB ends the transaction under us, and says so in words of its own. So it does
+            # where the version in which we began was discarded.
+            replica = replicas[partition]
+            if replica.state != "closed" and replica.index is index:
                 raise
             self._found = _NOWHERE
         if self._found is _NOWHERE:
@@ -88,8 +89,6 @@ class DirectReads:
             return _NOWHERE  # a partition is not served: the long way says why
         if any(replica.state == "replaying" for replica in replicas):
             return _NOWHERE  # the long way knows how to wait
-        self._replicas = replicas
         ref = table.ref
         partition_of = None if ref.partitioner == "slot" else ref.partition_of
-        indexes = [replica.index for replica in replicas]
-        return _Found(indexes, self._session_offsets(ref), table.partitions, partition_of)
+        return _Found(replicas, self._session_offsets(ref), table.partitions, partition_of)

@@ -38,6 +38,7 @@ from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.errors import (
     DuramenError,
     IndexDamaged,
+    InvalidRequest,
     NotHosted,
     OffsetTrimmed,
     ShuttingDown,
@@ -286,12 +287,15 @@ class Hosting:
             await asyncio.to_thread(_discard, aside)
             found = await self._fetched(topic, name[1], aside, source, progress)
             if name in self.node.hosted():
-                progress("replaying", 0, 0)
-                replica = await self.node.open_aside(topic, name[1], aside, start=start)
                 try:
-                    await replica.wait_ready()
-                finally:
-                    await replica.close()
+                    await self._level_aside(topic, name[1], aside, start, progress)
+                except InvalidRequest as error:
+                    if "version" not in error.fields or source != "auto" or found.startswith("peer"):
+                        raise
+                    logger.info("%s; a peer is asked", error)
+                    await asyncio.to_thread(_discard, aside)
+                    found = await self._fetched(topic, name[1], aside, "peer", progress)
+                    await self._level_aside(topic, name[1], aside, start, progress)
                 reason = Unavailable(f"replica {topic.name}/{name[1]} is put in place anew: ask again")
                 await self.staging.forget(name)
                 await self.node.unhost(*name, reason, delete=False)
@@ -303,6 +307,19 @@ class Hosting:
             await asyncio.to_thread(_discard, old)
         self.staging.compare(self.maps.map)
         return found
+
+    async def _level_aside(
+        self, topic: Topic, partition: Partition, aside: Path, start: Offset, progress: Callable[[str, int, int], None]
+    ) -> None:
+        """Have what was fetched catch up with the log. Raises what keeps it; `InvalidRequest` with the
+        `version` that it lacks where it is older than that."""
+        progress("replaying", 0, 0)
+        replica = await self.node.open_aside(topic, partition, aside, start=start)
+        replica.on_version_missing = _refuse
+        try:
+            await replica.wait_ready()
+        finally:
+            await replica.close()
 
     # --- asking
 
@@ -387,6 +404,18 @@ class Hosting:
         for task in tasks:
             with suppress(asyncio.CancelledError, DuramenError):
                 await task
+
+
+def _refuse(replica: Replica) -> None:
+    """Stop one that lies aside at the barrier of a version that it does not have: versions are not brought there."""
+    barrier = replica.awaits
+    assert barrier is not None, f"{replica.name} waits for no version"
+    raise InvalidRequest(
+        f"{replica.name} comes up to offset {replica.applied} only, where version {barrier.fields['version']} went "
+        "live, which lies elsewhere: restore it from a peer, or from a snapshot that is younger (duramen admin "
+        f"snapshot {replica.topic.name}); the replica that was to be replaced goes on",
+        version=barrier.fields["version"],
+    )
 
 
 def _swap(folder: Path, new: Path, old: Path) -> None:

@@ -106,7 +106,8 @@ class Replica:
         self.versions = VersionsBeside(topic, partition, log=log, applier=applier)
         self.versions.on_moved = self._changed
         self.on_version_missing: Callable[[Replica], None] | None = None
-        """Called on the event loop while it waits at a barrier for a version that is not here."""
+        """Called on the event loop while it waits at a barrier for a version that is not here; a `DuramenError` that it
+        raises stops the replica."""
         self.on_switched: Callable[[Replica], None] | None = None
         """Called on the event loop when another version has become the live one."""
         self.readers: list[LmdbIndex] = []

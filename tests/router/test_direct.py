@@ -8,12 +8,14 @@ import threading
 import pytest
 from one_machine import DEADLINE_S, all_replicas, held, put_all, puts, write
 
-from log_tier.errors import IndexDamaged, LogDamaged
+from log_tier.barrier import Barrier, barrier_batch
+from log_tier.errors import IndexDamaged, LogDamaged, ShuttingDown
 from log_tier.identifiers import NOTHING, Offset
 from log_tier.partitioner import partition_of
 from log_tier.table_ref import TableRef
 from router.direct import NOT_FRESH, DirectReads
 from router.front import Front
+from serving_tier.lmdb_index import LmdbIndex
 
 
 class Seen:
@@ -119,6 +121,33 @@ async def test_a_table_that_was_made_again_with_other_partitions(
     await applied(front, again)
     assert reads.get(b"k") is NOT_FRESH
     assert reads.get(b"k") == b"again"
+
+
+async def test_another_version_is_read_from_its_barrier_on(
+    front: Front, table: TableRef, reads: DirectReads, seen: Seen
+) -> None:
+    key = b"key"
+    partition = partition_of(key, table.partitions)
+    place = await write(front, table, partition, puts((key, b"first")))
+    replica = front.node.replica(table.id, partition)
+    await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
+    LmdbIndex.open(replica.version_folder(2), table_id=table.id, partition=partition).close()  # folds all of the log
+    await replica.add_version(2)
+    assert reads.get(key) == b"first"
+    barrier = barrier_batch(Barrier(2, 1), producer_id=7, sequence=0)
+    swapped = await front.log.append(table.id, partition, barrier)
+    await replica.wait_applied(swapped.base_offset, timeout=DEADLINE_S)
+    assert reads.get(key) == b"first"
+    first = replica.versions.level[1]
+    assert reads.get(key) == b"first"
+    await replica.drop_version(1, ShuttingDown("discarded"))
+    assert reads.get(key) == b"first"
+    later = await write(front, table, partition, puts((key, b"second")))
+    await replica.wait_applied(later.base_offset, timeout=DEADLINE_S)
+    assert reads.get(key) == b"second"
+    seen(table)[partition] = later.base_offset
+    assert reads.get(key) == b"second"
+    assert first.applied < later.base_offset, "nobody writes a version that was discarded"
 
 
 async def test_threads_read_while_tables_come_and_go(front: Front, seen: Seen) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from stored_log import columns_of, put
 
+from log_tier.barrier import Barrier, barrier_batch
 from log_tier.batch import encode_batch
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import (
@@ -24,7 +25,7 @@ from log_tier.catalog.commands import (
     command_batch,
 )
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from log_tier.errors import DiskFull, LogDamaged, NotHosted, OffsetTrimmed, TableNotFound
+from log_tier.errors import DiskFull, InvalidRequest, LogDamaged, NotHosted, OffsetTrimmed, TableNotFound
 from log_tier.identifiers import Offset, Partition, TableId
 from log_tier.log import Topic
 from serving_tier import hosting as module
@@ -288,6 +289,34 @@ async def test_a_rebuild_that_fails_leaves_the_old_one(
         await hosting.rebuild(name, source="log", progress=lambda *_: None)
     assert hosting.node.replica(*name) is before
     assert before.state == "ready"
+
+
+async def test_a_rebuild_of_what_is_older_than_the_version(
+    hosting: Hosting, log: EmbeddedLog, catalog: Catalog, sources: Sources
+) -> None:
+    """Versions are not brought to what is built aside: a peer is asked, or it is said what to do."""
+    topic = await make_table(log, catalog, partitions=1, replicas=2)
+    name = (topic.id, ZERO)
+    await hosting.wait_version(catalog.map.version)
+    await hosting.wait_ready(name, lambda *_: None)
+    last = await append(log, topic, ZERO, 5)
+    before = hosting.node.replica(*name)
+    await before.wait_applied(last, timeout=DEADLINE_S)
+    LmdbIndex.open(before.version_folder(2), table_id=topic.id, partition=ZERO).close()  # folds all of the log
+    await before.add_version(2)
+    barrier = barrier_batch(Barrier(2, 1), producer_id=7, sequence=0)
+    swapped = (await log.append(topic.id, ZERO, barrier)).base_offset
+    await before.wait_applied(swapped, timeout=DEADLINE_S)
+    with pytest.raises(InvalidRequest, match=f"up to offset {last} only, where version 2 went live"):
+        async with asyncio.timeout(DEADLINE_S):
+            await hosting.rebuild(name, source="log", progress=lambda *_: None)
+    assert hosting.node.replica(*name) is before
+    assert before.state == "ready"
+    sources.asked.clear()
+    with pytest.raises(InvalidRequest, match="restore it from a peer"):
+        async with asyncio.timeout(DEADLINE_S):
+            await hosting.rebuild(name, source="auto", progress=lambda *_: None)
+    assert [source for _, _, source in sources.asked] == ["auto", "peer"]
 
 
 async def trimmed(log: EmbeddedLog, topic: Topic, before: int) -> Offset:
