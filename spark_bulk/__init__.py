@@ -19,7 +19,7 @@ log, pages of an index, snapshots.
 - `placing`: which partition a row belongs to, a column at a time; the router's function, and checked against it.
 - `source`: `format("duramen")`, see its essay.
 - `requirements`: what Spark needs of the machine; `waiting`: the one event loop of a process; `session`: a Spark for
-  the command line.
+  the command line; `failures`: what Spark says of a failure, as an error of ours.
 
 **Invariants.** Executors talk to the log and to the nodes directly; there is no server of Spark's own, and no state of
 a job in Duramen but the producer ids in the log. What is fetched is checked as a node checks it (checksum, structure,

@@ -5,6 +5,7 @@ Programs bring their own session; `spark-submit` makes one. Nothing in the other
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -48,13 +49,16 @@ def local_session(app: str, *, master: str | None = None, progress: bool = False
     """A session with the data source registered, stopped at the end. `master`: None takes what `spark-submit` or
     spark-defaults say, else all processors of this machine.
 
-    Raises `InvalidRequest` where Java or PySpark is missing.
+    Raises `InvalidRequest` where Java or PySpark is missing. What Spark refuses in the block, and what fails in its
+    tasks, is raised as an error of ours, in one sentence.
     """
     problem = java_problem()
     if problem:
         raise InvalidRequest(problem)
     try:
         from pyspark.sql import SparkSession
+
+        from spark_bulk.failures import told_failures
     except ImportError as error:
         raise InvalidRequest(f"Spark is not installed here: pip install 'duramen[spark]' ({error})") from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -69,11 +73,14 @@ def local_session(app: str, *, master: str | None = None, progress: bool = False
     with _quiet():
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    # PySpark writes what it refuses to stderr as well, with all of its stack.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     context: Any = session.sparkContext
     gateway = context._gateway
     try:
         register(session)
-        yield session
+        with told_failures():
+            yield session
     finally:
         session.stop()
         gateway.shutdown()

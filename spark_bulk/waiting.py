@@ -11,12 +11,16 @@ import atexit
 import os
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final, TypeVar
 
 __all__ = ["wait_for"]
 
 T = TypeVar("T")
+
+# A task that does not end when it is cancelled must not keep the process.
+_END_S: Final = 5.0
 
 _starting: Final = threading.Lock()
 
@@ -27,7 +31,16 @@ def _started() -> asyncio.AbstractEventLoop:
     thread = threading.Thread(target=loop.run_forever, name="duramen-wait", daemon=True)
     thread.start()
 
+    async def end_tasks() -> None:
+        """What still runs when the process ends, connections that are being closed mostly."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
     def stop() -> None:
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(end_tasks(), loop).result(_END_S)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -19,12 +19,16 @@ from log_tier.errors import InvalidRequest
 if TYPE_CHECKING:
     from spark_bulk.build.bulk import Built
 
-__all__ = ["Master", "absolute", "app", "build", "go_on", "say_built", "shows_progress"]
+__all__ = ["Master", "absolute", "app", "build", "check_there", "go_on", "say_built", "shows_progress"]
 
 Master = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", help="Spark's master: local[*] (the default), spark://…, yarn, …"),
 ]
+
+
+# To find the table in.
+_LOOK_S: Final = 30.0
 
 
 class _Duplicates(StrEnum):
@@ -73,6 +77,7 @@ def build(
 
     if not files or not key:
         raise InvalidRequest("a build names files and a key column")
+    check_there(at, table, timeout)
     told: list[Built] = []
     with local_session("duramen bulk build", master=master or "local[*]", progress=shows_progress(json)) as spark:
         frame = _read(spark, files, format_)
@@ -132,6 +137,14 @@ def go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool)
             if code:
                 return code
     return 0
+
+
+def check_there(at: str, table: str, timeout: float) -> None:
+    """Raise `TableNotFound`, `Disconnected` before Spark starts, which takes a while."""
+    from spark_bulk.source.place import find_table
+    from spark_bulk.waiting import wait_for
+
+    wait_for(find_table(at, table, timeout_s=min(timeout, _LOOK_S)))
 
 
 def shows_progress(json: bool) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duramen.cli.admin.shown import size
-from duramen.cli.bulk import Master, absolute, go_on, say_built, shows_progress
+from duramen.cli.bulk import Master, absolute, check_there, go_on, say_built, shows_progress
 from duramen.cli.options import AT_DEFAULT, At, Json
 from duramen.cli.output import say, say_json
 from log_tier.errors import InvalidRequest
@@ -63,6 +63,7 @@ def repush(
     from spark_bulk.session import local_session
 
     change = None if function is None else _function(function)
+    check_there(at, table, timeout)
     told: list[Built] = []
     with local_session("duramen repush", master=master or "local[*]", progress=shows_progress(json)) as spark:
         work(
@@ -112,6 +113,7 @@ def export(
     if not changes and (from_ or to):
         raise InvalidRequest("--from and --to are for --changes; a table's content is that of one --token")
     form: Any = "utf8" if text else "bytes"
+    check_there(at, table, timeout)
     how: dict[str, Any] = {"at": at, "table": table, "url": absolute(url), "keys": form, "values": form}
     with local_session("duramen export", master=master or "local[*]", progress=shows_progress(json)) as spark:
         if changes:

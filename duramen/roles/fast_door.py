@@ -10,7 +10,7 @@ from log_tier.catalog.catalog import Maps
 from router.fleet.fleet import LiveFleet
 from router.proto import fast_door_pb2, fast_door_pb2_grpc
 from router.requests import Connection
-from router.resp_door.door import RespDoor
+from router.resp_door.door import OpenAdmin, RespDoor
 from router.resp_door.neighbours import FastDoorService, FleetNeighbours
 from router.resp_door.sockets import DoorSettings, DoorSockets
 from serving_tier.node import Node
@@ -34,10 +34,11 @@ async def open_fast_door(
     node: Node | None = None,
     node_id: str = "",
     fleet: LiveFleet | None = None,
+    admin: OpenAdmin | None = None,
 ) -> tuple[str, ...]:
     """Open the door, if it is wanted; `opened` closes it. The names of the services that were added to the shell.
 
-    `fleet`: the other nodes; without it this server is alone.
+    `fleet`: the other nodes; without it this server is alone. `admin`: what clears tables.
     """
     if not settings.wanted:
         return ()
@@ -50,6 +51,7 @@ async def open_fast_door(
         node_id=node_id,
         fleet=fleet,
         neighbours=FleetNeighbours(fleet) if fleet is not None else None,
+        admin=admin,
     )
     opened.push_async_callback(door.close)
     service = FastDoorService(

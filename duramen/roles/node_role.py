@@ -50,7 +50,7 @@ _HEALTH_EVERY_S: Final = 0.5
 
 
 def add_node_services(
-    shell: Shell, front: Front, node: ServingNode, *, role: ServerRole, log_url: str
+    shell: Shell, front: Front, node: ServingNode, admin: AdminOnDemand, *, role: ServerRole, log_url: str
 ) -> Callable[[], Awaitable[None]]:
     """Put a node's doors on a shell; returns what closes them."""
     streams, doors = shell.streams, shell.doors
@@ -61,14 +61,9 @@ def add_node_services(
     node_pb2_grpc.add_NodeServicer_to_server(service, doors)  # type: ignore[no-untyped-call]
     cluster = ClusterService(front.catalog, streams, role=role, log_url=log_url)
     cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, doors)  # type: ignore[no-untyped-call]
-    admin = AdminOnDemand(front.catalog, front.log)
     admin_pb2_grpc.add_AdminServicer_to_server(AdminService(admin, streams), doors)  # type: ignore[no-untyped-call]
 
-    async def close() -> None:
-        await admin.close()
-        await service.close()
-
-    return close
+    return service.close
 
 
 class NodeRole:
@@ -130,7 +125,9 @@ class NodeRole:
                 unless_opened.pop_all()
             front = Front(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(front.close)
-            close_services = add_node_services(shell, front, node, role="node", log_url=told_to_clients(log_url))
+            admin = AdminOnDemand(catalog, log)
+            opened.push_async_callback(admin.close)
+            close_services = add_node_services(shell, front, node, admin, role="node", log_url=told_to_clients(log_url))
             opened.push_async_callback(close_services)
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
@@ -141,7 +138,16 @@ class NodeRole:
                 opened.push_async_callback(others.close)
                 nearest = NearestConnection(front, others)
                 added = await open_fast_door(
-                    opened, shell, nearest, catalog, fast_door, sockets, node=front.node, node_id=node_id, fleet=fleet
+                    opened,
+                    shell,
+                    nearest,
+                    catalog,
+                    fast_door,
+                    sockets,
+                    node=front.node,
+                    node_id=node_id,
+                    fleet=fleet,
+                    admin=admin,
                 )
             await shell.start((*NODE_SERVICES, *added), serving=False)
             made = cls(shell, front, node, folder.identity, opened.pop_all())

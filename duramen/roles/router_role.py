@@ -81,8 +81,20 @@ class RouterRole:
             cluster = ClusterService(catalog, shell.streams, role="router", log_url=url)
             cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.doors)  # type: ignore[no-untyped-call]
             admin_pb2_grpc.add_AdminServicer_to_server(AdminService.at_hand(admin, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
+
+            async def at_hand() -> Admin:
+                return admin
+
             added = await open_fast_door(
-                opened, shell, connection, catalog, fast_door, sockets, node_id="router", fleet=fleet
+                opened,
+                shell,
+                connection,
+                catalog,
+                fast_door,
+                sockets,
+                node_id="router",
+                fleet=fleet,
+                admin=at_hand,
             )
             await shell.start((*_SERVICES, *added))
             made = cls(shell, catalog, connection, opened.pop_all())

@@ -13,6 +13,7 @@ from duramen.roles.shell import Shell
 from duramen.serving_node import ON_DEMAND, SnapshotPolicy
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.service.server import LogService
+from router.admin.opening import AdminOnDemand
 from router.front import Front
 from router.resp_door.sockets import DoorSettings, DoorSockets
 
@@ -60,12 +61,24 @@ class SingleServer:
                 )
                 unless_opened.pop_all()
             opened.push_async_callback(machine.front.close)
-            opened.push_async_callback(add_node_services(shell, machine.front, machine.node, role="single", log_url=""))
+            admin = AdminOnDemand(machine.front.catalog, machine.front.log)
+            opened.push_async_callback(admin.close)
+            opened.push_async_callback(
+                add_node_services(shell, machine.front, machine.node, admin, role="single", log_url="")
+            )
             opened.push_async_callback(shell.close)
             log_pb2_grpc.add_LogServicer_to_server(LogService(machine.front.log, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
             front = machine.front
             added = await open_fast_door(
-                opened, shell, front, front.catalog, fast_door, sockets, node=front.node, node_id=NODE_ID
+                opened,
+                shell,
+                front,
+                front.catalog,
+                fast_door,
+                sockets,
+                node=front.node,
+                node_id=NODE_ID,
+                admin=admin,
             )
             await shell.start((*_SERVICES, *added))
             return cls(shell, machine.front, sockets.port, opened.pop_all())

@@ -16,6 +16,7 @@ from log_tier.partitioner import Partitioner
 from log_tier.table_ref import TableRef
 
 __all__ = [
+    "EMPTY",
     "FINISHED",
     "Argument",
     "Assignment",
@@ -38,6 +39,9 @@ TaskState = Literal["waiting", "ready", "done", "failed", "aborted"]
 JobState = Literal["running", "done", "failed", "aborted"]
 VersionState = Literal["staging", "staged", "live", "kept"]
 Argument = int | str
+
+EMPTY: Final = "empty:"
+"""The place of a version that is built nowhere and has nothing in it begins so; this alone: from the log's end on."""
 
 FINISHED: Final = frozenset({"done", "failed", "aborted"})
 """States of tasks and jobs in which nobody works on them."""
@@ -77,6 +81,11 @@ class VersionEntry:
     """The catalog's log time when it came; for people."""
     holders: tuple[tuple[str, ...], ...] = ()
     """By partition: the nodes that said they are level with it."""
+
+    @property
+    def begins_empty(self) -> bool:
+        """Was it built nowhere, with nothing in it?"""
+        return self.url.startswith(EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

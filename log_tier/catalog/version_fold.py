@@ -9,6 +9,9 @@
 One job of these at a time for each table. A stage that is aborted takes its version away; a swap cannot be aborted,
 because its barriers may be in the log, but whoever resumes it puts the same ones there, and those take effect once.
 
+Who clears a table stages a version that is empty but for what was written since he asked. One that was overtaken, by
+another clearing or by a new build, is not swapped in any more: its keys may have been cleared since.
+
 A version is swapped in only where every replica that can be read said that it is level with it (`holders`): one that
 joined since has to be staged too, by the same command again.
 """
@@ -63,6 +66,11 @@ def begin_version_job(cluster: ClusterMap, command: StartJob, time_ms: int) -> t
     wanted = ("kept",) if command.kind == "rollback" else ("staged", "kept")
     if version.state not in wanted:
         raise Refusal(f"version {version.number} of {table.name} is {version.state}, not {' or '.join(wanted)}")
+    if version.begins_empty and version.state == "staged" and version.number < table.live_version:
+        raise Refusal(
+            f"version {version.number} of {table.name} is empty and older than version {table.live_version}, which is "
+            "live: it would bring back what that one had cleared; stage a new one"
+        )
     _check_held(table, version)
     return cluster, dict(command.arguments)
 
@@ -74,6 +82,9 @@ def _begin_stage(
     if not url:
         raise Refusal(f"the stage of table {table.name} names no place of a version")
     again = next((version for version in table.versions if version.url == url), None)
+    if again is not None and again.begins_empty:
+        # Whoever clears a table has a version of his own: what it begins behind is what he has seen.
+        raise Refusal(f"version {again.number} of {table.name} is at {url} already: begin again")
     if again is not None:
         return cluster, {**command.arguments, "version": again.number}
     versions = table.versions or (VersionEntry(1, "live", holders=_readable(table)),)

@@ -32,6 +32,6 @@ move because a node was lost for a minute; an operator says so.
 
 Reading order: `situation.py`, `plan.py`, `choosing.py`, the planners (`moving.py`, `rebalancing.py`, `replicating.py`,
 `upkeep.py`, `restoring.py`, `resuming.py`), `log_times.py`, `tails.py`, `listing.py`, `jobs.py`, `asking.py`,
-`explaining.py`, `verifying.py`, `requests.py`, `admin.py`, `opening.py`, `messages.py`,
+`explaining.py`, `verifying.py`, `requests.py`, `admin.py`, `clearing.py`, `opening.py`, `messages.py`,
 `service.py`, `client.py`.
 """

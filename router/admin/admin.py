@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.cluster_map import EMPTY, TableEntry
 from log_tier.catalog.commands import CreateTable
 from log_tier.catalog.placement import candidates
 from log_tier.errors import (
@@ -46,6 +46,7 @@ from router.admin.verifying import verify_partition
 from router.admin.versions import lacking, plan_discard, plan_rollback, plan_stage, plan_swap, version_documents
 from router.fleet.views import Fleet
 from router.tables import Tables
+from serving_tier.versions.empty import empty_offsets, empty_url, is_empty
 from serving_tier.versions.staging import check_version_of
 from serving_tier.versions.store import VersionStore
 
@@ -128,6 +129,11 @@ class Admin:
     async def versions(self, table: str = "") -> list[Document]:
         """The versions of a table, or of all tables."""
         return version_documents(await self._situation(), table=table)
+
+    async def log_ends(self, table: str) -> list[Offset]:
+        """The latest offset of each partition of a table. One question to the log."""
+        entry = (await self._situation()).table(table)
+        return [each.latest for each in await self._log.all_bounds(entry.id)]
 
     async def jobs(self) -> list[Document]:
         """The jobs that the catalog remembers: those that are not over first, then the newest."""
@@ -222,6 +228,12 @@ class Admin:
     async def _plan_stage(self, situation: Situation, change: requests.Stage) -> Plan:
         """The version is looked at from here first: what is not one of this table is refused before anything begins."""
         entry = situation.table(change.table)
+        if change.url == EMPTY:
+            bounds = await self._log.all_bounds(entry.id)
+            change = change._replace(url=empty_url([each.latest for each in bounds], situation.cluster.version))
+        if is_empty(change.url):
+            empty_offsets(change.url, entry.partitions)
+            return plan_stage(situation, **change._asdict())
         version = await VersionStore.open(change.url).get()
         check_version_of(entry, version.table, version.partitions, version.partitioner, change.url)
         sizes = [part.bytes for part in version.parts]

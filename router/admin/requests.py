@@ -110,7 +110,7 @@ class Stage(NamedTuple):
 
     table: str
     url: str
-    """Where the version was built, as every node can reach it."""
+    """Where the version was built, as every node can reach it; `empty:` for one with nothing in it."""
 
 
 class Swap(NamedTuple):

@@ -34,6 +34,6 @@ clients, several users, replication by Redis' own protocol. What is not there is
 
 Reading order: `replies.py`, `careful.py`, `framing.py`, `arguments.py`, `views.py`, `strings.py`, `counters.py`,
 `keys.py`, `tables.py`, `reading.py`, `writer.py`, `changes.py`, `catalogue.py`, `outbox.py`, `performing.py`,
-`client.py`, `transactions.py`, `talk.py`, `server.py`, `scans.py`, `own.py`, `notifications.py`, `cluster.py`,
-`neighbours.py`, `nearest.py`, `sockets.py`, `door.py`, `limits.py`, `problems.py`.
+`client.py`, `transactions.py`, `talk.py`, `server.py`, `scans.py`, `flushing.py`, `own.py`, `notifications.py`,
+`cluster.py`, `neighbours.py`, `nearest.py`, `sockets.py`, `door.py`, `limits.py`, `problems.py`.
 """

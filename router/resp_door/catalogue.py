@@ -17,7 +17,19 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from log_tier.record import Expiry, Operation, attribute_of
-from router.resp_door import cluster, counters, keys, notifications, own, scans, server, strings, talk, transactions
+from router.resp_door import (
+    cluster,
+    counters,
+    flushing,
+    keys,
+    notifications,
+    own,
+    scans,
+    server,
+    strings,
+    talk,
+    transactions,
+)
 from router.resp_door.arguments import expiry_time, shown, text_of
 from router.resp_door.careful import Command
 from router.resp_door.problems import wrong_arity
@@ -216,6 +228,7 @@ def _others() -> list[CommandSpec]:
         talks("command", -1, server.command, summary="About commands.", words=server.COMMAND_WORDS),
         asks("info", -1, server.info, summary="Tells how the server is."),
         asks("dbsize", 1, server.dbsize, "readonly", summary="Counts the keys of the table."),
+        asks("flushdb", -1, flushing.flushdb, "write", summary="Clears the table: an empty version, by a barrier."),
         asks("wait", 3, server.wait, summary="Waits for replicas to apply what was written."),
         asks("randomkey", 1, scans.randomkey, "readonly", summary="Returns some key."),
         asks("scan", -2, scans.scan, "readonly", summary="Walks over the keys, some at a time."),

@@ -6,12 +6,13 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.identifiers import Partition
 from log_tier.partitioner import slot_of
+from router.admin.admin import Admin
 from router.fleet.fleet import LiveFleet
 from router.requests import Connection
 from router.resp_door.changes import Changes
@@ -28,9 +29,12 @@ from router.resp_door.tables import ServedTable, Tables
 from router.resp_door.writer import SharedWriter
 from serving_tier.node import Node
 
-__all__ = ["RespDoor"]
+__all__ = ["OpenAdmin", "RespDoor"]
 
 logger = logging.getLogger(__name__)
+
+OpenAdmin = Callable[[], Awaitable[Admin]]
+"""Gives the administration, opened where it was not yet."""
 
 # What one machine needs: commands on any keys may then go into one transaction, as with one Redis server, and each
 # round of writes is one transaction of one index.
@@ -61,6 +65,7 @@ class RespDoor:
         node_id: str,
         fleet: LiveFleet | None,
         neighbours: Neighbours | None,
+        admin: OpenAdmin | None,
         clock_ms: Callable[[], int],
     ) -> None:
         self.connection = connection
@@ -68,6 +73,7 @@ class RespDoor:
         self.fleet = fleet
         self.node_id = node_id
         self.neighbours = neighbours
+        self.admin = admin
         self.secret = settings.password.encode()
         self.clock_ms = clock_ms
         self.loop = asyncio.get_running_loop()
@@ -106,12 +112,13 @@ class RespDoor:
         node_id: str = "n1",
         fleet: LiveFleet | None = None,
         neighbours: Neighbours | None = None,
+        admin: OpenAdmin | None = None,
         clock_ms: Callable[[], int] = _now_ms,
     ) -> RespDoor:
         """Let clients in. `sockets`: those that were taken for `settings`; the door closes them.
 
         `node`: the replicas in this process, which are read without a detour. `fleet`: what WAIT asks. `neighbours`:
-        with them it is a node of a cluster, which tells clients of the others.
+        with them it is a node of a cluster, which tells clients of the others. `admin`: what FLUSHDB needs.
         """
         door = cls(
             connection,
@@ -122,6 +129,7 @@ class RespDoor:
             node_id=node_id,
             fleet=fleet,
             neighbours=neighbours,
+            admin=admin,
             clock_ms=clock_ms,
         )
 

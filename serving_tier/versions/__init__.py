@@ -13,7 +13,10 @@ What holds:
      part is completed with, and the version of a bulk entry, its "offset of the last write", is that offset.
 - V5 A version never changes. A place that has one takes no other.
 
-Reading order: `manifest.py` (pure), `store.py`.
+A version with nothing in it is built nowhere: every node makes its part by itself (`empty.py`).
+
+Reading order: `manifest.py` (pure), `store.py`, `empty.py`; then what a replica does with them: `folders.py`,
+`beside.py`, `staging.py`.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from log_tier.errors import DuramenError, IndexDamaged, InvalidRequest, OffsetTr
 from log_tier.identifiers import Partition
 from serving_tier.node import Node, ReplicaName
 from serving_tier.replica import Replica
+from serving_tier.versions.empty import is_empty, make_empty
 from serving_tier.versions.store import VersionStore
 
 __all__ = ["FetchVersion", "Staging", "check_version_of", "fetch_version"]
@@ -53,6 +54,9 @@ VersionName = tuple[ReplicaName, int]
 
 async def fetch_version(url: str, table: TableEntry, partition: Partition, folder: Path, progress: Progress) -> None:
     """The `FetchVersion` of whoever can reach where versions are built. Raises as `VersionStore.fetch`."""
+    if is_empty(url):
+        await make_empty(url, table, partition, folder)
+        return
     store = VersionStore.open(url)
     version = await store.get()
     check_version_of(table, version.table, version.partitions, version.partitioner, url)

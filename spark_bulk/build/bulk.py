@@ -23,11 +23,11 @@ from log_tier.tokens import Token
 from serving_tier.versions.manifest import VersionManifest, part_of
 from serving_tier.versions.store import VersionStore
 from spark_bulk.build.bases import find_bases
-from spark_bulk.build.failures import named_failures
 from spark_bulk.build.frame import ValueColumns, chosen_rows, placed_rows
 from spark_bulk.build.outcome import OUTCOME_COLUMNS, PartitionOutcome
 from spark_bulk.build.partition_build import BuildPlan, partition_builder
 from spark_bulk.build.rows import DUPLICATES, Duplicates
+from spark_bulk.failures import named_failures
 from spark_bulk.source.place import TablePlace, find_table
 from spark_bulk.waiting import wait_for
 

@@ -15,7 +15,6 @@ from log_tier.errors import DuramenError, InvalidRequest
 from log_tier.identifiers import NOTHING, Offset, Partition
 from log_tier.log import Bounds
 from log_tier.tokens import Token
-from spark_bulk.build.failures import named_failures
 from spark_bulk.build.partition_build import work_folder
 from spark_bulk.build.partition_tasks import each_partition
 from spark_bulk.export.manifest import ExportKind, ExportManifest
@@ -28,6 +27,7 @@ from spark_bulk.export.tasks import (
     export_content,
     export_feed,
 )
+from spark_bulk.failures import named_failures
 from spark_bulk.source.copies import Wanted
 from spark_bulk.source.feed import FeedPart
 from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets

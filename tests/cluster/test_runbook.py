@@ -245,6 +245,23 @@ def test_a_bulk_load_turned_out_wrong(cluster: ClusterProcess) -> None:
     assert [each["state"] for each in cluster.rows("admin", "versions", "flights")] == ["live"]
 
 
+def test_a_table_was_cleared_by_mistake(cluster: ClusterProcess) -> None:
+    cluster.run("table", "create", "sessions", "--partitions", "2", "--replicas", "3")
+    cluster.run("put", "sessions", "a", "1")
+    refused = cluster.run("admin", "clear", "sessions", "--keep", "0", code=2)
+    assert "its content cannot be brought back; say --yes" in refused
+    cluster.run("admin", "clear", "sessions", "--dry-run")
+    assert cluster.run("get", "sessions", "a", "--level", "strong").strip() == "1"
+    cluster.run("admin", "clear", "sessions")
+    cluster.run("get", "sessions", "a", "--level", "strong", code=3)
+    cluster.run("put", "sessions", "b", "2")
+    shown, _ = follow(cluster, "A table was cleared by mistake")
+    assert "empty:" in shown
+    assert cluster.run("get", "sessions", "a", "--level", "strong").strip() == "1"
+    assert cluster.run("get", "sessions", "b", "--level", "strong").strip() == "2"
+    cluster.run("table", "drop", "sessions", "--yes")
+
+
 def test_a_stage_does_not_end(cluster: ClusterProcess) -> None:
     url = built(cluster, "damaged")
     before = values(cluster)
@@ -272,7 +289,7 @@ def test_everything_is_the_same_everywhere(cluster: ClusterProcess) -> None:
 
 def test_every_recipe_has_a_test() -> None:
     source = Path(__file__).read_text()
-    assert len(RECIPES) == 13
+    assert len(RECIPES) == 14
     for name, commands in RECIPES.items():
         assert commands, name
         assert f'follow(cluster, "{name}"' in source, f"no test follows the recipe {name!r}"

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -41,3 +43,22 @@ def test_all_calls_share_one_loop() -> None:
         thread.join()
     assert len(found) == 8
     assert len(set(map(id, found))) == 1
+
+
+def test_a_process_that_ends_with_tasks_under_way_says_nothing() -> None:
+    program = """
+import asyncio
+import subprocess
+import sys
+from spark_bulk.waiting import wait_for
+
+kept = []
+
+async def begin():
+    kept.append(asyncio.create_task(asyncio.sleep(1000)))
+    return 7
+
+print(wait_for(begin()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")

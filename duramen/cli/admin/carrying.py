@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from router.admin.client import AdminConnection
     from router.admin.requests import Change
 
-__all__ = ["DryRun", "Wait", "WaitTimeout", "Yes", "carry_out", "say_plan", "wait_for"]
+__all__ = ["DryRun", "Wait", "WaitTimeout", "Yes", "carry_out", "confirm", "say_plan", "wait_for"]
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and what it would cost.")]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
@@ -90,11 +90,16 @@ async def wait_for(admin: AdminConnection, job_id: int, *, json: bool, wait: boo
 
 
 def _confirm(plan: dict[str, Any], destroys: str, json: bool) -> None:
+    """Show a plan, and ask whether to go on; as `confirm`."""
+    if not json and sys.stdin.isatty():
+        say_plan(plan)
+    confirm(f"{plan['kind']} of {plan['subject']}: {destroys}", json=json)
+
+
+def confirm(what: str, *, json: bool) -> None:
     """Ask whether to go on. Raises `InvalidRequest` where nobody is there, `typer.Abort` for a no."""
-    what = f"{plan['kind']} of {plan['subject']}: {destroys}"
     if json or not sys.stdin.isatty():
         raise InvalidRequest(f"{what}; say --yes, or look at it first with --dry-run")
-    say_plan(plan)
     typer.confirm(f"{what}. Go on?", abort=True)
 
 

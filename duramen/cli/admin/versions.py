@@ -1,4 +1,4 @@
-"""`duramen admin versions | stage | swap | rollback | discard`, and the same as `duramen bulk`."""
+"""`duramen admin versions | stage | swap | rollback | discard | clear`, and the same as `duramen bulk`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from duramen.cli.admin.asking import Table, ask
-from duramen.cli.admin.carrying import DryRun, Wait, WaitTimeout, Yes, carry_out
+from duramen.cli.admin.carrying import DryRun, Wait, WaitTimeout, Yes, carry_out, confirm
 from duramen.cli.admin.shown import moment
 from duramen.cli.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.output import say, say_json, say_table
 
-__all__ = ["discard", "rollback", "stage", "swap", "versions"]
+__all__ = ["clear", "discard", "rollback", "stage", "swap", "versions"]
 
 _One = Annotated[str, typer.Argument(metavar="TABLE", help="The table.")]
 _Version = Annotated[int | None, typer.Option("--version", metavar="N", help="Which one.", min=1)]
@@ -141,3 +141,35 @@ def discard(
         yes=yes,
         destroys="it cannot be rolled back to any more",
     )
+
+
+def clear(
+    table: _One,
+    keep: Annotated[
+        int, typer.Option("--keep", metavar="N", help="Older versions that stay for a rollback.", min=0)
+    ] = 1,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    timeout: WaitTimeout = None,
+    at: At = AT_DEFAULT,
+    json: Json = False,
+) -> int:
+    """Let a table have no keys: an empty version of it is staged and swapped in.
+
+    It costs the same whatever the table holds; what is written meanwhile is kept. With an older version kept,
+    `duramen admin rollback` brings back what was cleared, with all that was written since. Its changes stay in the log
+    and in the feed.
+
+    \b
+      duramen admin clear page_views
+      duramen admin clear page_views --keep 0 --yes
+    """
+    from log_tier.catalog.cluster_map import EMPTY
+    from router.admin.requests import Stage, Swap
+
+    if not (keep or yes or dry_run):
+        confirm(f"clear table {table}: with --keep 0 its content cannot be brought back", json=json)
+    code = carry_out(Stage(table, EMPTY), at=at, json=json, dry_run=dry_run, wait=True, timeout=timeout)
+    if code or dry_run:
+        return code
+    return carry_out(Swap(table, None, keep), at=at, json=json, dry_run=False, wait=True, timeout=timeout)

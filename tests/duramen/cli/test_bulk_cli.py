@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,35 @@ def test_from_a_file_into_service_and_out_again(server: ServerProcess, tmp_path:
             b"UA/7": b"later",
             b"UA/8": b"again",
         }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("nowhere.parquet",), r"Spark says: Path does not exist: .*nowhere\.parquet\. \(PATH_NOT_FOUND\)$"),
+        (("/etc/hosts",), r"Spark says: Encountered error while reading file .*/etc/hosts"),
+        (("/etc/hosts", "--format", "nonsense"), r"Spark says: Failed to find the data source: nonsense"),
+        (("/etc/hosts", "--format", "text", "--sql", "selec 1"), r"Spark says: Syntax error at or near 'selec'\. \("),
+        (("/etc/hosts", "--format", "text"), r"the data has no column 'carrier' for the key; its columns are: value$"),
+    ],
+)
+def test_input_that_spark_refuses(server: ServerProcess, tmp_path: Path, wrong: tuple[str, ...], said: str) -> None:
+    (refused,) = run(
+        server, "bulk", "build", "flights", *wrong, "--url", f"file://{tmp_path}/v", "--key", "carrier", code=2
+    )
+    assert re.match(said, refused["message"]), refused
+    assert "\n" not in refused["message"]
+    assert not (tmp_path / "v").exists()
+
+
+def test_what_cannot_be_is_said_before_spark_starts(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    (refused,) = run(server, "bulk", "build", "ships", "x", "--url", f"{tmp_path}/v", "--key", "k", code=3)
+    assert "ships" in refused["message"]
+    (refused,) = run(server, "export", "ships", f"{tmp_path}/v", code=3)
+    (refused,) = run(server, "repush", "ships", "--url", f"{tmp_path}/v", code=3)
 
 
 def test_what_makes_no_sense_is_said_before_spark_starts(server: ServerProcess, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ class TestBlocking:
         listener.close()
 
     def test_what_is_not_there(self, client: Any, key: str) -> None:
-        for call in (lambda: client.lpush(key, 1), lambda: client.flushdb(), lambda: client.eval("return 1", 0)):
+        for call in (lambda: client.lpush(key, 1), lambda: client.flushall(), lambda: client.eval("return 1", 0)):
             with pytest.raises(redis.ResponseError, match="unknown command"):
                 call()
 

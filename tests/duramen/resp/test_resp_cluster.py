@@ -2,59 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from server_process import read_line, run_duramen, wait_until
+from server_process import run_duramen, wait_until
+from up_cluster import NODES, UpCluster
 
 import duramen
 from log_tier.partitioner import slot_of
 
-NODES = 3
-
-
-class Cluster:
-    """`duramen up --nodes 3 --resp-port 0`."""
-
-    def __init__(self, folder: Path) -> None:
-        command = f"-m duramen up --nodes {NODES} --port 0 --resp-port 0 --json --data {folder / 'data'}"
-        with (folder / "cluster.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
-            )
-        self.doors: dict[str, int] = {}
-        """The fast door of each process."""
-        self.pids: dict[str, int] = {}
-        while True:
-            event = json.loads(read_line(self.process, 60) or b'{"event": "nothing"}')
-            assert event["event"] in ("child", "started"), event
-            if event["event"] == "started":
-                self.port = event["port"]
-                assert event["resp_port"] == self.doors["router"]
-                return
-            self.pids[event["name"]] = event["pid"]
-            if "resp_port" in event:
-                self.doors[event["name"]] = event["resp_port"]
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.communicate(timeout=60)
-
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    running = Cluster(tmp_path_factory.mktemp("cluster"))
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
+    running = UpCluster(tmp_path_factory.mktemp("cluster"))
     # Two replicas of three: every node lacks some partition.
     done = run_duramen(
         "table", "create", "default", "--partitions", "6", "--replicas", "2", at=f"127.0.0.1:{running.port}"
@@ -78,7 +45,7 @@ def ports_of(ranges: list[Any]) -> set[int]:
     return {node[1] for each in ranges for node in each[2:]}
 
 
-def test_any_server_serves_any_client(cluster: Cluster, key: str) -> None:
+def test_any_server_serves_any_client(cluster: UpCluster, key: str) -> None:
     for writer in cluster.doors:
         with redis.Redis(port=cluster.doors[writer]) as client:
             for number in range(20):
@@ -92,7 +59,7 @@ def test_any_server_serves_any_client(cluster: Cluster, key: str) -> None:
                 assert client.exists(*(f"{key}:{writer}:{n}" for n in range(20))) == 20
 
 
-def test_counters_over_all_doors(cluster: Cluster, key: str) -> None:
+def test_counters_over_all_doors(cluster: UpCluster, key: str) -> None:
     doors = [redis.Redis(port=door) for door in cluster.doors.values()]
     counts = [client.incr(f"{key}-{number}") for number in range(3) for _ in range(10) for client in doors]
     assert counts == [n for _ in range(3) for n in range(1, 10 * len(doors) + 1)]
@@ -100,7 +67,7 @@ def test_counters_over_all_doors(cluster: Cluster, key: str) -> None:
         client.close()
 
 
-def test_the_map_of_slots(cluster: Cluster) -> None:
+def test_the_map_of_slots(cluster: UpCluster) -> None:
     nodes = {port for name, port in cluster.doors.items() if name != "router"}
     for name, door in cluster.doors.items():
         wait_until(lambda door=door: ports_of(slots_of(door)) == nodes, what=f"{name} knows every node")  # type: ignore[misc]
@@ -111,7 +78,7 @@ def test_the_map_of_slots(cluster: Cluster) -> None:
         assert all(len(each) == 2 + 1 for each in ranges), "every node is a master of something, and so no replica"
 
 
-def test_moved_goes_to_those_who_know_what_it_means(cluster: Cluster, key: str) -> None:
+def test_moved_goes_to_those_who_know_what_it_means(cluster: UpCluster, key: str) -> None:
     """Of the three nodes, one does not hold the key."""
     plain, moved = 0, []
     for name in ("n1", "n2", "n3"):
@@ -134,8 +101,8 @@ def test_moved_goes_to_those_who_know_what_it_means(cluster: Cluster, key: str) 
     assert moved[0].port in cluster.doors.values()
 
 
-def test_the_cluster_client(cluster: Cluster, key: str) -> None:
-    client = redis.RedisCluster(host="127.0.0.1", port=cluster.doors["n1"])
+def test_the_cluster_client(cluster: UpCluster, key: str) -> None:
+    client = redis.RedisUpCluster(host="127.0.0.1", port=cluster.doors["n1"])
     try:
         assert len(client.get_nodes()) == NODES
         names = [f"{key}:{number}" for number in range(100)]
@@ -155,7 +122,7 @@ def test_the_cluster_client(cluster: Cluster, key: str) -> None:
         client.close()
 
 
-def test_a_router_walks_over_everything(cluster: Cluster, key: str) -> None:
+def test_a_router_walks_over_everything(cluster: UpCluster, key: str) -> None:
     with redis.Redis(port=cluster.doors["router"]) as client:
         names = {f"{key}:{number}".encode() for number in range(50)}
         client.mset(dict.fromkeys(names, "v"))
@@ -164,14 +131,14 @@ def test_a_router_walks_over_everything(cluster: Cluster, key: str) -> None:
         wait_until(lambda: client.dbsize() >= 50, what="the nodes have said how many keys they have")
 
 
-def test_wait_counts_the_other_replicas(cluster: Cluster, key: str) -> None:
+def test_wait_counts_the_other_replicas(cluster: UpCluster, key: str) -> None:
     with redis.Redis(port=cluster.doors["n1"]) as client:
         for number in range(20):
             client.set(f"{key}{number}", "v")
         assert client.wait(1, 10_000) >= 1
 
 
-def test_the_doors_and_grpc(cluster: Cluster, key: str) -> None:
+def test_the_doors_and_grpc(cluster: UpCluster, key: str) -> None:
     with redis.Redis(port=cluster.doors["router"]) as client:
         client.set(key, "fast")
         token = client.execute_command("DURAMEN.TOKEN").decode()
@@ -179,7 +146,7 @@ def test_the_doors_and_grpc(cluster: Cluster, key: str) -> None:
         assert database.table("default").get(key.encode(), after=token) == b"fast"
 
 
-def test_a_node_that_is_killed(cluster: Cluster, key: str) -> None:
+def test_a_node_that_is_killed(cluster: UpCluster, key: str) -> None:
     """Clients of the router go on; the node comes back with its door where it was."""
     names = [f"{key}:{number}" for number in range(60)]
     with redis.Redis(port=cluster.doors["router"]) as client:

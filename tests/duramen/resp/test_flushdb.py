@@ -1,0 +1,144 @@
+"""FLUSHDB: a table is cleared by a barrier in its log, on one machine and on a cluster, while others go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from server_process import ServerProcess, run_duramen, wait_until
+from up_cluster import UpCluster
+
+import duramen
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    running = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=["--resp-port", "0"])
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Any]:
+    with redis.Redis(port=int(server.announcement["resp_port"])) as connected:
+        yield connected
+
+
+def test_nothing_is_left_and_life_goes_on(server: ServerProcess, client: Any, tmp_path: Path) -> None:
+    client.mset({f"key{number}": "x" for number in range(1000)})
+    client.set("brief", "x", ex=1000)
+    client.select(3)
+    client.set("other", "stays")
+    client.select(0)
+    assert client.flushdb() is True
+    assert (client.dbsize(), client.get("key7"), client.keys()) == (0, None, [])
+    client.set("key7", "again")
+    assert client.flushdb(asynchronous=True) is True
+    assert client.flushdb() is True, "an empty one, too"
+    assert client.incr("key7") == 1
+    assert client.dbsize() == 1
+    with redis.Redis(port=int(server.announcement["resp_port"]), db=3) as third:
+        assert third.get("other") == b"stays"
+    with duramen.connect(server.target) as database:
+        table = database.table("default")
+        assert dict(table.scan(level="strong")) == {b"key7": b"1"}
+    (found,) = [each for each in run_versions(server) if each["table"] == "default"]
+    assert (found["state"], found["lacking"]) == ("live", []), "nothing is kept of what was cleared"
+    server.stop()
+    server.start()
+    with redis.Redis(port=int(server.announcement["resp_port"])) as later:
+        assert later.keys() == [b"key7"]
+
+
+def run_versions(server: ServerProcess) -> list[dict[str, Any]]:
+    import json
+
+    done = run_duramen("admin", "versions", "--json", at=server.target)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_what_is_no_flush(client: Any) -> None:
+    with pytest.raises(redis.ResponseError, match="syntax error"):
+        client.execute_command("FLUSHDB", "SOMEHOW")
+    with pytest.raises(redis.ResponseError, match="syntax error"):
+        client.execute_command("FLUSHDB", "SYNC", "SYNC")
+
+
+def test_others_write_meanwhile(server: ServerProcess, client: Any) -> None:
+    """What is acknowledged after the reply is there; what each writer finds is one of its own values, or nothing."""
+    port = int(server.announcement["resp_port"])
+    stop, troubles, rounds = threading.Event(), [], [0, 0, 0]
+
+    def write(me: int) -> None:
+        try:
+            with redis.Redis(port=port) as mine:
+                while not stop.is_set():
+                    rounds[me] += 1
+                    mine.set(f"writer{me}", rounds[me])
+                    found = mine.get(f"writer{me}")
+                    if found not in (None, b"%d" % rounds[me]):
+                        troubles.append((me, rounds[me], found))
+        except Exception as error:  # noqa: BLE001 - told by the test
+            troubles.append(error)
+
+    writers = [threading.Thread(target=write, args=(me,)) for me in range(3)]
+    for writer in writers:
+        writer.start()
+    try:
+        for number in range(5):
+            before = list(rounds)
+            wait_until(
+                lambda before=before: all(now > then for now, then in zip(rounds, before, strict=True)),
+                what="everybody writes",
+            )
+            client.set("mine", number)
+            assert client.flushdb() is True
+            assert client.get("mine") is None
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+    assert not troubles
+    assert client.get("writer0") == b"%d" % rounds[0]
+
+
+def test_several_clear_at_once(server: ServerProcess, client: Any) -> None:
+    client.set("key", "value")
+    port = int(server.announcement["resp_port"])
+    replies: list[Any] = []
+
+    def clear() -> None:
+        with redis.Redis(port=port) as mine:
+            replies.append(mine.flushdb())
+
+    threads = [threading.Thread(target=clear) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert replies == [True] * 4
+    assert client.dbsize() == 0
+
+
+def test_every_node_of_a_cluster_is_cleared(tmp_path: Path) -> None:
+    cluster = UpCluster(tmp_path)
+    try:
+        doors = {name: redis.Redis(port=port) for name, port in cluster.doors.items()}
+        doors["router"].mset({f"key{number}": "x" for number in range(300)})
+        for name, door in doors.items():
+            door.set("last", name)
+            assert door.flushdb() is True, name
+            assert door.get("last") is None, name
+            for other in doors.values():
+                wait_until(
+                    lambda other=other: other.mget([f"key{number}" for number in range(300)]) == [None] * 300,
+                    what="all are gone",
+                )
+        for door in doors.values():
+            door.close()
+    finally:
+        cluster.close()

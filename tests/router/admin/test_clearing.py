@@ -1,0 +1,127 @@
+"""Clearing a table on a real cluster: an empty version, a barrier, and a way back where one was kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from operated import Operated, operated
+
+from duramen.aio import Table
+from log_tier.catalog.cluster_map import EMPTY
+from log_tier.errors import CommandRejected, DeadlineExceeded, InvalidRequest, TableNotFound
+from router.admin.admin import Admin
+from router.admin.clearing import clear_table
+from router.admin.opening import AdminOnDemand
+from router.admin.requests import Rollback, SetReplicas, Stage, Swap, TakeSnapshots
+
+KEYS = [b"k%03d" % number for number in range(100)]
+DEADLINE_S = 20.0
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Operated]:
+    async with operated(tmp_path / "cluster") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def admin(cluster: Operated) -> AsyncIterator[Admin]:
+    on_demand = AdminOnDemand(cluster.router.catalog, cluster.log.log)
+    yield await on_demand()
+    await on_demand.close()
+
+
+async def filled(cluster: Operated, *, partitions: int = 3, replicas: int = 2) -> Table:
+    table = await cluster.database.create_table("flights", partitions=partitions, replicas=replicas)
+    await table.put_many(dict.fromkeys(KEYS, b"1"))
+    await cluster.until_level("flights")
+    return table
+
+
+async def content(table: Table) -> dict[bytes, bytes]:
+    return {key: value async for key, value in table.scan(level="strong")}
+
+
+async def states(cluster: Operated) -> dict[int, str]:
+    return {each["version"]: each["state"] for each in await cluster.admin.versions("flights")}
+
+
+async def test_cleared_everywhere_and_brought_back(cluster: Operated, admin: Admin) -> None:
+    table = await filled(cluster)
+    ends = await clear_table(admin, "flights", keep=1, timeout=DEADLINE_S)
+    assert len(ends) == 3
+    assert await content(table) == {}
+    put = await table.put(KEYS[0], b"since")
+    assert await table.get(KEYS[0], after=put.token) == b"since"
+    assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
+    assert await states(cluster) == {1: "kept", 2: "live"}
+    await cluster.done(Rollback("flights"))
+    assert await content(table) == {**dict.fromkeys(KEYS, b"1"), KEYS[0]: b"since"}
+    await clear_table(admin, "flights", timeout=DEADLINE_S)
+    assert await content(table) == {}
+    assert await states(cluster) == {3: "live"}, "nothing else is kept"
+
+
+async def test_a_node_that_is_away(cluster: Operated, admin: Admin) -> None:
+    """Nothing is cleared then, and nothing is left of the try."""
+    table = await filled(cluster, replicas=3)
+    await cluster.stop_node("n3")
+    with pytest.raises(DeadlineExceeded, match=r"table flights was not cleared within 0\.5 s: not every replica"):
+        await clear_table(admin, "flights", timeout=0.5)
+    assert await states(cluster) == {1: "live"}
+    assert len(await content(table)) == len(KEYS)
+    await cluster.add_node("n3")
+    await cluster.until_level("flights")
+    await clear_table(admin, "flights", timeout=DEADLINE_S)
+    assert await content(table) == {}
+
+
+async def test_several_at_once_while_others_write(cluster: Operated, admin: Admin) -> None:
+    """What was acknowledged before a clearing began is gone when it has ended, whoever else clears at that moment."""
+    table = await filled(cluster)
+    troubles: list[str] = []
+
+    async def clear(me: int) -> None:
+        for number in range(3):
+            key = b"%d-%d" % (me, number)
+            await table.put(key, b"x")
+            await clear_table(admin, "flights", timeout=DEADLINE_S)
+            if await table.get(key, level="strong") is not None:
+                troubles.append(f"{key!r} came back")
+
+    async with asyncio.TaskGroup() as group:
+        for me in range(3):
+            group.create_task(clear(me))
+    assert not troubles
+    assert await content(table) == {}
+    assert list((await states(cluster)).values()) == ["live"]
+
+
+async def test_a_replica_that_missed_it(cluster: Operated, admin: Admin) -> None:
+    """From a snapshot of before the clearing it goes over the barrier by itself."""
+    table = await filled(cluster, partitions=1, replicas=1)
+    await cluster.done(TakeSnapshots("flights"))
+    await clear_table(admin, "flights", timeout=DEADLINE_S)
+    await table.put(b"since", b"2")
+    await cluster.done(SetReplicas("flights", 3))
+    await cluster.until_level("flights")
+    assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"]
+    assert await content(table) == {b"since": b"2"}
+
+
+async def test_what_cannot_be_staged(cluster: Operated, admin: Admin) -> None:
+    await filled(cluster)
+    with pytest.raises(InvalidRequest, match="names no offset for each of 3 partitions"):
+        await cluster.admin.start(Stage("flights", "empty:1,2"))
+    with pytest.raises(TableNotFound):
+        await clear_table(admin, "ships", timeout=DEADLINE_S)
+    await cluster.done(Stage("flights", EMPTY))
+    url = (await cluster.admin.versions("flights"))[1]["url"]
+    with pytest.raises(CommandRejected, match="begin again"):
+        await cluster.admin.start(Stage("flights", url))
+    await clear_table(admin, "flights", timeout=DEADLINE_S)
+    with pytest.raises(CommandRejected, match="empty and older than version 3"):
+        await cluster.admin.start(Swap("flights", 2))
