@@ -122,7 +122,8 @@ def _read(spark: Any, place: dict[str, str], folder: Path) -> float:
     )
     store = (folder / "duramen" / "snapshots").as_uri()
     options = {**place, "token": "snapshot", "snapshots": store}
-    return _timed(lambda: _discard(spark.read.format("duramen").options(**options).load()))
+    reader = spark.read.format("duramen").schema("key binary, value binary").options(**options)
+    return _timed(lambda: _discard(reader.load()))
 
 
 def _stream(spark: Any, place: dict[str, str], folder: Path) -> float:
@@ -151,7 +152,7 @@ SPARK_SOURCE: Final[tuple[Workload, ...]] = (
             Side(
                 "duramen",
                 "subject",
-                lambda settings: run_async(_with_duramen(settings, _read, "a snapshot, checked as it is read")),
+                lambda settings: run_async(_with_duramen(settings, _read, "keys and values of a checked snapshot")),
                 BOTH_NEEDS,
             ),
             Side("parquet", "peer", _parquet, NEEDS),

@@ -234,9 +234,13 @@ async def _from_one(wanted: Wanted, step: SourceStep, log: Log, folder: Path) ->
 
 
 def _check_in_place(manifest: SnapshotManifest, data: Path, stop: Stop) -> None:
-    """Look at every byte of a stored file; it never changes, so it can be mapped afterwards."""
+    """Compare every byte of a stored file with its manifest; it never changes, so it can be mapped afterwards.
+
+    Its pages were looked at before the manifest was written, and LMDB does not open it here: `IndexFile` does, which
+    looks at each page that it reads.
+    """
     description = next(file for file in manifest.files if file.name == DATA_FILE)
-    check = FileCheck(description, str(data))
+    check = FileCheck(description, str(data), structure=False)
     with open(data, "rb", buffering=0) as file:
         for piece in pieces_of(file, stop):
             check.feed(piece)
