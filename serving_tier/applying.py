@@ -57,12 +57,14 @@ class Applying:
         on_switch: Callable[[LmdbIndex], None],
         on_switched: Callable[[], None],
         on_progress: Callable[[], None],
+        on_applied: Callable[[Sequence[Batch]], None],
         on_missing: Callable[[], None],
         on_failed: Callable[[int, DuramenError], Awaitable[None]],
     ) -> None:
-        """`on_switch` gets the new live index at a barrier, and `on_switched` is called when the others have followed;
-        `on_progress` is called after pieces and while it waits; `on_failed` closes a version that could not be written,
-        and is awaited."""
+        """`on_applied` gets batches as soon as the event loop hears that the live index has them, before anybody who
+        waits for them is told. `on_switch` gets the new live index at a barrier, and `on_switched` is called when the
+        others have followed; `on_progress` is called after pieces and while it waits; `on_failed` closes a version that
+        could not be written, and is awaited."""
         self.index = index
         self.under_way = False
         """A transaction is being made: the index does not stand still."""
@@ -70,6 +72,7 @@ class Applying:
         """The barrier at which it waits."""
         self._name, self._versions, self._moments, self._voids = name, versions, moments, voids
         self._applier = applier
+        self._on_applied = on_applied
         self._on_switch, self._on_switched, self._on_progress = on_switch, on_switched, on_progress
         self._on_missing, self._on_failed = on_missing, on_failed
 
@@ -91,7 +94,15 @@ class Applying:
             self._moments.reach(cut=cut)
 
     async def _apply(self, data: bytes) -> None:
-        failed = await self._run(lambda: self._versions.apply(self.index, _decoded(data)))
+        batches: Sequence[Batch] = ()
+
+        def apply() -> tuple[Effects, dict[int, DuramenError]]:
+            nonlocal batches
+            batches = _decoded(data)
+            return self._versions.apply(self.index, batches)
+
+        failed = await self._run(apply)
+        self._on_applied(batches)
         await self._give_up(failed)
 
     async def _run(self, work: Callable[[], tuple[Effects, dict[int, DuramenError]]]) -> dict[int, DuramenError]:
@@ -166,6 +177,7 @@ class Applying:
         await self._run(take_over)
         self.index = self._moments.index = new
         self._on_switch(new)
+        self._on_applied(batches)
         # Whoever closes the replica at this moment finds all of them; the next start takes the old one on.
         del self._versions.level[number]
         self._versions.level[old.version] = old

@@ -31,13 +31,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
+from log_tier.batch import Batch
 from log_tier.errors import (
     DuramenError,
     IndexDamaged,
@@ -110,6 +111,9 @@ class Replica:
         raises stops the replica."""
         self.on_switched: Callable[[Replica], None] | None = None
         """Called on the event loop when another version has become the live one."""
+        self.listeners: list[Callable[[LmdbIndex, Sequence[Batch]], None]] = []
+        """Called on the event loop with the live index and the batches that it has just applied, before anybody who
+        waits for them is told."""
         self.readers: list[LmdbIndex] = []
         """The index of each long read that runs in another thread at this moment; see the module's text."""
         self._log = log
@@ -136,6 +140,7 @@ class Replica:
             on_switch=self._switch,
             on_switched=self._switched,
             on_progress=self._progressed,
+            on_applied=self._applied,
             on_missing=self._version_missing,
             on_failed=self.drop_version,
         )
@@ -152,6 +157,11 @@ class Replica:
     def applied(self) -> Offset:
         """The highest offset folded into the index."""
         return self.index.applied
+
+    @property
+    def applies(self) -> bool:
+        """Is a batch being applied at this moment, in the other thread?"""
+        return self._applying.under_way
 
     @property
     def void(self) -> int:
@@ -314,6 +324,10 @@ class Replica:
 
     def _changed(self) -> None:
         self.changes += 1
+
+    def _applied(self, batches: Sequence[Batch]) -> None:
+        for listener in self.listeners:
+            listener(self.index, batches)
 
     def _switch(self, index: LmdbIndex) -> None:
         self.index = index

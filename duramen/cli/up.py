@@ -56,6 +56,9 @@ def up(
     resp_password: Annotated[
         str, typer.Option("--resp-password", envvar="DURAMEN_RESP_PASSWORD", help="What AUTH must give there.")
     ] = "",
+    resp_cache_mebibytes: Annotated[
+        int, typer.Option("--resp-cache-mebibytes", metavar="N", help="Memory there for values that were read.", min=0)
+    ] = 512,
     log_level: Annotated[
         _LogLevel, typer.Option("--log-level", help="How much the server tells on the standard error.")
     ] = _LogLevel.WARNING,
@@ -107,6 +110,7 @@ def up(
                 tell=tell,
                 resp_port=resp_port,
                 resp_password=resp_password,
+                resp_cache_mebibytes=resp_cache_mebibytes,
             )
         )
         return
@@ -116,7 +120,13 @@ def up(
 
     announce = _Announcer(data, log, host, json)
     policy = SnapshotPolicy(every_s=snapshot_every_s)
-    fast_door = DoorSettings(host=host, port=resp_port, socket_path=resp_socket, password=resp_password)
+    fast_door = DoorSettings(
+        host=host,
+        port=resp_port,
+        socket_path=resp_socket,
+        password=resp_password,
+        cache_mebibytes=resp_cache_mebibytes,
+    )
     opening = SingleServer.open(
         data, log_url=log, take_over=take_over, host=host, port=port, snapshots=policy, fast_door=fast_door
     )

@@ -23,4 +23,6 @@ def door_settings(settings: NodeSettings | RouterSettings) -> DoorSettings:
         password=settings.resp_password,
         tls_certificate=path(settings.resp_tls_certificate),
         tls_key=path(settings.resp_tls_key),
+        # A router has no replicas.
+        cache_mebibytes=settings.resp_cache_mebibytes if isinstance(settings, NodeSettings) else 0,
     )

@@ -75,6 +75,12 @@ class NodeSettings(BaseSettings):
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
     resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
     resp_tls_key: str = Field("", description=_RESP_KEY)
+    resp_cache_mebibytes: int = Field(
+        512,
+        ge=0,
+        description="Memory for values that clients of the Redis protocol read lately, taken as it is needed; 0: none. "
+        "Without it they are read from the index, which takes about a microsecond each.",
+    )
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 

@@ -37,12 +37,14 @@ async def supervise(
     take_over: bool = False,
     resp_port: int | None = None,
     resp_password: str = "",
+    resp_cache_mebibytes: int = 512,
 ) -> None:
     """Run a cluster below `data` until SIGTERM or SIGINT. `tell` hears what happens, as the JSON lines of `--json`.
 
     `log_url`: where the log is; None: a process of the cluster, with its data below `data`.
     `take_over`: the folders of nodes of these names on that log are lost.
     `resp_port`: the router's fast door; the nodes then have theirs on ports of their own. None: no fast doors.
+    `resp_cache_mebibytes`: of each node.
 
     Raises what keeps a child from starting for the first time; then everything is stopped again.
     """
@@ -76,6 +78,7 @@ async def supervise(
             stop=stop,
             resp_port=resp_port,
             resp_password=resp_password,
+            resp_cache_mebibytes=resp_cache_mebibytes,
         )
         runs = [asyncio.create_task(child.run(), name=f"run {child.name}") for child in children]
         if not stop.done():
@@ -121,6 +124,7 @@ async def _start_all(
     stop: asyncio.Future[str],
     resp_port: int | None,
     resp_password: str,
+    resp_cache_mebibytes: int,
 ) -> None:
     """The log, then the nodes all at once, then the router."""
     common = ["--host", host, "--log-level", log_level]
@@ -151,7 +155,10 @@ async def _start_all(
     ]
     for child in made if resp_port is not None else ():
         child.resp_port = 0
-        child.environment = {"DURAMEN_NODE_RESP_PASSWORD": resp_password}
+        child.environment = {
+            "DURAMEN_NODE_RESP_PASSWORD": resp_password,
+            "DURAMEN_NODE_RESP_CACHE_MEBIBYTES": str(resp_cache_mebibytes),
+        }
     children.extend(made)
     await asyncio.gather(*(child.start() for child in made))
     if stop.done():

@@ -21,7 +21,7 @@ What holds:
      `limits.py` has each with its reason. What cannot be a command is answered as Redis does, and the connection ends.
 
 How a command passes: bytes ─▶ `framing.py` (hiredis, and a careful parser for what is unusual) ─▶ `client.py`, which
-takes the short way for GET and SET, and for the rest asks `catalogue.py` what the command is. Reads go to `reading.py`;
+takes the short ways (`short_ways.py`) for GET and SET, and for the rest asks `catalogue.py` what the command is. Reads go to `reading.py`;
 plain writes of all connections gather in `writer.py` and leave as one batch per partition; what reads before it writes
 gathers in `changes.py`. Replies are encoded by `replies.py`, with one write for all that are ready.
 
@@ -33,7 +33,8 @@ clients, several users, replication by Redis' own protocol. What is not there is
 `docs/REDIS.md` lists every command and every difference.
 
 Reading order: `replies.py`, `careful.py`, `framing.py`, `arguments.py`, `views.py`, `strings.py`, `counters.py`,
-`keys.py`, `tables.py`, `reading.py`, `writer.py`, `changes.py`, `catalogue.py`, `outbox.py`, `performing.py`,
-`client.py`, `transactions.py`, `talk.py`, `server.py`, `scans.py`, `flushing.py`, `own.py`, `notifications.py`,
-`cluster.py`, `neighbours.py`, `nearest.py`, `sockets.py`, `door.py`, `limits.py`, `problems.py`.
+`keys.py`, `value_cache.py`, `tables.py`, `reading.py`, `writer.py`, `changes.py`, `catalogue.py`, `outbox.py`,
+`performing.py`, `short_ways.py`, `client.py`, `transactions.py`, `talk.py`, `server.py`, `scans.py`, `flushing.py`,
+`own.py`, `notifications.py`, `cluster.py`, `neighbours.py`, `nearest.py`, `sockets.py`, `door.py`, `limits.py`,
+`problems.py`.
 """

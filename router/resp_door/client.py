@@ -17,16 +17,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from log_tier.errors import DuramenError, TableNotFound
 from log_tier.identifiers import Offset
-from log_tier.record import KEY_BYTES_MAX
 from log_tier.tokens import Token
 from router.resp_door.careful import Command, ProtocolError
 from router.resp_door.catalogue import CommandSpec, find_command, unknown_command
-from router.resp_door.framing import Framer, lone_get
+from router.resp_door.framing import Framer
 from router.resp_door.limits import (
     OUTPUT_BYTES_MAX,
     OUTPUT_PAUSE_BYTES,
@@ -35,10 +33,11 @@ from router.resp_door.limits import (
     UNANSWERED_MAX,
 )
 from router.resp_door.outbox import Outbox
-from router.resp_door.performing import perform, write_blind, write_plain
+from router.resp_door.performing import perform, write_blind
 from router.resp_door.problems import problem_of
 from router.resp_door.reading import Freshness, check_keys
 from router.resp_door.replies import NULL, Problem, encode, size_of
+from router.resp_door.short_ways import GET_WORDS, SET_WORDS, TURN, ShortWays
 from router.resp_door.tables import DEFAULT_TABLE, ServedTable
 from router.resp_door.transactions import enqueue
 from router.resp_door.views import ReadOnlyView
@@ -50,14 +49,8 @@ __all__ = ["Client"]
 
 logger = logging.getLogger(__name__)
 
-# Commands that are worked off before others get their turn at the event loop; some 5 ms.
-_TURN: Final = 1024
-
 # A connection that is closed gets so long to take its last replies.
 _CLOSE_PATIENCE_S: Final = 5.0
-
-_GET: Final = frozenset({b"GET", b"get", b"Get"})
-_SET: Final = frozenset({b"SET", b"set", b"Set"})
 
 
 class Client(asyncio.Protocol):
@@ -94,9 +87,9 @@ class Client(asyncio.Protocol):
         self.closing = False
         self.touched = False
         self._framer = Framer()
-        self._reads = door.reads
-        self._queue: deque[Command] = deque()
-        self._queued_bytes = 0
+        self.queue: deque[Command] = deque()
+        """Commands that were read and have not begun, but for the first, which may be the one that runs."""
+        self.queued_bytes = 0
         """What came since the queue was empty."""
         self._task: asyncio.Task[None] | None = None
         """The command that runs by itself."""
@@ -106,8 +99,11 @@ class Client(asyncio.Protocol):
         self.outbox: Outbox
         self._reading = True
         self._turn_scheduled = False
-        self._plain = False
-        self._null = NULL[2]
+        self.plain = False
+        """The short ways are open: nothing about this connection is unusual."""
+        self.null = NULL[2]
+        """The reply for a value that is not there."""
+        self._short = ShortWays(self)
         self.changed()
 
     # --- the transport's side
@@ -124,25 +120,20 @@ class Client(asyncio.Protocol):
         """It is gone; what it wrote is written."""
         self.closing = True
         self.outbox.resume()
-        self._queue.clear()
+        self.queue.clear()
         self.door.leave(self)
 
     def data_received(self, data: bytes) -> None:
         """Commands, or pieces of some."""
-        # The shortest way of all: one GET on a connection that has nothing else to do.
         if (
-            self._plain
-            and (key := lone_get(data)) is not None
-            and (table := self.table) is not None
-            and not self._queue
+            self.plain
+            and not self.queue
             and self._task is None
             and not self._framer.held_bytes
             and not self.outbox.waits
             and not self.closing
-            and (reply := self._reads.value(table, key, self._null)) is not None
+            and self._short.lone(data)
         ):
-            self.commands += 1
-            self.outbox.push(reply)
             return
         if self.closing or self._poison is not None:
             return
@@ -150,18 +141,18 @@ class Client(asyncio.Protocol):
             commands: Sequence[Command] = self._framer.take(data)
         except ProtocolError as error:
             commands, self._poison = error.commands, error.text
-        self._queue.extend(commands)
+        self.queue.extend(commands)
         self._run()
-        if not self._queue:
-            self._queued_bytes = 0
+        if not self.queue:
+            self.queued_bytes = 0
             return
-        self._queued_bytes += len(data)
-        if self._reading and (len(self._queue) > QUEUED_COMMANDS_MAX or self._queued_bytes > QUEUED_BYTES_MAX):
+        self.queued_bytes += len(data)
+        if self._reading and (len(self.queue) > QUEUED_COMMANDS_MAX or self.queued_bytes > QUEUED_BYTES_MAX):
             self._read(False)
 
     def eof_received(self) -> bool:
         """It sends no more; answers that are on their way still go out."""
-        if self._queue or self.outbox.waits or self._task is not None:
+        if self.queue or self.outbox.waits or self._task is not None:
             self._poison = self._poison or ""
             return True
         return False
@@ -188,13 +179,13 @@ class Client(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _read_again(self) -> None:
-        if not self._queue:
-            self._queued_bytes = 0
+        if not self.queue:
+            self.queued_bytes = 0
         if (
             not self._reading
             and not self.outbox.stalled
-            and len(self._queue) <= QUEUED_COMMANDS_MAX // 2
-            and self._queued_bytes <= QUEUED_BYTES_MAX
+            and len(self.queue) <= QUEUED_COMMANDS_MAX // 2
+            and self.queued_bytes <= QUEUED_BYTES_MAX
         ):
             self._read(True)
 
@@ -223,9 +214,9 @@ class Client(asyncio.Protocol):
     def finish(self, reason: str) -> None:
         """The command that runs now is the last one: send its reply, and end."""
         logger.debug("client %s ends: %s", self.id, reason)
-        current = self._queue[0]
-        self._queue.clear()
-        self._queue.append(current)
+        current = self.queue[0]
+        self.queue.clear()
+        self.queue.append(current)
         self._poison = ""
 
     def drop(self, reason: str) -> None:
@@ -240,14 +231,19 @@ class Client(asyncio.Protocol):
 
     def changed(self) -> None:
         """Something that decides about the short ways has changed."""
-        self._null = NULL[self.protocol]
-        self._plain = (
+        self.null = NULL[self.protocol]
+        self.plain = (
             self.authenticated
             and self.transaction is None
             and not self.subscribed
             and self.level == "session"
             and not self.token.tables
         )
+
+    @property
+    def idle(self) -> bool:
+        """Nothing has to be done when a reply has left."""
+        return not self.queue and self._poison is None and self._reading and not self.closing
 
     @property
     def subscribed(self) -> bool:
@@ -288,20 +284,20 @@ class Client(asyncio.Protocol):
 
     def _run(self) -> None:
         """Work off what is queued, as far as nothing has to wait."""
-        queue, outbox = self._queue, self.outbox
+        queue, outbox = self.queue, self.outbox
         if self._task is None and not self.closing:
-            left = _TURN
+            left = TURN
             while queue:
                 command = queue[0]
                 name = command[0]
-                if self._plain:
-                    if name in _GET:
-                        if not outbox.unanswered and not outbox.stalled and self._get(command):
+                if self.plain:
+                    if name in GET_WORDS:
+                        if not outbox.unanswered and not outbox.stalled and self._short.get(command):
                             left -= 1
                             if outbox.gathered_bytes > OUTPUT_PAUSE_BYTES:
                                 outbox.flush()
                             continue
-                    elif name in _SET and len(command) == 3 and self._set(command):
+                    elif name in SET_WORDS and len(command) == 3 and self._short.set(command):
                         left -= 1
                         continue
                 left -= 1
@@ -338,79 +334,6 @@ class Client(asyncio.Protocol):
             self.outbox.flush()
             self._run()
 
-    # --- the short ways
-
-    def _get(self, command: Command) -> bool:
-        """GET, from the replica that is here; False where that cannot be."""
-        table = self.table
-        if table is None or len(command) != 2:
-            return False
-        queue = self._queue
-        if len(queue) > 1 and queue[1][0] in _GET:
-            return self._get_run(table)
-        if not 0 < len(command[1]) <= KEY_BYTES_MAX:
-            return False
-        reply = self._reads.value(table, command[1], self._null)
-        if reply is None:
-            return False
-        queue.popleft()
-        self.commands += 1
-        self.outbox.emit(reply)
-        return True
-
-    def _get_run(self, table: ServedTable) -> bool:
-        """Several GETs in a row: one read transaction for each partition."""
-        queue = self._queue
-        keys: list[bytes] = []
-        for command in queue:
-            if command[0] not in _GET or len(command) != 2 or len(keys) == _TURN:
-                break
-            keys.append(command[1])
-        replies = self._reads.values(table, keys, self._null)
-        if replies is None:
-            return False
-        if len(keys) == len(queue):
-            queue.clear()
-        else:
-            for _ in keys:
-                queue.popleft()
-        self.commands += len(keys)
-        self.outbox.emit(replies)
-        return True
-
-    def _mget(self, command: Command) -> bool:
-        """MGET, from the replicas that are here."""
-        table = self.table
-        if table is None or len(command) < 2:
-            return False
-        replies = self._reads.values(table, command[1:], self._null)
-        if replies is None:
-            return False
-        self._queue.popleft()
-        self.commands += 1
-        self.outbox.emit(b"*%d\r\n%b" % (len(command) - 1, replies))
-        return True
-
-    def _set(self, command: Command) -> bool:
-        """SET without options, through the shared writer; as many as come in a row."""
-        table = self.table
-        if table is None or table.gone or self.outbox.unanswered >= UNANSWERED_MAX:
-            return False
-        keys, values = [command[1]], [command[2]]
-        queue = self._queue
-        if len(queue) > 1:
-            for following in islice(queue, 1, _TURN):
-                if following[0] not in _SET or len(following) != 3:
-                    break
-                keys.append(following[1])
-                values.append(following[2])
-        if not write_plain(self, table, keys, values):
-            return False
-        self.commands += len(keys)
-        for _ in keys:
-            queue.popleft()
-        return True
-
     # --- the long way
 
     def _start(self, name: bytes, command: Command) -> bool:
@@ -439,15 +362,15 @@ class Client(asyncio.Protocol):
             outbox, table = self.outbox, self.table
             if outbox.unanswered >= UNANSWERED_MAX:
                 return False
-            at_hand = self._plain and table is not None and not table.gone
+            at_hand = self.plain and table is not None and not table.gone
             if spec.kind == "blind" and at_hand and table is not None and write_blind(self, spec, command, table):
-                self._queue.popleft()
+                self.queue.popleft()
                 self.commands += 1
                 return True
             if outbox.waits:
                 return False  # it has to see what they wrote
             if spec.kind == "read" and at_hand and table is not None:
-                if spec.name == "mget" and self._mget(command):
+                if spec.name == "mget" and self._short.mget(command):
                     return True
                 keys = spec.keys(command)
                 check_keys(keys)
@@ -456,7 +379,7 @@ class Client(asyncio.Protocol):
                     return self._answer(spec.run(ReadOnlyView(found, self.door.clock_ms()), command[1:]))
         except Problem as problem:
             return self._answer(problem)
-        self._queue.popleft()
+        self.queue.popleft()
         self.commands += 1
         outbox.flush()
         work = spec.run(self, command[1:]) if spec.kind == "ask" else perform(self, spec, command)
@@ -464,7 +387,7 @@ class Client(asyncio.Protocol):
         return False
 
     def _answer(self, reply: Any) -> bool:
-        self._queue.popleft()
+        self.queue.popleft()
         self.commands += 1
         self.outbox.emit(encode(reply, self.protocol))
         return not self.closing

@@ -26,6 +26,7 @@ from router.resp_door.replies import Problem
 from router.resp_door.scans import Cursors
 from router.resp_door.sockets import BACKLOG, DoorSettings, DoorSockets, tls_context
 from router.resp_door.tables import ServedTable, Tables
+from router.resp_door.value_cache import CacheRoom
 from router.resp_door.writer import SharedWriter
 from serving_tier.node import Node
 
@@ -88,7 +89,8 @@ class RespDoor:
         self.connections_dropped = 0
         self.commands_done = 0
         """By connections that are gone."""
-        self.tables = Tables(connection, node, lambda: settings.table_partitions or self._partitions())
+        self.room = CacheRoom(settings.cache_mebibytes << 20)
+        self.tables = Tables(connection, node, lambda: settings.table_partitions or self._partitions(), self.room)
         self.reads = Reads(connection, clock_ms)
         self.writer = SharedWriter(connection)
         self.changes = Changes(self.reads, self.writer, clock_ms)

@@ -9,13 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from log_tier.errors import DuramenError
 from log_tier.identifiers import Offset
 from router.resp_door.limits import OUTPUT_BYTES_MAX, OUTPUT_PAUSE_BYTES, OUTPUT_STALL_S
 from router.resp_door.replies import OK
 
-__all__ = ["Outbox", "Slot"]
+__all__ = ["Outbox", "Pending", "Slot"]
+
+
+class Pending(Protocol):
+    """The place of replies that are not there yet."""
+
+    @property
+    def reply(self) -> bytes | None:
+        """All of them, when they are there."""
+        ...
 
 
 class Slot:
@@ -101,7 +111,7 @@ class Outbox:
         self._write = transport.write
         self._loop = loop
         self._replies: list[bytes] = []
-        self.waits: deque[Slot | bytes] = deque()
+        self.waits: deque[Pending | bytes] = deque()
         """Replies in order, from the first one that is not there yet; empty: none is missing."""
         self._stall: asyncio.TimerHandle | None = None
         self.filled = filled
@@ -131,7 +141,7 @@ class Outbox:
         else:
             self._replies.append(reply)
 
-    def reserve(self, slot: Slot, commands: int) -> None:
+    def reserve(self, slot: Pending, commands: int) -> None:
         """The next replies, which a slot will have."""
         self.waits.append(slot)
         self.unanswered += commands

@@ -34,6 +34,8 @@ class DoorSettings:
     tls_certificate: Path | None = None
     """PEM, its chain included; with `tls_key`. None: no TLS."""
     tls_key: Path | None = None
+    cache_mebibytes: int = 512
+    """For values that were read lately; 0: none are kept. It is taken as it is needed."""
     table_partitions: int = 0
     """Of tables that are made at first use; 0: one on one machine, eight in a cluster."""
 

@@ -30,6 +30,7 @@ from router.requests import Connection
 from router.resp_door.arguments import text_of
 from router.resp_door.limits import REQUEST_TIMEOUT_S
 from router.resp_door.replies import Problem
+from router.resp_door.value_cache import CacheRoom, ValueCache
 from serving_tier.node import Node
 from serving_tier.replica import Replica
 
@@ -60,11 +61,25 @@ def is_numbered(name: str) -> bool:
 class ServedTable:
     """A table, and what of it is in this process."""
 
-    __slots__ = ("_landed", "floor", "fresh", "gone", "node", "partition_of", "partitions", "ref", "replicas", "seen")
+    __slots__ = (
+        "_landed",
+        "_room",
+        "caches",
+        "floor",
+        "fresh",
+        "gone",
+        "node",
+        "partition_of",
+        "partitions",
+        "ref",
+        "replicas",
+        "seen",
+    )
 
-    def __init__(self, ref: TableRef, node: Node | None) -> None:
+    def __init__(self, ref: TableRef, node: Node | None, room: CacheRoom) -> None:
         self.ref = ref
         self.node = node
+        self._room = room
         self.partitions = ref.partitions
         self.partition_of = ref.partition_of
         self.seen: list[Offset] = [NOTHING] * ref.partitions
@@ -77,6 +92,8 @@ class ServedTable:
         """By partition: the batches behind `fresh`, the oldest first."""
         self.replicas: list[Replica | None] = [None] * ref.partitions
         """Those that are here and can be read at once."""
+        self.caches: list[ValueCache | None] = [None] * ref.partitions
+        """What was read of each of them lately."""
         self.gone = False
         """It was dropped: whoever needs it looks for it again."""
         self.look()
@@ -97,9 +114,19 @@ class ServedTable:
                 replica = self.node.replica(self.ref.id, partition)
             if replica is not None and (replica.failure is not None or replica.state == "replaying"):
                 replica = None
+            cache = self.caches[partition]
+            if cache is not None:
+                cache.close()
+            self.replicas[partition], self.caches[partition] = replica, None
             if replica is not None:
                 self.raise_floor(partition, replica.floor)
-            self.replicas[partition] = replica
+                self.caches[partition] = ValueCache.open(replica, self._room)
+
+    def close(self) -> None:
+        """Let go of what is kept in memory. Idempotent."""
+        for cache in self.caches:
+            if cache is not None:
+                cache.close()
 
     def saw(self, partition: Partition, offset: Offset) -> None:
         """Somebody was told of `offset`."""
@@ -148,8 +175,11 @@ class ServedTable:
 class Tables:
     """The tables that were used so far, by name."""
 
-    def __init__(self, connection: Connection, node: Node | None, partitions: Callable[[], int]) -> None:
-        """`partitions`: how many a table gets that is made here."""
+    def __init__(
+        self, connection: Connection, node: Node | None, partitions: Callable[[], int], room: CacheRoom
+    ) -> None:
+        """`partitions`: how many a table gets that is made here. `room`: for what was read lately."""
+        self._room = room
         self._connection = connection
         self._node = node
         self._partitions = partitions
@@ -173,7 +203,11 @@ class Tables:
         async with self._opening:
             found = self.at_hand(name)
             if found is None:
-                found = self._open[name] = ServedTable(await self._find(name), self._node)
+                ref = await self._find(name)
+                before = self._open.get(name)
+                if before is not None:
+                    before.close()
+                found = self._open[name] = ServedTable(ref, self._node, self._room)
         return found
 
     async def _find(self, name: str) -> TableRef:

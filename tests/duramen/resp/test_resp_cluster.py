@@ -102,7 +102,7 @@ def test_moved_goes_to_those_who_know_what_it_means(cluster: UpCluster, key: str
 
 
 def test_the_cluster_client(cluster: UpCluster, key: str) -> None:
-    client = redis.RedisUpCluster(host="127.0.0.1", port=cluster.doors["n1"])
+    client = redis.RedisCluster(host="127.0.0.1", port=cluster.doors["n1"])
     try:
         assert len(client.get_nodes()) == NODES
         names = [f"{key}:{number}" for number in range(100)]

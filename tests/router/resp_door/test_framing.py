@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from raw_client import packed
 
 from router.resp_door.careful import CarefulFramer, ProtocolError, split_line
-from router.resp_door.framing import Framer, lone_get
+from router.resp_door.framing import Framer, lone_get, lone_set
 from router.resp_door.limits import COMMAND_BYTES_MAX
 
 SAMPLES = [
@@ -170,6 +170,46 @@ def test_one_get(data: bytes) -> None:
 )  # fmt: skip
 def test_what_is_not_one_get(data: bytes) -> None:
     assert lone_get(data) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        packed("SET", "k", "v"),
+        packed("SET", "k" * 511, ""),
+        packed("SET", "k" * 9, "v" * 4095),
+        packed("SET", "k\r\n$1", b"\r\n$2\r\nxx"),
+    ],
+)
+def test_one_set(data: bytes) -> None:
+    pair = lone_set(data)
+    assert pair is not None
+    assert [[b"SET", *pair]] == commands_of(data)
+
+
+def cut_and_mended(whole: bytes) -> list[bytes]:
+    """Everything that has one byte more, less, or another one than a command has."""
+    found = [whole[:at] for at in range(len(whole))]
+    found += [whole[:at] + whole[at + 1 :] for at in range(len(whole))]
+    for byte in b"0129\r\n$*-k":
+        found += [whole[:at] + bytes([byte]) + whole[at:] for at in range(len(whole) + 1)]
+        found += [whole[:at] + bytes([byte]) + whole[at + 1 :] for at in range(len(whole))]
+    return found
+
+
+def test_what_is_not_one_set() -> None:
+    """By the careful parser it would not be that command, or not one alone."""
+    samples = [packed("SET", "a"), packed("SET", "a", "b", "c"), packed("GET", "a"), packed("SET", "", "b")]
+    samples += [packed("SET", "k" * 512, "v"), packed("SET", "k", "v" * 4096), packed("SET", "a", "b") * 2]
+    for sample in samples:
+        assert lone_set(sample) is None
+    taken = 0
+    for changed in cut_and_mended(packed("SET", "k12", "value")) + cut_and_mended(packed("SET", "k" * 10, "")):
+        pair = lone_set(changed)
+        if pair is not None:
+            taken += 1
+            assert [[b"SET", *pair]] == commands_of(changed)
+    assert taken > 20, "other keys and other values are other commands"
 
 
 @pytest.mark.parametrize(

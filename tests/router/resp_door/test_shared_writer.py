@@ -26,6 +26,7 @@ from router.front import Front
 from router.requests import ReadPart, WritePart
 from router.resp_door import writer as writer_module
 from router.resp_door.tables import ServedTable
+from router.resp_door.value_cache import CacheRoom
 from router.resp_door.writer import Record, SharedWriter
 
 ZERO = Partition(0)
@@ -84,7 +85,7 @@ async def front(tmp_path: Path) -> AsyncIterator[Front]:
 
 async def served(front: Front, partitions: int = 1) -> ServedTable:
     ref = await front.create_table("t", partitions=partitions, timeout=10)
-    return ServedTable(ref, front.node)
+    return ServedTable(ref, front.node, CacheRoom(0))
 
 
 async def value_of(front: Front, table: ServedTable, key: bytes) -> bytes | None:
