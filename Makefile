@@ -25,7 +25,7 @@ test-kafka: $(INSTALLED)  ## what needs real Kafka brokers: fetched with Maven, 
 	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --log kafka tests/duramen --ignore tests/duramen/checking $(ARGS)
 
 test-spark: $(INSTALLED)  ## what needs a real Spark: Java 17 or newer
-	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "spark and not campaign" $(ARGS)
+	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "spark and not kafka and not campaign" $(ARGS)
 
 kafka: $(INSTALLED)  ## a Kafka broker on 127.0.0.1:9092 until Ctrl-C; BROKERS=3 runs three
 	@deploy/kafka/fetch

@@ -98,7 +98,7 @@ class RouterSettings(BaseSettings):
     client_log: str = Field(
         "same",
         description='Where clients reach the log: grpc://host:port, "same" as `log`, or empty: they write through '
-        "routers, as they always do with Kafka.",
+        "routers, as they do with Kafka. A kafka:// URL is told to whoever asks, and is for Spark.",
     )
     resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
     resp_socket: str = Field("", description=_RESP_SOCKET)

@@ -59,7 +59,7 @@ async def find_bases(place: TablePlace, token: str | None, *, timeout_s: float) 
     except TimeoutError as error:
         if isinstance(error, DuramenError):
             raise
-        raise DeadlineExceeded(f"the log at {place.log_url} told nothing within {timeout_s:g} s") from error
+        raise DeadlineExceeded(f"the log at {place.named_log} told nothing within {timeout_s:g} s") from error
     return tuple(Base(offset, time, start) for offset, time, start in zip(offsets, times, place.starts, strict=True))
 
 
@@ -146,7 +146,8 @@ async def _last_time(log: Log, place: TablePlace, partition: Partition, begin: O
             for header in map(read_header, split_batches(chunk.data)):
                 if header.base_offset > until:
                     return time
-                time = header.timestamp_ms
+                # A log in Kafka has offsets without a record, and so without a time: the marks of transactions.
+                time = header.timestamp_ms or time
                 if header.last_offset >= until:
                     return time
     return time

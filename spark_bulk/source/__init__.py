@@ -13,7 +13,7 @@ Columns of a table: `key, value, version, partition, expires_at` (version: the o
 log: `table, partition, offset, timestamp, operation, key, value`. Columns that are written: `key`, `value`, and where
 wanted `operation`, `expires_at` or `ttl_ms` (`rows.py`).
 
-    every read    at, table        any server, and the table
+    every read    at, table        any server (of a cluster on Kafka: a router with `client_log`), and the table
                   keys, values     bytes (default) or utf8; values also json, with `schema` naming the fields
                   timeout          seconds to go on trying where something is away or busy (600)
     a table       token            the state at exactly that token; partitions that it does not name are read as of now

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
-from log_tier.catalog.remote import fetch_view
-from log_tier.errors import DeadlineExceeded, TableNotFound, TokenAhead
+from log_tier.catalog.remote import View, fetch_view
+from log_tier.errors import DeadlineExceeded, InvalidRequest, TableNotFound, TokenAhead
 from log_tier.identifiers import NOTHING, Offset, Partition
 from log_tier.log import Bounds, Log, Topic
 from log_tier.open import open_log
@@ -40,6 +40,7 @@ class TablePlace:
     """Its log, under its name."""
     partitioner: Partitioner
     log_url: str
+    """May hold secrets (a Kafka URL's query): `named_log` is for people."""
     starts: tuple[Offset, ...]
     """The first offset that belongs to the table, by partition."""
     peers: tuple[tuple[PeerAddress, ...], ...]
@@ -64,9 +65,16 @@ class TablePlace:
         """The partition, for people."""
         return f"{self.topic.name}/{partition}"
 
+    @property
+    def named_log(self) -> str:
+        """Where the log is, for people."""
+        return self.log_url.partition("?")[0]
+
 
 async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:
-    """Ask the server `at` (host:port). Raises `TableNotFound`, `Disconnected`, `DeadlineExceeded`."""
+    """Ask the server `at` (host:port). Raises `TableNotFound`, `Disconnected`, `DeadlineExceeded`, and `InvalidRequest`
+    where it does not tell where the log is.
+    """
     try:
         view = await fetch_view(at, timeout=timeout_s)
     except TimeoutError as error:
@@ -78,8 +86,7 @@ async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:
     return TablePlace(
         topic=table.topic,
         partitioner=table.partitioner,
-        # A server that is everything in one serves the log itself, where it is asked for the rest.
-        log_url=view.log_url or f"grpc://{at}",
+        log_url=_log_url(at, view),
         starts=tuple(table.start(number) for number in numbers),
         peers=tuple(
             tuple(
@@ -90,6 +97,18 @@ async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:
             for number in numbers
         ),
         snapshots=tuple(view.map.snapshots_of(table.id, number) for number in numbers),
+    )
+
+
+def _log_url(at: str, view: View) -> str:
+    if view.log_url:
+        return view.log_url
+    if view.role == "single":
+        # A server that is everything in one serves the log itself, where it is asked for the rest.
+        return f"grpc://{at}"
+    raise InvalidRequest(
+        f"the {view.role} at {at} does not tell where the log is, which Spark reads and writes itself (no server of a "
+        'cluster on Kafka tells it): start a router with client_log = "kafka://…" and name that one; see OPERATIONS'
     )
 
 
@@ -109,7 +128,7 @@ async def all_bounds(place: TablePlace, *, timeout_s: float) -> list[Bounds]:
         async with asyncio.timeout(timeout_s), opened_log(place.log_url) as log:
             return await log.all_bounds(place.topic.id)
     except TimeoutError as error:
-        raise DeadlineExceeded(f"the log at {place.log_url} told nothing within {timeout_s:g} s") from error
+        raise DeadlineExceeded(f"the log at {place.named_log} told nothing within {timeout_s:g} s") from error
 
 
 def token_offsets(text: str, place: TablePlace, bounds: Sequence[Bounds]) -> dict[Partition, Offset]:
