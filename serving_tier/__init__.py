@@ -27,7 +27,8 @@ What the tier does not do: it writes to the log only the no-op with which `node.
 on, the commands that report on a job, and the puts of a point-in-time restore. It does not route, and the reads of keys
 know no protocol; `router` stands before it.
 
-Reading order: `fold.py` (what a record means), `index.py` (the seam), `memory_index.py` (the model), `lmdb_index.py`,
+Reading order: `fold.py` (what a record means), `index.py` (the seam), `memory_index.py` (the model), `lmdb_index.py`
+with what it is made of (`lmdb_standing.py`, `lmdb_fold.py`, `lmdb_bookkeeping.py`, `lmdb_counts.py`, `lmdb_moment.py`),
 `index_folder.py`, `waiters.py`, `applier.py`, `lag.py`, `replica.py`, `node.py`, `hosting.py`, then `snapshots/`,
 `jobs/`, `service/`, which have essays of their own.
 """

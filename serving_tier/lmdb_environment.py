@@ -13,7 +13,7 @@ import lmdb
 
 from log_tier.errors import DiskFull, FolderInUse, IndexDamaged, InvalidKey, Overloaded
 
-__all__ = ["BOOKKEEPING", "MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]
+__all__ = ["MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]
 
 # Address space, not disk or memory: what one index can grow to. A process has 128 TiB of addresses, and a table may
 # have 1,024 partitions: this leaves room for all of them, twice (a new version beside the old one) less the heap.
@@ -48,10 +48,6 @@ class Databases(NamedTuple):
     verdicts: Any
     results: Any
     expiries: Any
-
-
-BOOKKEEPING: Final = ("producers", "producer_order", "verdicts", "results")
-"""The databases that tell of the log and not of the entries: the same in every version of a table."""
 
 
 def open_environment(path: Path, *, map_bytes: int) -> tuple[Any, Databases]:

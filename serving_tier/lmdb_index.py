@@ -7,12 +7,14 @@ is the truth, and `serving_tier.index_folder` tells when the file may be trusted
 **Reading.** Each read opens its own read transaction, so it sees one moment and takes no lock. Entries without an
 expiry, the usual case, cost one lookup; for the others the log time is read in the same transaction.
 
+What it stands at when it is opened (`lmdb_standing`), knows beside its entries (`lmdb_bookkeeping`) and counts
+(`lmdb_counts`) is told in files of their own.
+
 Keys go in as they come: sorting the ten thousand of a chunk first costs more than the better locality gains.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence, Set
 from itertools import takewhile
 from pathlib import Path
@@ -23,40 +25,22 @@ import lmdb
 from log_tier.barrier import ORIGINAL, LiveVersion
 from log_tier.batch import Batch, decode_batch
 from log_tier.batch_header import split_batches
-from log_tier.errors import IndexDamaged, LimitExceeded, ShuttingDown, VersionMissing
+from log_tier.errors import LimitExceeded, ShuttingDown, VersionMissing
 from log_tier.identifiers import FIRST, Offset, Partition, TableId
-from serving_tier.entry import Entry, entry_of, expiry_of, is_live, value_of
+from serving_tier.entry import Entry, entry_of, is_live, value_of
 from serving_tier.fold import Effects, fold
 from serving_tier.index import Applied, Found, IndexLimits, IndexStatistics, ScanPage
 from serving_tier.index_folder import BootId, claim_folder, read_boot_id, release_folder
-from serving_tier.index_format import (
-    IDENTITY,
-    INDEX_FORMAT_VERSION,
-    LIVE,
-    START,
-    STATE,
-    VERSION,
-    VOID,
-    State,
-    number_key,
-    number_of,
-    pack_identity,
-    pack_start,
-    pack_version,
-    unpack_identity,
-    unpack_judgement,
-    unpack_live,
-    unpack_producer,
-    unpack_start,
-    unpack_version,
-    unpack_void,
-)
-from serving_tier.lmdb_environment import BOOKKEEPING, MAP_BYTES_MAX, Databases, named_troubles, open_environment
+from serving_tier.index_format import IDENTITY, STATE, VERSION, State, pack_version, unpack_identity
+from serving_tier.lmdb_bookkeeping import judgements_between, outcomes_known, producer_known, take_over
+from serving_tier.lmdb_counts import count_live, first_expiry_ms, statistics_of
+from serving_tier.lmdb_environment import MAP_BYTES_MAX, Databases, named_troubles, open_environment
 from serving_tier.lmdb_fold import LmdbView, carry_out
 from serving_tier.lmdb_moment import LmdbMoment
+from serving_tier.lmdb_standing import found_standing
 from serving_tier.producers import ProducerState
 from serving_tier.scan import digest_of, take_page
-from serving_tier.verdicts import Judgement, Outcome, Verdict, outcomes_between
+from serving_tier.verdicts import Judgement, Outcome
 
 __all__ = ["LmdbIndex", "applied_of"]
 
@@ -102,50 +86,15 @@ class LmdbIndex:
         env, databases = open_environment(path, map_bytes=map_bytes)
         index = cls(env, databases, path, map_bytes=map_bytes, limits=limits)
         try:
-            with named_troubles(path, map_bytes):
-                index._load(table_id, partition, start)
+            with named_troubles(path, map_bytes), index._begin(write=True) as txn:
+                index._state, index.version, index.live = found_standing(
+                    txn, databases, path, table_id=table_id, partition=partition, start=start
+                )
+            index.applied = index._state.applied
         except BaseException:
             index.close(clean=False)
             raise
         return index
-
-    def _load(self, table_id: TableId, partition: Partition, start: Offset) -> None:
-        """Check whose index this is, and learn where it stands."""
-        with self._begin(self._meta, write=True) as txn:
-            identity, state, begun = txn.get(IDENTITY), txn.get(STATE), txn.get(START)
-            version, live = txn.get(VERSION), txn.get(LIVE)
-            if identity is None and state is None and txn.stat(self._data)["entries"] == 0:
-                if start > 0:
-                    self._state = State(applied=Offset(start - 1), verdicts_from=start)
-                    self.applied = self._state.applied
-                    txn.put(START, pack_start(start))
-                txn.put(IDENTITY, pack_identity(table_id, partition))
-                txn.put(STATE, self._state.pack())
-                return
-        try:
-            found = unpack_identity(identity or b"")
-            found_start = unpack_start(begun)
-            self._state = State.unpack(state or b"")
-            self.applied = self._state.applied
-            self.version, self.live = unpack_version(version), unpack_live(live)
-        except struct.error as error:
-            raise IndexDamaged(
-                f"{self._path}: the rows of meta cannot be read ({error}): discard it and fold the log again",
-                file=str(self._path),
-            ) from error
-        wanted = (INDEX_FORMAT_VERSION, table_id, partition)
-        if found != wanted:
-            raise IndexDamaged(
-                f"{self._path} says that it is format, table, partition {found}, and should be {wanted}: "
-                "discard it and fold the log again",
-                file=str(self._path),
-            )
-        if found_start != start:
-            raise IndexDamaged(
-                f"{self._path} holds its topic from offset {found_start} on, its table begins at {start}: it is of an "
-                "earlier table over that topic; discard it and fold the log again",
-                file=str(self._path),
-            )
 
     @property
     def path(self) -> Path:
@@ -244,13 +193,27 @@ class LmdbIndex:
             self._refuse_read(error)
         return stored
 
-    def stored_many(self, keys: Sequence[bytes], *, bytes_max: int) -> list[bytes | None]:
+    def transaction(self) -> int:
+        """The number of the newest write transaction: what is read under the same number is of one moment. 0.5 µs."""
+        try:
+            number: int = self._begin().id()
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        return number
+
+    def stored_many(
+        self, keys: Sequence[bytes], *, bytes_max: int, transaction: int | None = None
+    ) -> list[bytes | None] | None:
         """The stored forms of several entries, of one moment, expired ones included. 0.2 µs a key.
 
+        `transaction`: None is returned where that is not the newest one any more.
         Raises `LimitExceeded` where they have more than `bytes_max`, before many more are read.
         """
         try:
-            get = self._begin(self._data).get
+            txn = self._begin(self._data)
+            if transaction is not None and txn.id() != transaction:
+                return None
+            get = txn.get
             found: list[bytes | None] = []
             room = bytes_max
             for at in range(0, len(keys), _STORED_STEP):
@@ -297,25 +260,15 @@ class LmdbIndex:
     def outcomes(self, first: Offset, last: Offset) -> dict[Offset, Outcome]:
         """What is known about the offsets `first` to `last`, inclusive. Two lookups, and the rows found."""
         try:
-            with self._begin(self._databases.verdicts) as txn:
-                state = State.unpack(txn.get(STATE, db=self._meta))
-                return outcomes_between(
-                    first,
-                    last,
-                    verdicts_from=state.verdicts_from,
-                    judgements=lambda first, last: _judgements(txn.cursor(), first, last),
-                    results=lambda first, last: _numbered(txn.cursor(self._databases.results), first, last),
-                )
+            with self._begin() as txn:
+                return outcomes_known(txn, self._databases, first, last)
         except lmdb.Error as error:
             self._refuse_read(error)
 
     def judgements(self, first: Offset, last: Offset) -> list[Judgement]:
         """What was decided against between two offsets, inclusive; known from `verdicts_from` on."""
-        try:
-            with self._begin(self._databases.verdicts) as txn:
-                return _judgements(txn.cursor(), first, last)
-        except lmdb.Error as error:
-            self._refuse_read(error)
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return judgements_between(txn, self._databases, first, last)
 
     def become(self, version: int) -> None:
         """Say which version of its table this is, before it follows any."""
@@ -329,58 +282,28 @@ class LmdbIndex:
         """
         assert self.applied <= live.applied, f"{self._path} at {self.applied} is beyond {live.applied}"
         with named_troubles(self._path, self._map_bytes), self._begin(write=True) as txn, live._begin() as source:
-            for name in BOOKKEEPING:
-                mine, theirs = getattr(self._databases, name), getattr(live._databases, name)
-                txn.drop(mine, delete=False)
-                txn.cursor(mine).putmulti(source.cursor(theirs).iternext(), append=True)
-            for row in (VOID, LIVE, STATE):
-                found = source.get(row, db=live._meta)
-                if found is not None:
-                    txn.put(row, found, db=self._meta)
+            take_over(txn, self._databases, source, live._databases)
         self._state, self.live, self.applied = live._state, live.live, live.applied
 
     def producer(self, producer_id: int) -> ProducerState | None:
         """The last batch of a producer that took effect."""
-        try:
-            with self._begin(self._databases.producers) as txn:
-                row = txn.get(number_key(producer_id))
-        except lmdb.Error as error:
-            self._refuse_read(error)
-        return None if row is None else unpack_producer(row)
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return producer_known(txn, self._databases, producer_id)
 
     def count(self) -> int:
         """How many keys are there."""
-        try:
-            with self._begin(self._data) as txn:
-                time = self._log_time(txn)
-                expired = 0
-                for due, key in txn.cursor(self._databases.expiries).iternext():
-                    if number_of(due) > time:
-                        break
-                    stored = txn.get(key)
-                    expired += stored is not None and expiry_of(stored) == number_of(due)
-                return int(txn.stat(self._data)["entries"]) - expired
-        except lmdb.Error as error:
-            self._refuse_read(error)
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return count_live(txn, self._databases, log_time_ms=self._log_time(txn))
 
     def next_expiry_ms(self) -> int | None:
         """A log time that no entry's expiry comes before."""
-        try:
-            with self._begin(self._databases.expiries) as txn:
-                cursor = txn.cursor()
-                if not cursor.set_range(number_key(self._log_time(txn) + 1)):
-                    return None
-                return number_of(cursor.key())
-        except lmdb.Error as error:
-            self._refuse_read(error)
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return first_expiry_ms(txn, self._databases, log_time_ms=self._log_time(txn))
 
     def digest(self) -> str:
         """32 hex digits over everything that is live. About 1 µs a key; holds one read transaction meanwhile."""
-        try:
-            with self._begin(self._data) as txn:
-                return digest_of(txn.cursor().iternext(), log_time_ms=self._log_time(txn))
-        except lmdb.Error as error:
-            self._refuse_read(error)
+        with named_troubles(self._path, self._map_bytes), self._begin(self._data) as txn:
+            return digest_of(txn.cursor().iternext(), log_time_ms=self._log_time(txn))
 
     def moment(self) -> LmdbMoment:
         """A read transaction that stays open, whatever is applied meanwhile; whoever takes it closes it. 5 µs."""
@@ -398,35 +321,13 @@ class LmdbIndex:
 
     def statistics(self) -> IndexStatistics:
         """Sizes."""
-        try:
-            with self._begin() as txn:
-                state = State.unpack(txn.get(STATE, db=self._meta))
-                void = unpack_void(txn.get(VOID, db=self._meta))
-                rows = {
-                    name: int(txn.stat(database)["entries"]) for name, database in self._databases._asdict().items()
-                }
-            info, page = self._env.info(), self._env.stat()["psize"]
-        except lmdb.Error as error:
-            self._refuse_read(error)
-        return IndexStatistics(
-            applied=state.applied,
-            log_time_ms=state.log_time_ms,
-            entries=rows["data"],
-            producers=rows["producers"],
-            verdicts=rows["verdicts"],
-            results=rows["results"],
-            expiries=rows["expiries"],
-            bytes_used=(info["last_pgno"] + 1) * page,
-            void=void,
-        )
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return statistics_of(self._env, txn, self._databases)
 
     def identity(self) -> tuple[TableId, Partition]:
         """Whose index this is. One lookup."""
-        try:
-            with self._begin(self._meta) as txn:
-                _, table_id, partition = unpack_identity(txn.get(IDENTITY))
-        except lmdb.Error as error:
-            self._refuse_read(error)
+        with named_troubles(self._path, self._map_bytes), self._begin(self._meta) as txn:
+            _, table_id, partition = unpack_identity(txn.get(IDENTITY))
         return table_id, partition
 
     def copy_to(self, file: int) -> None:
@@ -496,27 +397,3 @@ def _pairs(cursor: Any, start: bytes, end: bytes | None, *, reverse: bool) -> It
         return iter(())
     pairs: Iterator[tuple[bytes, bytes]] = cursor.iternext()
     return pairs if end is None else takewhile(lambda pair: pair[0] < end, pairs)
-
-
-def _numbered(cursor: Any, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-    """The rows under the numbers `first` to `last`."""
-    if not cursor.set_range(number_key(first)):
-        return
-    for key, row in cursor.iternext():
-        if number_of(key) > last:
-            return
-        yield number_of(key), row
-
-
-def _judgements(cursor: Any, first: int, last: int) -> list[Judgement]:
-    """The judgements about the offsets `first` to `last`; a run of duplicates may begin before them."""
-    rows = [unpack_judgement(number_key(number), row) for number, row in _numbered(cursor, first, last)]
-    if cursor.set_range(number_key(first)):
-        placed = cursor.prev()
-    else:
-        placed = cursor.last()
-    if placed:
-        before = unpack_judgement(*cursor.item())
-        if before.verdict is Verdict.DUPLICATE and before.offset + before.span > first:
-            rows.insert(0, before)
-    return rows

@@ -1,7 +1,7 @@
 """The Kafka engine: the log of a database that has outgrown one machine, on a cluster that others run already.
 
     append   batch ──encoding──▶ Kafka records ──sender──▶ one record batch of Kafka's, acks=all ──▶ offset
-    read     Kafka records ──fetcher──▶ assembly ──▶ stored batches, as every engine gives them
+    read     Kafka records ──fetcher──▶ intake, assembly ──▶ stored batches, as every engine gives them
 
 **What it promises.** What `log_tier.log` says, with these words for Kafka: an append returns when all in-sync replicas
 have it (`acks=all`; how much that is worth, the topic's settings decide: `durability` warns). A batch lies at
@@ -28,9 +28,9 @@ key is a put, one without a value is a delete, and one that no table can hold is
 token or in the index. No compaction: Kafka's cleaner looks at keys and would drop what conditions, updates and retries
 need; a log is bounded by snapshots and `trim` (`compact` says so). It never deletes or trims a topic that it adopted.
 
-**Reading order**: `header`, `encoding`, `assembly` (pure); `address`, `failures` and `connection_news` (words of the
-outside); `known_topic`, `topics`, `sender`, `fetcher` (the three conversations with a cluster); `durability`; `engine`,
-which puts them together.
+**Reading order**: `header`, `encoding`, `assembly`, `intake` (pure); `address`, `failures` and `connection_news` (words
+of the outside); then the three conversations with a cluster: `known_topic` and `topics`; `outbox` and `sender`;
+`partition_reader`, `lane` and `fetcher`; `durability`; `engine`, which puts them together.
 """
 
 from log_tier.kafka.address import KafkaAddress

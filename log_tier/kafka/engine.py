@@ -25,9 +25,11 @@ from log_tier.identifiers import Offset, Partition, TableId
 from log_tier.kafka.address import KafkaAddress
 from log_tier.kafka.encoding import cut_sets
 from log_tier.kafka.failures import failure, is_damage
-from log_tier.kafka.fetcher import Fetcher, ReadTrouble
+from log_tier.kafka.fetcher import Fetcher
 from log_tier.kafka.known_topic import KnownTopic
-from log_tier.kafka.sender import Place, Sender
+from log_tier.kafka.outbox import Place
+from log_tier.kafka.partition_reader import ReadTrouble
+from log_tier.kafka.sender import Sender
 from log_tier.kafka.topics import Topics
 from log_tier.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.record import GROUPED, OPERATION_MASK, Operation
@@ -63,7 +65,7 @@ class KafkaLog:
                 sender.refuse(known.kafka_name, error)
 
         topics = await Topics.open(address, on_gone)
-        senders.append(Sender(address))
+        senders.append(Sender.open(address))
         return cls(address, topics, senders[0], fetcher)
 
     async def close(self) -> None:

@@ -18,36 +18,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from copy import copy
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from log_tier.errors import DuramenError, LogDamaged, Overloaded, ShuttingDown, WriteUnknown
+from log_tier.errors import DuramenError, WriteUnknown
 from log_tier.identifiers import Offset, Partition
 from log_tier.kafka.address import KafkaAddress
 from log_tier.kafka.connection_news import CONNECTION_NEWS
 from log_tier.kafka.encoding import RecordSet
 from log_tier.kafka.failures import append_failure, is_missing_topic
 from log_tier.kafka.header import HEADER_NAME
+from log_tier.kafka.outbox import QUEUE_BYTES_MAX, Item, Outbox, Place, tell
 
-__all__ = ["Place", "Sender"]
+__all__ = ["Sender"]
 
 _logger = logging.getLogger(__name__)
 _logger.addFilter(CONNECTION_NEWS)
 
 # The largest request; a topic's own limit is smaller.
 _REQUEST_BYTES: Final = 64 << 20
-
-# One round's batches of one partition are joined up to this size: more would only make the first of them wait.
-_ROUND_BYTES: Final = 1 << 20
-
-# What may wait or be under way, before callers are told to come back: a few seconds of a fast network.
-_QUEUE_BYTES_MAX: Final = 256 << 20
 
 # How long one flush waits: with every leader there it ends by itself within a round trip.
 _FLUSH_S: Final = 0.01
@@ -73,71 +66,28 @@ _LEARN_TRIES_MAX: Final = 20
 _CLOSE_S: Final = 10.0
 
 
-class Place(NamedTuple):
-    """Where a set came to lie."""
-
-    first: Offset
-    last: Offset
-    timestamp_ms: int
-
-
-class _Item:
-    """A set on its way, and who waits for it."""
-
-    __slots__ = ("first", "future", "line", "loop", "outcome", "records", "tries")
-
-    def __init__(
-        self,
-        line: _Line,
-        records: RecordSet,
-        loop: asyncio.AbstractEventLoop,
-        future: asyncio.Future[Place],
-    ) -> None:
-        self.line, self.records, self.loop, self.future = line, records, loop, future
-        self.first = -1
-        self.tries = 0
-        self.outcome: Place | DuramenError | None = None
-
-
-class _Line:
-    """One partition's items: what waits, and what is under way."""
-
-    __slots__ = ("partition", "round_bytes", "topic", "under_way", "waiting")
-
-    def __init__(self, topic: str, partition: Partition, round_bytes: int) -> None:
-        self.topic, self.partition, self.round_bytes = topic, partition, round_bytes
-        self.waiting: deque[_Item] = deque()
-        self.under_way = 0
-
-
 class Sender:
-    """Appends sets of records. Thread-safe; `open` starts its thread, `close` ends it."""
+    """Appends sets of records. Thread-safe; its thread runs until `close`."""
 
     def __init__(self, address: KafkaAddress) -> None:
         self._address = address
-        self._changed = threading.Condition()
-        self._lines: dict[tuple[str, Partition], _Line] = {}
-        self._ready: dict[tuple[str, Partition], _Line] = {}
-        """The lines with something that waits and nothing under way."""
-        self._bytes = 0
-        self._closing = False
-        self._ends: dict[tuple[str, Partition], int] = {}
-        """The highest offset that was acknowledged here: what comes next must lie behind it."""
-        self._damaged: dict[tuple[str, Partition], LogDamaged] = {}
-        """Partitions whose offsets went backwards: nothing more is written there."""
-        self._settled: list[_Item] = []
-        """The sender's thread alone touches this."""
-        self._under_way = 0
-        self._sent: set[_Item] = set()
-        """What is under way."""
-        self._refusal: DuramenError | None = None
-        """Why nothing is written any more."""
+        self._outbox = Outbox()
+        self._sent: set[Item] = set()
+        """What librdkafka was given and is not let go of yet. Only the sender's thread looks at it."""
+        self._settled: list[Item] = []
+        """Of these, what has an outcome."""
         self._fatal: KafkaError | None = None
         self.rounds = 0
         """Flushes that had something to send, for the benchmark."""
         self._producer = self._new_producer()
         self._thread = threading.Thread(target=self._run, name="duramen-kafka-sender", daemon=True)
-        self._thread.start()
+
+    @classmethod
+    def open(cls, address: KafkaAddress) -> Self:
+        """A sender whose thread runs; `close()` ends it."""
+        sender = cls(address)
+        sender._thread.start()
+        return sender
 
     def _new_producer(self) -> Producer:
         named = self._address.properties
@@ -153,7 +103,7 @@ class Sender:
             "message.max.bytes": _REQUEST_BYTES,
             # Ours is counted in bytes, and stricter.
             "queue.buffering.max.messages": 0,
-            "queue.buffering.max.kbytes": 2 * _QUEUE_BYTES_MAX >> 10,
+            "queue.buffering.max.kbytes": 2 * QUEUE_BYTES_MAX >> 10,
             "error_cb": self._on_error,
         }
         return Producer(self._address.client(ours), logger=_logger)
@@ -168,53 +118,15 @@ class Sender:
         The futures raise `WriteUnknown`, or what says that nothing was written. One that is cancelled while it waits is
         not written. Raises `Overloaded`, `ShuttingDown`.
         """
-        loop = asyncio.get_running_loop()
-        size = sum(each.size for each in sets)
-        with self._changed:
-            if self._refusal is not None:
-                raise copy(self._refusal)
-            if self._closing:
-                raise ShuttingDown("the log is closing")
-            if self._bytes + size > _QUEUE_BYTES_MAX and self._bytes:
-                raise Overloaded(
-                    f"{self._bytes} bytes wait to be written to Kafka; {_QUEUE_BYTES_MAX} may: try again",
-                    limit=_QUEUE_BYTES_MAX,
-                )
-            name = (topic, partition)
-            if name in self._damaged:
-                raise copy(self._damaged[name])
-            self._bytes += size
-            line = self._lines.get(name)
-            if line is None:
-                line = self._lines[name] = _Line(topic, partition, min(_ROUND_BYTES, size_max))
-            items = [_Item(line, each, loop, loop.create_future()) for each in sets]
-            line.waiting.extend(items)
-            if not line.under_way:
-                self._ready[name] = line
-            self._changed.notify()
-        return [item.future for item in items]
+        return self._outbox.put(topic, partition, sets, size_max=size_max)
 
     def refuse(self, topic: str, error: DuramenError) -> None:
         """Fail what waits for a topic that is gone; what is under way ends by itself."""
-        with self._changed:
-            refused = [item for line in self._lines.values() if line.topic == topic for item in line.waiting]
-            for line in self._lines.values():
-                if line.topic == topic:
-                    line.waiting.clear()
-                    self._ready.pop((line.topic, line.partition), None)
-            self._bytes -= sum(item.records.size for item in refused)
-            for name in [name for name in self._ends if name[0] == topic]:
-                del self._ends[name]
-                self._damaged.pop(name, None)
-        for item in refused:
-            item.outcome = error
-        _tell(refused)
+        self._outbox.refuse(topic, error)
 
     async def close(self) -> None:
         """Write what was accepted, for some seconds; what is not acknowledged by then is unknown. Idempotent."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+        self._outbox.close()
         await asyncio.to_thread(self._thread.join)
 
     # --- the sender's thread
@@ -232,21 +144,18 @@ class Sender:
         """Round after round, until the sender is closed."""
         patience = _CLOSE_S
         while True:
-            with self._changed:
-                if not self._ready and not self._under_way and not self._closing:
-                    self._changed.wait(_IDLE_S)
-                round_ = self._gather()
-                closing = self._closing
+            round_, closing = self._outbox.gather(wait_s=0 if self._sent else _IDLE_S)
+            self._sent.update(round_)
             for item in round_:
                 self._hand_over(item)
             self.rounds += bool(round_)
-            self._serve(_FLUSH_S if self._under_way else 0)
+            self._serve(_FLUSH_S if self._sent else 0)
             self._finish()
             if self._fatal is not None:
                 self._begin_again(self._fatal)
             if closing:
                 patience -= _FLUSH_S
-                if not self._under_way and not round_:
+                if not self._sent and not round_:
                     return
                 if patience <= 0:
                     self._give_up()
@@ -262,27 +171,7 @@ class Sender:
         except KafkaException as error:
             self._fatal = error.args[0]
 
-    def _gather(self) -> list[_Item]:
-        """Take the next round's items. Holds the lock."""
-        taken: list[_Item] = []
-        for line in self._ready.values():
-            size = 0
-            while line.waiting:
-                item = line.waiting[0]
-                if item.future.cancelled():
-                    self._bytes -= line.waiting.popleft().records.size
-                    continue
-                if size and size + item.records.size > line.round_bytes:
-                    break
-                size += item.records.size
-                line.under_way += 1
-                taken.append(line.waiting.popleft())
-        self._ready.clear()
-        self._sent.update(taken)
-        self._under_way = len(self._sent)
-        return taken
-
-    def _hand_over(self, item: _Item) -> None:
+    def _hand_over(self, item: Item) -> None:
         """Give a set's records to librdkafka, which keeps them until the flush. About 0.5 µs a record."""
         line, records = item.line, item.records.records()
         topic, partition, produce, name = line.topic, line.partition, self._producer.produce, HEADER_NAME
@@ -306,7 +195,7 @@ class Sender:
             else:
                 self._settle(item, append_failure(error, f"writing to {topic}/{partition}"))
 
-    def _learn(self, item: _Item) -> bool:
+    def _learn(self, item: Item) -> bool:
         """Have the producer ask for the topic again, of which it knows another of the same name, or nothing.
 
         The engine has seen this partition, so the cluster has it, or had it until a moment ago.
@@ -318,10 +207,10 @@ class Sender:
             self._producer.list_topics(item.line.topic, timeout=_LEARN_S)
         return True
 
-    def _on_first(self, item: _Item, error: KafkaError | None, message: Any) -> None:
+    def _on_first(self, item: Item, error: KafkaError | None, message: Any) -> None:
         item.first = -1 if error is not None else message.offset()
 
-    def _on_last(self, item: _Item, error: KafkaError | None, message: Any) -> None:
+    def _on_last(self, item: Item, error: KafkaError | None, message: Any) -> None:
         line = item.line
         if error is not None:
             outcome: Place | DuramenError = append_failure(error, f"writing to {line.topic}/{line.partition}")
@@ -334,16 +223,10 @@ class Sender:
         if last - first + 1 != count:
             self._settle(item, _torn(item))
             return
-        name = (line.topic, line.partition)
-        end = self._ends.get(name, -1)
-        if first <= end:
-            self._settle(item, self._damaged.setdefault(name, _backwards(line, first, end)))
-            return
-        self._ends[name] = last
         _, timestamp_ms = message.timestamp()
-        self._settle(item, Place(Offset(first), Offset(last), timestamp_ms))
+        self._settle(item, self._outbox.placed(item, Place(Offset(first), Offset(last), timestamp_ms)))
 
-    def _settle(self, item: _Item, outcome: Place | DuramenError) -> None:
+    def _settle(self, item: Item, outcome: Place | DuramenError) -> None:
         if item.outcome is None:
             item.outcome = outcome
             self._settled.append(item)
@@ -353,20 +236,8 @@ class Sender:
         settled, self._settled = self._settled, []
         if not settled:
             return
-        with self._changed:
-            for item in settled:
-                line = item.line
-                line.under_way -= 1
-                self._bytes -= item.records.size
-                if not line.under_way:
-                    name = (line.topic, line.partition)
-                    if line.waiting:
-                        self._ready[name] = line
-                    else:
-                        self._lines.pop(name, None)
+        self._outbox.settle(settled)
         self._sent.difference_update(settled)
-        self._under_way = len(self._sent)
-        _tell(settled)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._FATAL or error.fatal():
@@ -388,67 +259,28 @@ class Sender:
         for _ in range(_LAST_WORDS):
             self._serve(_FLUSH_S)
             self._finish()
-            if not self._under_way:
+            if not self._sent:
                 return
         for item in list(self._sent):
             self._settle(item, _unheard(item))
         self._finish()
 
     def _end(self, error: DuramenError) -> None:
-        with self._changed:
-            self._refusal = error
-            waiting = [item for line in self._lines.values() for item in line.waiting]
-            self._lines.clear()
-            self._ready.clear()
-        for item in waiting:
-            item.outcome = error
+        self._outbox.end(error)
         for item in self._sent:
             item.outcome = item.outcome or _unheard(item)
-        _tell([*waiting, *self._sent])
+        tell(list(self._sent))
 
 
-def _unheard(item: _Item) -> WriteUnknown:
+def _unheard(item: Item) -> WriteUnknown:
     return WriteUnknown(
         f"nothing was heard of a write to {item.line.topic}/{item.line.partition}: it is in the log once or not at "
         "all; read the key to know"
     )
 
 
-def _backwards(line: _Line, offset: int, end: int) -> LogDamaged:
-    return LogDamaged(
-        f"{line.topic}/{line.partition} gave the offset {offset} to a write after offset {end} had been acknowledged: "
-        "Kafka has lost records (an unclean leader election?); see OPERATIONS",
-        offset=offset,
-    )
-
-
-def _torn(item: _Item) -> WriteUnknown:
+def _torn(item: Item) -> WriteUnknown:
     return WriteUnknown(
         f"the records of a batch were not kept together in {item.line.topic}/{item.line.partition}: they may be in the "
         "log in part; send the batch again with its sequences, what came twice is void"
     )
-
-
-def _tell(items: Sequence[_Item]) -> None:
-    """Settle futures in the loops they belong to: one call for each loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Item]] = {}
-    for item in items:
-        by_loop.setdefault(item.loop, []).append(item)
-    for loop, mine in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_settle_futures, mine)
-        except RuntimeError:
-            # The loop was closed: nobody waits there any more. What was written stays written.
-            _logger.debug("%d waiters of a closed loop were not told", len(mine))
-
-
-def _settle_futures(items: Sequence[_Item]) -> None:
-    for item in items:
-        future, outcome = item.future, item.outcome
-        assert outcome is not None, "told before it was settled"
-        if future.done():
-            continue
-        if isinstance(outcome, DuramenError):
-            future.set_exception(type(outcome)(outcome.message, **dict(outcome.fields)))
-        else:
-            future.set_result(outcome)

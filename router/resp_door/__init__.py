@@ -21,9 +21,10 @@ What holds:
      `limits.py` has each with its reason. What cannot be a command is answered as Redis does, and the connection ends.
 
 How a command passes: bytes ─▶ `framing.py` (hiredis, and a careful parser for what is unusual) ─▶ `client.py`, which
-takes the short ways (`short_ways.py`) for GET and SET, and for the rest asks `catalogue.py` what the command is. Reads go to `reading.py`;
-plain writes of all connections gather in `writer.py` and leave as one batch per partition; what reads before it writes
-gathers in `changes.py`. Replies are encoded by `replies.py`, with one write for all that are ready.
+takes the short ways (`short_ways.py`) for GET and SET, and for the rest asks `catalogue.py` what the command is. Reads
+go to `reading.py`; plain writes of all connections gather in `writer.py` and leave as one batch per partition; what
+reads before it writes gathers in `changes.py`. Replies are encoded by `replies.py`, with one write for all that are
+ready.
 
 Time. The log judges expiry by its own time, which stands still where nobody writes; views also look at this process's
 clock, so a key goes at its millisecond. Expiry is stored as an absolute time, as Redis does.

@@ -15,6 +15,7 @@ from router.resp_door.replies import bulk
 from router.resp_door.tables import ServedTable
 from router.resp_door.value_cache import REPLY_BYTES_MAX, ValueCache
 from serving_tier.entry import Entry, entry_of, expiry_of, is_live, value_of
+from serving_tier.lmdb_index import LmdbIndex
 
 __all__ = ["Freshness", "Reads", "bulks", "by_partition", "check_keys"]
 
@@ -108,7 +109,8 @@ class Reads:
     def _replies(
         self, table: ServedTable, partition: Partition, keys: Sequence[bytes], null: bytes
     ) -> list[bytes] | None:
-        """The replies for keys of one partition, of one moment: all that were read before, or all from the index."""
+        """The replies for keys of one partition, of one moment: those that were read before, and the rest from the
+        index where it stands at the same moment, else all of them."""
         replica = table.replicas[partition]
         if replica is None or replica.failure is not None:
             return None
@@ -126,14 +128,28 @@ class Reads:
                 ]
             if None not in remembered:
                 return cast("list[bytes]", remembered)
+            missing = [key for key, reply in zip(keys, remembered, strict=True) if reply is None]
+            if len(missing) < len(keys):
+                rest = self._from_index(index, cache, missing, null, cache.transaction)
+                if rest is not None:
+                    found = iter(rest)
+                    return [next(found) if reply is None else reply for reply in remembered]
+        return self._from_index(index, cache if known else None, keys, null, None)
+
+    def _from_index(
+        self, index: LmdbIndex, cache: ValueCache | None, keys: Sequence[bytes], null: bytes, transaction: int | None
+    ) -> list[bytes] | None:
+        """The replies from the index, in one read transaction: in this one, or None."""
         if not (min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_BYTES_MAX):
             return None
         try:
-            stored = index.stored_many(keys, bytes_max=MGET_BYTES_MAX)
+            stored = index.stored_many(keys, bytes_max=MGET_BYTES_MAX, transaction=transaction)
         except DuramenError:
             return None  # closed, damaged, or too much for one reply: the long way says so
+        if stored is None:
+            return None
         replies = bulks(stored, null, self._clock_ms)
-        if known:
+        if cache is not None:
             cache.put_new(keys, stored, replies)
         return replies
 

@@ -57,7 +57,7 @@ class CacheRoom:
 class ValueCache:
     """The cache of one replica. Belongs to one event loop; `open()` makes one, `close()` takes it out of the room."""
 
-    __slots__ = ("_old_bytes", "_replica", "_room", "_young_bytes", "applied", "index", "old", "young")
+    __slots__ = ("_old_bytes", "_replica", "_room", "_young_bytes", "applied", "index", "old", "transaction", "young")
 
     def __init__(self, replica: Replica, room: CacheRoom) -> None:
         self._replica = replica
@@ -66,6 +66,8 @@ class ValueCache:
         """What the values are of."""
         self.applied: Offset = NOTHING
         """What was told of; the values hold for it."""
+        self.transaction = -1
+        """Of the index, at that moment: what is read under this number is of the same moment as the values here."""
         self.young: dict[bytes, bytes] = {}
         """Replies by key, read since the last turn."""
         self.old: dict[bytes, bytes] = {}
@@ -81,7 +83,7 @@ class ValueCache:
             room.caches.append(cache)
             replica.listeners.append(cache.told)
             if not replica.applies:
-                cache.applied = replica.index.applied
+                cache.applied, cache.transaction = replica.index.applied, replica.index.transaction()
         return cache
 
     @property
@@ -98,6 +100,7 @@ class ValueCache:
             for batch in batches:
                 self._forget(batch.columns.keys)
         self.applied = index.applied
+        self.transaction = index.transaction()
 
     def _forget(self, keys: Iterable[bytes]) -> None:
         young, old = self.young, self.old

@@ -13,8 +13,8 @@ import pytest
 from index_contract import IndexContract, Opened
 from stored_log import PARTITION, TABLE, StoredLog, add, put
 
-from log_tier.errors import DiskFull, FolderInUse, IndexDamaged, LimitExceeded, ShuttingDown
-from log_tier.identifiers import NOTHING, Offset, Partition
+from log_tier.errors import DiskFull, FolderInUse, LimitExceeded, ShuttingDown
+from log_tier.identifiers import NOTHING, Offset
 from serving_tier.entry import value_of
 from serving_tier.index import Index, IndexLimits
 from serving_tier.lmdb_index import LmdbIndex
@@ -199,10 +199,3 @@ for n in range(100_000):
         assert index.get_value(b"n") == b"%d" % ((index.applied + 1) // 2)
         assert index.count() == (index.applied + 1) // 2 + 1
         index.close()
-
-    def test_an_index_of_another_partition_inside_the_file_is_refused(self, tmp_path: Path) -> None:
-        open_at(tmp_path / "index").close()
-        marker = tmp_path / "index" / "index.json"
-        marker.write_text(marker.read_text().replace(f'"partition": {PARTITION}', '"partition": 4'))
-        with pytest.raises(IndexDamaged, match=r"partition .*4.*discard"):
-            LmdbIndex.open(tmp_path / "index", table_id=TABLE, partition=Partition(4))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from log_tier.batch import Columns, decode_batch
 from log_tier.batch_header import split_batches
 from log_tier.identifiers import Offset
-from log_tier.kafka.assembly import KafkaRecord
+from log_tier.kafka.assembly import Assembly, KafkaRecord
 from log_tier.kafka.encoding import cut_sets
 from log_tier.kafka.header import HEADER_NAME, pack_header, read_header
+from log_tier.record import Operation
 
 SIZE_MAX = 1 << 20
 
@@ -106,3 +107,20 @@ def forged(**fields: int) -> bytes:
     return pack_header(
         values["attribute"], values["before"], values["after"], values["producer_id"], values["sequence"]
     )
+
+
+def assembled(records: list[Sent], start: int = 0) -> list[bytes]:
+    """Their batches, record by record, all at once."""
+    return Assembly(Offset(start)).take([sent.read() for sent in records])
+
+
+def what_folds_see(batches: list[bytes]) -> list[tuple[object, ...]]:
+    """Everything that a fold can see, whatever the batches: records, and the log time that each non-put sees."""
+    found: list[tuple[object, ...]] = []
+    for stored in batches:
+        batch = decode_batch(stored)
+        timeless = batch.columns.attributes is None or not batch.header.producer_id
+        for record in records_of([stored]):
+            needs_time = record[3] not in (1, int(Operation.VOID)) or not timeless
+            found.append((*record, batch.header.timestamp_ms if needs_time else None))
+    return found

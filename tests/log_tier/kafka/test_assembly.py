@@ -7,20 +7,16 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka_records import Message, Sent, foreign, forged, placed, records_of, sent_batch
+from kafka_partitions import partitions
+from kafka_records import Sent, assembled, foreign, forged, placed, records_of, sent_batch, what_folds_see
 
 from log_tier.batch import Columns, decode_batch, encode_batch
 from log_tier.batch_header import read_header
-from log_tier.identifiers import Offset, Partition
+from log_tier.identifiers import Offset
 from log_tier.kafka.assembly import Assembly
-from log_tier.kafka.header import pack_header
 from log_tier.record import GROUPED, KEY_BYTES_MAX, VALUE_BYTES_MAX, Expiry, Operation, attribute_of
 
 VOID = int(Operation.VOID)
-
-
-def assembled(records: list[Sent], start: int = 0) -> list[bytes]:
-    return Assembly(Offset(start)).take([sent.read() for sent in records])
 
 
 def reasons(batches: list[bytes]) -> dict[int, str]:
@@ -122,58 +118,8 @@ def test_a_set_without_its_end_is_given_when_that_shows() -> None:
     assert [record[1] for record in records_of(batches)] == [b"a", b"b", b"x"]
 
 
-_keys = st.sampled_from([b"a", b"b", b"c" * 20])
-_times = st.integers(1000, 1003)
-
-
-@st.composite
-def _columns(draw: st.DrawFn) -> Columns:
-    count = draw(st.integers(1, 5))
-    keys = draw(st.lists(_keys, min_size=count, max_size=count))
-    values = draw(st.lists(st.binary(max_size=3), min_size=count, max_size=count))
-    if draw(st.booleans()):
-        return Columns(keys, values)
-    attributes = draw(st.lists(st.sampled_from([1, 2, 3, 0x101, 0x401, 1 | GROUPED]), min_size=count, max_size=count))
-    attributes[0] &= ~GROUPED
-    return Columns(keys, values, attributes, None, [5] * count if 0x401 in attributes else None)
-
-
-@st.composite
-def _partition(draw: st.DrawFn) -> list[Sent]:
-    parts: list[list[Sent] | int] = []
-    sequence = 0
-    for _ in range(draw(st.integers(1, 8))):
-        kind = draw(st.sampled_from(["batch", "foreign", "gap", "poison", "torn"]))
-        if kind in ("batch", "torn"):
-            columns = draw(_columns())
-            batch = sent_batch(columns, producer_id=draw(st.sampled_from([0, 7])), sequence=sequence)
-            sequence += len(batch)
-            parts.append(batch if kind == "batch" else batch[draw(st.integers(0, len(batch))) :])
-        elif kind == "foreign":
-            values = st.none() | st.binary(max_size=3)
-            parts.append([foreign(draw(_keys), draw(values), draw(_times)) for _ in range(draw(st.integers(1, 4)))])
-        elif kind == "gap":
-            parts.append(draw(st.integers(1, 3)))
-        else:
-            bad = [foreign(None, b"1"), Sent(b"k", b"v", b"bad"), Sent(b"k", None, pack_header(1, 0, 9, 7, 1))]
-            parts.append([draw(st.sampled_from(bad))])
-    return placed(*parts, [foreign(b"end", b"")])
-
-
-def _shape(batches: list[bytes]) -> list[tuple[object, ...]]:
-    """Everything that a fold can see, whatever the batches: records, and the log time that each non-put sees."""
-    found: list[tuple[object, ...]] = []
-    for stored in batches:
-        batch = decode_batch(stored)
-        timeless = batch.columns.attributes is None or not batch.header.producer_id
-        for record in records_of([stored]):
-            needs_time = record[3] not in (1, VOID) or not timeless
-            found.append((*record, batch.header.timestamp_ms if needs_time else None))
-    return found
-
-
 @settings(deadline=None)
-@given(_partition(), st.data())
+@given(partitions(), st.data())
 def test_how_the_records_were_cut_does_not_matter(records: list[Sent], data: st.DataObject) -> None:
     whole = assembled(records)
     assembly, cut = Assembly(Offset(0)), []
@@ -182,27 +128,8 @@ def test_how_the_records_were_cut_does_not_matter(records: list[Sent], data: st.
         count = data.draw(st.integers(1, len(rest)))
         cut += assembly.take([sent.read() for sent in rest[:count]])
         rest = rest[count:]
-    assert _shape(cut) == _shape(whole)
+    assert what_folds_see(cut) == what_folds_see(whole)
     covered = [(h.base_offset, h.last_offset) for h in map(read_header, cut)]
     assert covered[0][0] == 0
     assert all(before[1] + 1 == after[0] for before, after in pairwise(covered))
     assert covered[-1][1] == records[-1].offset
-
-
-@settings(deadline=None)
-@given(_partition(), st.data())
-def test_the_short_way_of_the_fetcher_gives_the_same(records: list[Sent], data: st.DataObject) -> None:
-    """Sets of plain puts go column by column; everything else, record by record."""
-    from log_tier.kafka import fetcher
-
-    reader = fetcher.PartitionReader.__new__(fetcher.PartitionReader)
-    reader.topic, reader.partition = "flights", Partition(0)
-    reader.assembly, reader.position, reader.held = Assembly(Offset(0)), Offset(0), []
-    cut: list[bytes] = []
-    rest = records
-    while rest:
-        count = data.draw(st.integers(1, len(rest)))
-        cut += fetcher._assemble(reader, [Message(sent) for sent in rest[:count]])
-        rest = rest[count:]
-    assert _shape(cut) == _shape(assembled(records))
-    assert reader.held == []

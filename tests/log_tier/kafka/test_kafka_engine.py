@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -29,7 +27,7 @@ from log_tier.errors import (
     Unavailable,
 )
 from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.kafka import fetcher, topics
+from log_tier.kafka import partition_reader, topics
 from log_tier.kafka.engine import KafkaLog
 from log_tier.log import Appended, Bounds
 from log_tier.record import GROUPED, Operation
@@ -238,10 +236,11 @@ async def test_kafkas_own_records_are_stepped_over(log: KafkaLog, kafka: str, ad
 
 
 async def test_a_slow_reader_is_paused_and_misses_nothing(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher, "_QUEUE_BYTES", 200_000)
+    monkeypatch.setattr(partition_reader, "_QUEUE_BYTES", 200_000)
     paused: list[bool] = []
-    inner = fetcher.PartitionReader.pause
-    monkeypatch.setattr(fetcher.PartitionReader, "pause", lambda self: paused.append(done := inner(self)) or done)
+    reader = partition_reader.PartitionReader
+    inner = reader.pause
+    monkeypatch.setattr(reader, "pause", lambda self: paused.append(done := inner(self)) or done)
     topic = await log.create_topic("flights", partitions=1)
     for n in range(40):
         await log.append(topic.id, ZERO, plain_batch(*(f"k{n}-{at}" for at in range(50)), value=b"x" * 1000))
@@ -299,14 +298,14 @@ async def test_a_broker_that_is_away_is_a_pause(start_brokers: StartBrokers) -> 
         chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
         async with aclosing(chunks):  # type: ignore[type-var]
             await anext(chunks)
-            os.kill(brokers.pid(1), signal.SIGSTOP)
+            brokers.pause(1)
             under_way = asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("b")))
             done, _ = await asyncio.wait([under_way], timeout=1)
             assert not done, "nothing is acknowledged that no broker has"
             given_up = asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("never")))
             await asyncio.sleep(0)
             given_up.cancel()
-            os.kill(brokers.pid(1), signal.SIGCONT)
+            brokers.resume(1)
             assert (await asyncio.wait_for(under_way, DEADLINE_S)).base_offset == 1
             assert keys_of(list(split_batches((await anext(chunks)).data))) == {1: b"b"}
         assert (await log.append(topic.id, ZERO, plain_batch("c"))).base_offset == 2, "who gave up in the queue is out"

@@ -10,6 +10,8 @@ from door_thread import DoorThread
 from raw_client import Raw
 from real_redis import RealRedis
 
+from router.resp_door.sockets import DoorSettings
+
 _numbers = itertools.count()
 
 
@@ -17,6 +19,14 @@ _numbers = itertools.count()
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorThread]:
     """A database of one machine with its fast door."""
     running = DoorThread(tmp_path_factory.mktemp("door")).start()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorThread]:
+    """A door whose tables have eight partitions."""
+    running = DoorThread(tmp_path_factory.mktemp("wide"), DoorSettings(port=0, table_partitions=8)).start()
     yield running
     running.close()
 

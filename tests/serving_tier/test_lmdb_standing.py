@@ -1,4 +1,4 @@
-"""An index of a table that begins above offset 0: nothing below its start is missing, and nothing of it is counted."""
+"""Whose an index is and where it stands, also above offset 0: nothing below its start is missing, nor is it counted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from stored_log import PARTITION, TABLE, StoredLog, put
 
+from log_tier.barrier import ORIGINAL
 from log_tier.errors import IndexDamaged
-from log_tier.identifiers import FIRST, Offset
-from serving_tier.index_format import START, pack_start, unpack_start
+from log_tier.identifiers import FIRST, Offset, Partition
+from serving_tier.index_format import IDENTITY, LIVE, START, STATE, VERSION, pack_start, unpack_start
+from serving_tier.lmdb_environment import open_environment
 from serving_tier.lmdb_index import LmdbIndex
 
 
@@ -72,3 +74,32 @@ def test_the_row_of_the_start() -> None:
     assert (START, pack_start(Offset(0x0102))) == (b"start", b"\x02\x01" + bytes(6))
     assert unpack_start(pack_start(Offset(120))) == 120
     assert unpack_start(None) == 0
+
+
+def test_an_index_of_another_partition_inside_the_file_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path / "index").close()
+    marker = tmp_path / "index" / "index.json"
+    marker.write_text(marker.read_text().replace(f'"partition": {PARTITION}', '"partition": 4'))
+    with pytest.raises(IndexDamaged, match=r"partition .*4.*discard"):
+        LmdbIndex.open(tmp_path / "index", table_id=TABLE, partition=Partition(4))
+
+
+@pytest.mark.parametrize("row", [IDENTITY, STATE, START, VERSION, LIVE])
+def test_a_row_that_cannot_be_read_is_damage(tmp_path: Path, row: bytes) -> None:
+    opened(tmp_path / "index").close()
+    env, databases = open_environment(tmp_path / "index", map_bytes=1 << 24)
+    with env.begin(write=True) as txn:
+        txn.put(row, b"?", db=databases.meta)
+    env.close()
+    with pytest.raises(IndexDamaged, match="rows of meta cannot be read"):
+        opened(tmp_path / "index")
+
+
+def test_the_version_is_found_again(tmp_path: Path) -> None:
+    index = opened(tmp_path / "index")
+    assert (index.version, index.live) == (ORIGINAL.version, ORIGINAL)
+    index.become(7)
+    index.close()
+    index = opened(tmp_path / "index")
+    assert (index.version, index.live) == (7, ORIGINAL)
+    index.close()

@@ -9,7 +9,7 @@ from log_tier.batch import Columns, encode_batch
 from log_tier.batch_header import stamp_batch
 from log_tier.errors import UnknownFormat
 from log_tier.identifiers import Offset, Partition
-from log_tier.kafka.fetcher import PartitionReader, ReadTrouble
+from log_tier.kafka.partition_reader import PartitionReader, ReadTrouble
 
 
 def batch(offset: int) -> bytes:
