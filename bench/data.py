@@ -6,7 +6,7 @@ import random
 from itertools import islice
 from typing import Final
 
-__all__ = ["KEY_BYTES", "PRELOADED_KEYS", "VALUE_BYTES", "chunks", "make_pairs"]
+__all__ = ["KEY_BYTES", "PRELOADED_KEYS", "VALUE_BYTES", "chunks", "make_numbered_pairs", "make_pairs"]
 
 KEY_BYTES: Final = 16
 VALUE_BYTES: Final = 100
@@ -26,8 +26,24 @@ def make_pairs(count: int, *, seed: int = 1) -> list[tuple[bytes, bytes]]:
     """
     rng = random.Random(seed)
     digits = rng.randbytes(count * KEY_BYTES // 2).hex().encode()
-    values = [rng.randbytes(VALUE_BYTES) for _ in range(_VALUES)]
+    values = _make_values(rng)
     return [(digits[i * KEY_BYTES : (i + 1) * KEY_BYTES], values[i % _VALUES]) for i in range(count)]
+
+
+def make_numbered_pairs(count: int, *, seed: int = 1) -> list[tuple[bytes, bytes]]:
+    """`count` pairs in random key order, under the keys that `redis-benchmark -r count` asks for; about 1 µs each.
+
+    Those are `key:000000000000` up to the number before `count`: 16 bytes, too. Values are as in `make_pairs`.
+    """
+    rng = random.Random(seed)
+    numbers = list(range(count))
+    rng.shuffle(numbers)
+    values = _make_values(rng)
+    return [(b"key:%012d" % number, values[i % _VALUES]) for i, number in enumerate(numbers)]
+
+
+def _make_values(rng: random.Random) -> list[bytes]:
+    return [rng.randbytes(VALUE_BYTES) for _ in range(_VALUES)]
 
 
 def chunks(pairs: list[tuple[bytes, bytes]], size: int) -> list[list[tuple[bytes, bytes]]]:

@@ -35,6 +35,7 @@ METRICS: Final[dict[str, Metric]] = {
     "keys_per_second": Metric("keys/s", 0, "more"),
     "records_per_second": Metric("records/s", 0, "more"),
     "mebibytes_per_second": Metric("MiB/s", 0, "more"),
+    "mean_us": Metric("mean µs", 2, "less"),
     "p50_us": Metric("p50 µs", 1, "less"),
     "p99_us": Metric("p99 µs", 1, "less"),
     "p999_us": Metric("p99.9 µs", 1, "less"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-__all__ = ["Driver", "EmbeddedStore"]
+__all__ = ["Driver", "EmbeddedStore", "RespDriver"]
 
 
 class Driver(Protocol):
@@ -41,6 +41,15 @@ class Driver(Protocol):
 
     async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of up to 100 keys, in the keys' order."""
+
+
+@runtime_checkable
+class RespDriver(Driver, Protocol):
+    """A server that speaks the protocol of Redis, so that a program of Redis can drive it, too."""
+
+    @property
+    def port(self) -> int:
+        """Where it does, on 127.0.0.1; known after `start`."""
 
 
 class EmbeddedStore(Protocol):

@@ -4,43 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
-from redis.asyncio import Redis as Client
-
+from bench.drivers.resp_clients import CONNECTIONS, RespClients
 from bench.server_process import ServerProcess, free_port
 from bench.workload import find_binary
 
 __all__ = ["Redis", "RedisPipelined"]
-
-CONNECTIONS: Final = 64
-"""Connections, each a client of its own, that callers take in turn; of 1, 16, 64 and 256 the fastest, put and get."""
 
 PIPELINE_LENGTH_MAX: Final = 256
 """Commands that leave in one pipeline: all callers of the widest workload."""
 
 
 class Redis:
-    """Redis through its Python client as the client comes: a connection carries one command at a time.
-
-    The client's own pool (`BlockingConnectionPool`) gives a connection back to whoever just returned it: with fewer
-    connections than callers most callers starve, and with as many it is slower than single-connection clients taken in
-    turn, whose locks are fair.
-    """
+    """Redis, one command at a time on each connection of its Python client (`RespClients`)."""
 
     def __init__(self, *, connections: int = CONNECTIONS) -> None:
         self.version = ""
         self.note = f"appendfsync always; redis.asyncio with hiredis, {connections} connections; many = MSET / MGET"
         self._connections = connections
         self._server: ServerProcess | None = None
-        self._clients: list[Any] = []  # redis-py's commands are typed as sync-or-async
+        self._clients: RespClients | None = None
 
     @property
     def server_pid(self) -> int:
         assert self._server is not None, "asked before start"
         return self._server.pid
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None, "asked before start"
+        return self._server.port
 
     async def start(self, folder: Path) -> None:
         binary = find_binary("redis-server")
@@ -57,34 +52,33 @@ class Redis:
             port=port,
             folder=folder,
         )
-        for _ in range(self._connections):
-            client = Client(host="127.0.0.1", port=port, single_connection_client=True, socket_timeout=None)
-            self._clients.append(await client.initialize())
-        self._client = cycle(self._clients).__next__
-        self.version = f"Redis {(await self._client().info('server'))['redis_version']}"
+        self._clients = await RespClients.connect(port, connections=self._connections)
+        self.version = f"Redis {(await self._clients.next().info('server'))['redis_version']}"
 
     async def settle(self) -> None:
         return None
 
     async def stop(self) -> None:
-        for client in self._clients:
-            await client.aclose()
+        if self._clients is not None:
+            await self._clients.close()
         if self._server is not None:
             await self._server.stop()
 
     async def put(self, key: bytes, value: bytes) -> None:
-        await self._client().set(key, value)
+        await self._connected().put(key, value)
 
     async def get(self, key: bytes) -> bytes | None:
-        value: bytes | None = await self._client().get(key)
-        return value
+        return await self._connected().get(key)
 
     async def put_many(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        await self._client().mset(dict(pairs))
+        await self._connected().put_many(pairs)
 
     async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        values: list[bytes | None] = await self._client().mget(keys)
-        return values
+        return await self._connected().get_many(keys)
+
+    def _connected(self) -> RespClients:
+        assert self._clients is not None, "called before start"
+        return self._clients
 
 
 class RedisPipelined(Redis):
@@ -122,7 +116,7 @@ class RedisPipelined(Redis):
             while self._waiting:
                 leaving = self._waiting[:PIPELINE_LENGTH_MAX]
                 del self._waiting[:PIPELINE_LENGTH_MAX]
-                pipeline = self._client().pipeline(transaction=False)
+                pipeline = self._connected().next().pipeline(transaction=False)
                 for command, _ in leaving:
                     pipeline.execute_command(*command)
                 try:

@@ -7,6 +7,7 @@ from typing import Final
 from bench.workload import Workload
 from bench.workloads.cluster import CLUSTER
 from bench.workloads.embedded_get import EMBEDDED_GET
+from bench.workloads.fast_door import FAST_DOOR
 from bench.workloads.kafka import KAFKA
 from bench.workloads.log_append import LOG_APPEND
 from bench.workloads.memory import MEMORY
@@ -31,6 +32,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         RESTART,
         MEMORY,
         *CLUSTER,
+        *FAST_DOOR,
         *KAFKA,
         *VERSIONS,
         *SPARK_SOURCE,

@@ -44,6 +44,12 @@ def _etcd_linearizable() -> Driver:
     return Etcd(linearizable=True)
 
 
+def _fast_door() -> Driver:
+    from bench.drivers.fast_door import FastDoor
+
+    return FastDoor()
+
+
 def _redis() -> Driver:
     from bench.drivers.redis import Redis
 
@@ -69,15 +75,18 @@ def _grpc_echo() -> Driver:
 
 
 _ETCD_NEEDS: Final = Needs(("grpc",), ("etcd",), "Debian: etcd-server")
-_REDIS_NEEDS: Final = Needs(("redis", "hiredis"), ("redis-server",), "Debian: redis-server; extra: duramen[bench]")
+_EXTRA: Final = "extra: duramen[bench]"
+_DOOR_NEEDS: Final = Needs((*SERVER_NEEDS.modules, "redis", "hiredis"), install=_EXTRA)
+_REDIS_NEEDS: Final = Needs(("redis", "hiredis"), ("redis-server",), f"Debian: redis-server; {_EXTRA}")
 
 CONTENDERS: Final[dict[str, Contender]] = {
     "duramen": Contender("subject", Duramen, SERVER_NEEDS),
+    "fast-door": Contender("subject", _fast_door, _DOOR_NEEDS),
     "etcd": Contender("peer", _etcd, _ETCD_NEEDS),
     "etcd-linearizable": Contender("peer", _etcd_linearizable, _ETCD_NEEDS),
     "redis": Contender("peer", _redis, _REDIS_NEEDS),
     "redis-pipelined": Contender("peer", _redis_pipelined, _REDIS_NEEDS),
-    "nats": Contender("peer", _nats, Needs(("nats",), ("nats-server",), "Debian: nats-server; extra: duramen[bench]")),
+    "nats": Contender("peer", _nats, Needs(("nats",), ("nats-server",), f"Debian: nats-server; {_EXTRA}")),
     "grpc-echo": Contender("floor", _grpc_echo, Needs(("grpc",))),
 }
 
