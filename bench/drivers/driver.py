@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Driver", "EmbeddedStore", "RespDriver"]
+__all__ = ["Driver", "EmbeddedStore", "PortDriver"]
 
 
 class Driver(Protocol):
@@ -44,8 +44,8 @@ class Driver(Protocol):
 
 
 @runtime_checkable
-class RespDriver(Driver, Protocol):
-    """A server that speaks the protocol of Redis, so that a program of Redis can drive it, too."""
+class PortDriver(Driver, Protocol):
+    """A server that another program or another client can drive, too: with `redis-benchmark`, over a bare socket."""
 
     @property
     def port(self) -> int:

@@ -54,6 +54,11 @@ class Etcd:
         assert self._server is not None, "asked before start"
         return self._server.pid
 
+    @property
+    def port(self) -> int:
+        assert self._server is not None, "asked before start"
+        return self._server.port
+
     async def start(self, folder: Path) -> None:
         self._folder = folder
         binary = find_binary("etcd")

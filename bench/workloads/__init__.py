@@ -6,6 +6,7 @@ from typing import Final
 
 from bench.workload import Workload
 from bench.workloads.cluster import CLUSTER
+from bench.workloads.door_client import DOOR_CLIENT
 from bench.workloads.embedded_get import EMBEDDED_GET
 from bench.workloads.fast_door import FAST_DOOR
 from bench.workloads.kafka import KAFKA
@@ -33,6 +34,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         MEMORY,
         *CLUSTER,
         *FAST_DOOR,
+        *DOOR_CLIENT,
         *KAFKA,
         *VERSIONS,
         *SPARK_SOURCE,

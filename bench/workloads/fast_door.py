@@ -19,7 +19,7 @@ from typing import Final
 from bench.calibration import calibrated
 from bench.callers import drive
 from bench.data import make_numbered_pairs
-from bench.drivers.driver import Driver, RespDriver
+from bench.drivers.driver import Driver, PortDriver
 from bench.redis_benchmark import Load, run_load
 from bench.workload import Bar, Needs, RunSettings, Side, Workload
 from bench.workloads.contenders import preload, server_side
@@ -68,7 +68,7 @@ async def _load(driver: Driver, pairs: list[tuple[bytes, bytes]]) -> None:
 
 def _by_benchmark(command: tuple[str, ...], *, connections: int, pipelined: int = 1) -> Measure:
     async def measure(driver: Driver, settings: RunSettings) -> dict[str, float]:
-        assert isinstance(driver, RespDriver), f"redis-benchmark cannot drive {driver.version}"
+        assert isinstance(driver, PortDriver), f"redis-benchmark cannot drive {driver.version}"
         keys, port = _keys(settings), driver.port
         await _load(driver, make_numbered_pairs(keys))
         load = Load(command, connections=connections, keys=keys, pipelined=pipelined)
