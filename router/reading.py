@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from log_tier.errors import IndexDamaged, InvalidKey, LimitExceeded
 from log_tier.record import KEY_BYTES_MAX
-from router.requests import ReadResult
+from router.requests import READ_REPLY_BYTES_MAX, ReadResult
 from serving_tier.replica import Replica
 
-__all__ = ["READ_REPLY_BYTES_MAX", "ReplyRoom", "read_keys"]
-
-# What one reply may carry; both doors and their clients hold it whole. The largest value fits eight times.
-READ_REPLY_BYTES_MAX: Final = 32 * 1024 * 1024
+__all__ = ["ReplyRoom", "read_keys"]
 
 
 class ReplyRoom:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from log_tier.errors import DuramenError, Rejected
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.table_ref import TableRef
 
 __all__ = [
+    "READ_REPLY_BYTES_MAX",
     "Connection",
     "OutcomesPart",
     "PartitionDescription",
@@ -30,6 +31,9 @@ __all__ = [
     "WritePart",
     "WriteResult",
 ]
+
+READ_REPLY_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What one reply may carry; both doors and their clients hold it whole. The largest value fits eight times."""
 
 
 class ReadPart(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from log_tier.record import VALUE_BYTES_MAX
-from router.reading import READ_REPLY_BYTES_MAX
+from router.requests import READ_REPLY_BYTES_MAX
 
 __all__ = [
     "ARGUMENTS_MAX",
