@@ -17,11 +17,11 @@ from itertools import cycle
 from typing import Final
 
 from bench.calibration import calibrated
-from bench.callers import drive
+from bench.callers import drive, run_async
 from bench.data import make_numbered_pairs
 from bench.drivers.driver import Driver, PortDriver
 from bench.redis_benchmark import Load, run_load
-from bench.workload import Bar, Needs, RunSettings, Side, Workload
+from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
 from bench.workloads.contenders import preload, server_side
 
 __all__ = ["FAST_DOOR"]
@@ -106,13 +106,40 @@ def _as_subject(side: Side) -> Side:
     return replace(side, name="duramen") if side.role == "subject" else side
 
 
-def _benchmark(name: str, title: str, measure: Measure, bar: Bar) -> Workload:
+def _benchmark(name: str, title: str, measure: Measure, bar: Bar, *more: Side) -> Workload:
     return Workload(
         name,
         f"{title}; redis-benchmark, {KEYS:,} keys",
-        tuple(_benchmark_side(side, measure) for side in ("fast-door", "redis")),
+        (*(_benchmark_side(side, measure) for side in ("fast-door", "redis")), *more),
         (bar,),
     )
+
+
+def _fixed_reply(connections: int) -> Side:
+    """What no server on Python's event loop passes."""
+
+    async def once(settings: RunSettings) -> Measurement:
+        from bench.drivers.fixed_reply import FixedReply
+
+        server = FixedReply()
+        await server.start(settings.folder)
+        try:
+            load = Load(_GET, connections=connections, keys=_keys(settings))
+
+            async def rate(requests: int) -> float:
+                return (await run_load(load, port=server.port, requests=requests)).per_second
+
+            found = await run_load(load, port=server.port, requests=await calibrated(rate, seconds=settings.seconds))
+        finally:
+            await server.stop()
+        return Measurement(
+            {"per_second": found.per_second, "mean_us": 1e6 * connections / found.per_second},
+            server.version,
+            server.note,
+        )
+
+    binary, install = _BENCHMARK_NEEDS
+    return Side("uvloop", "floor", lambda settings: run_async(once(settings)), Needs(("uvloop",), (binary,), install))
 
 
 # --- by Python
@@ -159,12 +186,14 @@ FAST_DOOR: Final = (
         "GET, 1 connection",
         _by_benchmark(_GET, connections=1),
         Bar("mean_us", "at most", 1.2, "redis"),
+        _fixed_reply(1),
     ),
     _benchmark(
         "door_get_50",
         f"GET, {CONNECTIONS} connections",
         _by_benchmark(_GET, connections=CONNECTIONS),
         Bar("per_second", "at least", 0.75, "redis"),
+        _fixed_reply(CONNECTIONS),
     ),
     _benchmark(
         "door_get_50_p16",
