@@ -29,4 +29,4 @@ def port(resp_server: ServerProcess) -> int:
 @pytest.fixture
 def key() -> str:
     """A name that no other test of this process uses."""
-    return f"key{next(_numbers)}"
+    return f"{next(_numbers)}-key"  # a number behind it makes no other test's key

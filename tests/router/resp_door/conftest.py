@@ -49,4 +49,4 @@ def raw(door: DoorThread) -> Iterator[Raw]:
 @pytest.fixture
 def key() -> str:
     """A name that no other test of this process uses."""
-    return f"key{next(_numbers)}"
+    return f"{next(_numbers)}-key"  # a number behind it makes no other test's key
