@@ -280,6 +280,10 @@ async def run_client(
         await asyncio.sleep(client.shape.pause_s)
 
 
+# A watch shows a change within milliseconds; one that was acknowledged and is in no log is never shown.
+_WATCH_PATIENCE_S: Final = 20.0
+
+
 async def run_watcher(
     number: int,
     table: Table,
@@ -304,7 +308,8 @@ async def run_watcher(
         assert end is not None
         return all(position.offsets(ref.id).get(p, -1) >= offset for p, offset in end.offsets(ref.id).items())
 
-    while end is None or not reached():
+    lost = False
+    while not lost and (end is None or not reached()):
         runs: Any = table.watch_runs(after=position, timeout=60)
         left = chance.randrange(5, 60)
         async with aclosing(runs) as watching:
@@ -314,8 +319,14 @@ async def run_watcher(
                 if end is not None and reached():
                     break
                 following = asyncio.ensure_future(cast("Any", anext(watching)))
-                await asyncio.wait([following, *([] if ended.done() else [ended])], return_when="FIRST_COMPLETED")
+                await asyncio.wait(
+                    [following, *([] if ended.done() else [ended])],
+                    return_when="FIRST_COMPLETED",
+                    timeout=None if end is None else _WATCH_PATIENCE_S,
+                )
                 if not following.done():
+                    # Where the end was known already, it does not come: what is missing is the checker's to say.
+                    lost = end is not None
                     following.cancel()
                     await asyncio.wait([following])
                     break  # the end was told: look whether it is reached, and go on from the last token
@@ -333,6 +344,7 @@ async def run_watcher(
                 left -= 1
                 if left <= 0 and not stop.is_set():
                     break
+    assert end is not None, "the loop ends with it"
     for partition in range(ref.partitions):
         call = recorder.begin(number, "watch", **{"from": first[Partition(partition)], "session": False})
         call.partition = partition
