@@ -8,13 +8,17 @@ from collections.abc import AsyncGenerator, Awaitable, Iterator
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from log_tier.errors import DatabaseClosed
 
 __all__ = ["LoopThread"]
 
 T = TypeVar("T")
+
+_LOOK_FOR_SIGNALS_S: Final = 0.25
+"""A waiting thread wakes up that often, because CPython may miss to wake it for a signal: one that arrives between the
+interpreter's last look for signals and the wait of the operating system is noted, and the wait begins all the same."""
 
 
 class LoopThread:
@@ -48,7 +52,12 @@ class LoopThread:
         """
         future = self._hand_over(work)
         try:
-            return future.result()
+            while True:
+                try:
+                    return future.result(_LOOK_FOR_SIGNALS_S)
+                except TimeoutError:
+                    if future.done():
+                        return future.result()  # raises it: it is the call's own
         except FutureCancelled:
             raise DatabaseClosed("this database was closed while the call was under way") from None
         except BaseException:
@@ -104,11 +113,16 @@ class LoopThread:
 
 
 class _Steps(Generic[T]):
-    """An asynchronous generator, one step at a time: a step that is being cancelled ends before the closing begins."""
+    """An asynchronous generator, one step at a time: a step that is being cancelled ends before the closing begins.
+
+    The closing itself cancels the step that is under way. Whoever waited for it may be gone without having done so:
+    an interrupt can come between the hand-over of a call and the first line that holds its future.
+    """
 
     def __init__(self, runs: AsyncGenerator[list[T], None]) -> None:
         self._runs = runs
         self._turn: asyncio.Lock = asyncio.Lock()
+        self._under_way: asyncio.Task[Any] | None = None
         self._closed = False
 
     def is_busy(self) -> bool:
@@ -120,9 +134,16 @@ class _Steps(Generic[T]):
             if self._closed:
                 # Not the end of what there is: whoever iterates must not take a part for the whole.
                 raise DatabaseClosed("this database was closed before the iterator came to its end")
-            return await anext(self._runs, None)
+            self._under_way = asyncio.current_task()
+            try:
+                return await anext(self._runs, None)
+            finally:
+                self._under_way = None
 
     async def close(self) -> None:
+        step = self._under_way
+        if step is not None and not step.cancelling():
+            step.cancel()  # once: a second one would interrupt what the first one cleans up
         async with self._turn:
             self._closed = True
             await self._runs.aclose()

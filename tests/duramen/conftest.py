@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from server_process import ServerProcess
 
+import duramen
 from duramen.blocking import Database
+from duramen.loop_thread import LoopThread
+from duramen.roles.single import SingleServer as Server
 
 _numbers = itertools.count()
 
@@ -49,3 +52,24 @@ def database(server: ServerProcess) -> Iterator[Database]:
     """A connection to the session's server."""
     with server.connect() as connected:
         yield connected
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Server]:
+    """A server in a thread of this process."""
+    loop = LoopThread()
+    server = loop.run(Server.open(tmp_path / "served", port=0))
+    yield server
+    loop.run(server.close())
+    loop.stop()
+
+
+@pytest.fixture(params=["here", "gRPC"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "here":
+        opened = duramen.open(tmp_path / "data")
+    else:
+        server = request.getfixturevalue("served")
+        opened = duramen.connect(f"127.0.0.1:{server.port}")
+    with opened:
+        yield opened

@@ -8,12 +8,12 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from server_process import wait_until
 
 import duramen
 from duramen.blocking import Database
@@ -21,34 +21,6 @@ from duramen.loop_thread import LoopThread
 from duramen.roles.single import SingleServer as Server
 
 DEADLINE_S = 20
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Server]:
-    """A server in a thread of this process."""
-    loop = LoopThread()
-    server = loop.run(Server.open(tmp_path / "served", port=0))
-    yield server
-    loop.run(server.close())
-    loop.stop()
-
-
-@pytest.fixture(params=["here", "gRPC"])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    if request.param == "here":
-        opened = duramen.open(tmp_path / "data")
-    else:
-        server = request.getfixturevalue("served")
-        opened = duramen.connect(f"127.0.0.1:{server.port}")
-    with opened:
-        yield opened
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come about"
-        time.sleep(0.001)
 
 
 def test_many_threads_at_once(db: Database) -> None:
@@ -110,149 +82,6 @@ def test_tokens_while_threads_write(db: Database) -> None:
     seen = duramen.Token.parse(db.token())
     assert seen.session
     assert seen.tables
-
-
-class Interrupt(BaseException):
-    """Stands for a KeyboardInterrupt: it comes out of the wait, in the waiting thread."""
-
-
-def interrupted(call: Callable[[], object], when: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a blocking call and interrupt its wait, as Ctrl-C does, once `when` is set."""
-    from concurrent.futures import Future
-
-    inner, caller = Future.result, threading.get_ident()
-
-    def result(self: Future[object], timeout: float | None = None) -> object:
-        if threading.get_ident() != caller:
-            return inner(self, timeout)  # a thread of the log's, say
-        assert when.wait(DEADLINE_S)
-        raise Interrupt
-
-    monkeypatch.setattr(Future, "result", result)
-    try:
-        with pytest.raises(Interrupt):
-            call()
-    finally:
-        monkeypatch.setattr(Future, "result", inner)
-
-
-def test_an_interrupt_cancels_the_call(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = db.create_table("flights")
-    started, cancelled = threading.Event(), threading.Event()
-
-    async def slow(*args: object, **kwargs: object) -> object:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-        return None
-
-    inner = table._inner.get_many
-    table._inner.get_many = slow  # type: ignore[method-assign]
-    interrupted(lambda: table._loop.run(table._inner.get_many([b"k"])), started, monkeypatch)
-    assert cancelled.wait(DEADLINE_S), "the work goes on although nobody waits for it"
-    table._inner.get_many = inner  # type: ignore[method-assign]
-    assert table.get_many([b"k"]) == [None]
-
-
-def watching_tasks(loop: LoopThread) -> int:
-    async def count() -> int:
-        return sum("watch " in task.get_name() or "Watch" in repr(task) for task in asyncio.all_tasks())
-
-    return loop.run(count())
-
-
-def test_an_interrupted_watch_is_closed(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The step that is being cancelled and the closing of the same generator must not meet."""
-    table = db.create_table("flights", partitions=2)
-    table.put(b"k", b"v")
-    changes = table.watch(start="earliest")
-    assert next(changes).key == b"k"
-    waiting = threading.Event()
-    waiting.set()
-    from concurrent.futures import Future
-
-    inner, calls, caller = Future.result, [], threading.get_ident()
-
-    def result(self: Future[object], timeout: float | None = None) -> object:
-        if threading.get_ident() != caller:
-            return inner(self, timeout)
-        calls.append(1)
-        if len(calls) == 1:
-            raise Interrupt
-        return inner(self, timeout)
-
-    monkeypatch.setattr(Future, "result", result)
-    with pytest.raises(Interrupt):
-        next(changes)
-    monkeypatch.undo()
-    with pytest.raises(StopIteration):
-        next(changes)
-    until(lambda: watching_tasks(db._loop) == 0)
-
-
-@pytest.mark.parametrize("how", ["closed", "forgotten", "left by an error"])
-def test_iterators_that_end_early_free_the_servers_side(served: Server, how: str) -> None:
-    with duramen.connect(f"127.0.0.1:{served.port}") as db:
-        table = db.create_table("flights", partitions=2)
-        table.put_many([(b"k%d" % number, b"v") for number in range(1000)])
-        streams = served.shell.streams
-        changes = table.watch(start="earliest")
-        next(changes)
-        until(lambda: len(streams) == 1)
-        scan = table.scan()
-        next(scan)
-        if how == "closed":
-            changes.close()  # type: ignore[attr-defined]
-            scan.close()  # type: ignore[attr-defined]
-        elif how == "forgotten":
-            del changes, scan
-            gc.collect()
-        else:
-            with pytest.raises(Interrupt):
-                changes.throw(Interrupt())  # type: ignore[attr-defined]
-            del scan
-        until(lambda: len(streams) == 0)
-        assert table.get(b"k1") == b"v"
-
-
-def test_an_iterator_that_the_collector_finds_in_the_loops_thread(db: Database) -> None:
-    """There, waiting for the loop would wait for ever."""
-    table = db.create_table("flights")
-    table.put(b"k", b"v")
-    changes = [table.watch(start="earliest")]
-    next(changes[0])
-
-    async def forget() -> None:
-        changes.clear()
-        gc.collect()
-
-    db._loop.run(forget())
-    until(lambda: watching_tasks(db._loop) == 0)
-    assert table.get(b"k") == b"v"
-
-
-def test_an_iterator_that_the_collector_finds_inside_a_call(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its closing is a call too: it must not wait for the lock that the first one holds."""
-    table = db.create_table("flights")
-    table.put(b"k", b"v")
-    cycle: list[object] = [table.watch(start="earliest")]
-    next(cycle[0])  # type: ignore[call-overload]
-    cycle.append(cycle)
-    inner = asyncio.run_coroutine_threadsafe
-
-    def collecting(*how: object) -> object:
-        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", inner)
-        gc.collect()
-        return inner(*how)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", collecting)
-    del cycle
-    with ThreadPoolExecutor(1) as thread:
-        assert thread.submit(table.get_many, [b"k"]).result(DEADLINE_S) == [b"v"]
-    until(lambda: watching_tasks(db._loop) == 0)
 
 
 def test_closing_while_others_wait(db: Database, caplog: pytest.LogCaptureFixture) -> None:
@@ -340,7 +169,7 @@ def test_nothing_is_left_after_close(tmp_path: Path) -> None:
     for _ in range(3):
         use()
     gc.collect()
-    until(lambda: len(os.listdir("/proc/self/task")) <= threads)
+    wait_until(lambda: len(os.listdir("/proc/self/task")) <= threads, what="no more threads")
     assert duramen_threads() <= before
     left = {number: name for number, name in open_files().items() if number not in files}
     assert not left
@@ -361,8 +190,8 @@ def test_nothing_is_left_of_a_connection(served: Server) -> None:
     for _ in range(5):
         use()
     gc.collect()
-    until(lambda: len(os.listdir("/proc/self/task")) <= threads + 1)
-    until(lambda: len(open_files()) <= files + 2)
+    wait_until(lambda: len(os.listdir("/proc/self/task")) <= threads + 1, what="no more threads")
+    wait_until(lambda: len(open_files()) <= files + 2, what="no more open files")
     assert duramen_threads() <= before
 
 
@@ -374,7 +203,7 @@ def test_what_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
         duramen.open(tmp_path)
     with pytest.raises(duramen.Disconnected):
         duramen.connect("127.0.0.1:1")
-    until(lambda: duramen_threads() <= before)
+    wait_until(lambda: duramen_threads() <= before, what="its threads end")
 
 
 def test_the_loops_own_thread_may_not_wait_for_itself() -> None:
