@@ -8,17 +8,14 @@ from collections.abc import AsyncGenerator, Awaitable, Iterator
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from log_tier.errors import DatabaseClosed
+from log_tier.waiting import result_of
 
 __all__ = ["LoopThread"]
 
 T = TypeVar("T")
-
-_LOOK_FOR_SIGNALS_S: Final = 0.25
-"""A waiting thread wakes up that often, because CPython may miss to wake it for a signal: one that arrives between the
-interpreter's last look for signals and the wait of the operating system is noted, and the wait begins all the same."""
 
 
 class LoopThread:
@@ -52,12 +49,7 @@ class LoopThread:
         """
         future = self._hand_over(work)
         try:
-            while True:
-                try:
-                    return future.result(_LOOK_FOR_SIGNALS_S)
-                except TimeoutError:
-                    if future.done():
-                        return future.result()  # raises it: it is the call's own
+            return result_of(future)
         except FutureCancelled:
             raise DatabaseClosed("this database was closed while the call was under way") from None
         except BaseException:

@@ -15,6 +15,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final, TypeVar
 
+from log_tier.waiting import result_of
+
 __all__ = ["wait_for"]
 
 T = TypeVar("T")
@@ -59,7 +61,7 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
         loop = _started()
     running = asyncio.run_coroutine_threadsafe(work, loop)
     try:
-        return running.result()
+        return result_of(running)
     except BaseException:
         running.cancel()
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -105,7 +105,7 @@ async def run_check(
             recorder.end(call, "ok", differences=differences(served, history.log))
             _tell_void(history.log, served)
         for target in targets[:1]:
-            await _read_replicas(target, ref, end, recorder)
+            await _read_replicas(target, ref, _end_of(history.log), recorder)
         await first.drop_table(table.name)
         return history
 
@@ -159,11 +159,16 @@ async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorde
     return token
 
 
-async def _read_replicas(target: str, ref: TableRef, end: Token, recorder: Recorder) -> None:
+def _end_of(log: Sequence[LogRecord]) -> dict[Partition, Offset]:
+    """What replicas can be asked for: a log that lost what it acknowledged last ends before the last mark."""
+    return {Partition(record.partition): Offset(record.offset) for record in log}  # by offset: the last one stays
+
+
+async def _read_replicas(target: str, ref: TableRef, end: Mapping[Partition, Offset], recorder: Recorder) -> None:
     """Each replica's whole content, asked of its node and of nobody else."""
     view = await fetch_view(target, timeout=10)
     table = view.map.table(ref.id)
-    for partition, offset in end.offsets(ref.id).items():
+    for partition, offset in end.items():
         for node in table.readable(partition):
             connection = GrpcConnection(view.map.nodes[node].address)
             try:

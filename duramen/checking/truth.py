@@ -19,10 +19,14 @@ from log_tier.table_ref import TableRef
 from log_tier.tokens import Token
 from router.requests import Connection
 
-__all__ = ["HEAL_S", "differences", "read_log", "read_served_log"]
+__all__ = ["HEAL_S", "SILENCE_S", "differences", "read_log", "read_served_log"]
 
 HEAL_S: Final = 60.0
 """After the faults everything is alive again, and a restart is over in seconds."""
+
+SILENCE_S: Final = 20.0
+"""A watch shows what is in the log within milliseconds. After so long without a word, what was acknowledged and is not
+shown is in no log, and the checker says so."""
 
 _PAUSE_S: Final = 0.1
 
@@ -33,7 +37,8 @@ _DIFFERENCES_MAX: Final = 20
 async def read_served_log(connection: Connection, ref: TableRef, end: Token) -> list[LogRecord]:
     """Every record of the table up to `end`, by partition and offset, as a watch gives them; the void ones are told.
 
-    Raises what does not pass within `HEAL_S`.
+    Where the log ends before `end`, it ends here too, and the checker says what is missing. Raises what does not pass
+    within `HEAL_S`.
     """
     wanted = dict(end.offsets(ref.id))
     found: list[LogRecord] = []
@@ -42,8 +47,9 @@ async def read_served_log(connection: Connection, ref: TableRef, end: Token) -> 
     while any(positions[partition] <= offset for partition, offset in wanted.items()):
         try:
             events: Any = connection.watch(ref.id, positions)
-            async with aclosing(events) as following, asyncio.timeout(HEAL_S):
+            async with aclosing(events) as following, asyncio.timeout(SILENCE_S) as silence:
                 async for event in following:
+                    silence.reschedule(asyncio.get_running_loop().time() + SILENCE_S)
                     partition = event.partition
                     records = _records(partition, event.batches, frozenset(event.void_offsets))
                     records = [record for record in records if record.offset >= positions[partition]]
@@ -56,6 +62,8 @@ async def read_served_log(connection: Connection, ref: TableRef, end: Token) -> 
             if not error.retryable or asyncio.get_running_loop().time() > deadline:
                 raise
             await asyncio.sleep(_PAUSE_S)
+        except TimeoutError:
+            break
     found.sort(key=lambda record: (record.partition, record.offset))
     return found
 

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from duramen.checking import truth
 from duramen.checking.history import Call, Outcome
 from duramen.client.database import Database
 from duramen.client.levels import asked_of
@@ -280,10 +281,6 @@ async def run_client(
         await asyncio.sleep(client.shape.pause_s)
 
 
-# A watch shows a change within milliseconds; one that was acknowledged and is in no log is never shown.
-_WATCH_PATIENCE_S: Final = 20.0
-
-
 async def run_watcher(
     number: int,
     table: Table,
@@ -322,7 +319,7 @@ async def run_watcher(
                 await asyncio.wait(
                     [following, *([] if ended.done() else [ended])],
                     return_when="FIRST_COMPLETED",
-                    timeout=None if end is None else _WATCH_PATIENCE_S,
+                    timeout=None if end is None else truth.SILENCE_S,
                 )
                 if not following.done():
                     # Where the end was known already, it does not come: what is missing is the checker's to say.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -120,29 +118,6 @@ def test_an_interrupt_before_the_wait_closes_the_watch(db: Database, monkeypatch
         finally:
             table.put(b"k", b"another change ends the wait, if nothing else does")
     wait_until(lambda: watching_tasks(db._loop) == 0, what="nobody watches")
-
-
-UNNOTICED = """
-import _thread, asyncio
-from duramen.loop_thread import LoopThread
-
-async def forever():
-    asyncio.get_running_loop().call_later(0.05, _thread.interrupt_main)
-    await asyncio.Event().wait()
-
-try:
-    LoopThread().run(forever())
-except KeyboardInterrupt:
-    print("interrupted")
-"""
-
-
-def test_an_interrupt_that_does_not_wake_the_wait_ends_it() -> None:
-    """A signal that comes in the last instant before a thread sleeps is noted, and wakes nobody; like this one."""
-    done = subprocess.run(
-        [sys.executable, "-c", UNNOTICED], capture_output=True, text=True, check=True, timeout=DEADLINE_S
-    )
-    assert done.stdout == "interrupted\n"
 
 
 @pytest.mark.parametrize("how", ["closed", "forgotten", "left by an error"])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from checked import changed, checked
 
+from duramen.checking import truth
 from duramen.client import watching as client_watching
 from duramen.client.session import Session
 from log_tier.batch import Batch, Columns, decode_batch, encode_batch
@@ -224,9 +225,10 @@ def wrong_results(patch: Patch) -> None:
     patch.setattr(Front, "write", write)
 
 
-def acknowledged_and_never_written(patch: Patch) -> None:
+def acknowledged_and_never_written(patch: Patch, count: int = 50) -> None:
     """What a power failure does to a log that acknowledges before it syncs."""
-    now = every(50)
+    now = every(count)
+    patch.setattr(truth, "SILENCE_S", 2.0)  # it may be a partition's last record
     inner = EmbeddedLog.append_many
 
     async def append_many(self: EmbeddedLog, parts: Any) -> Any:
@@ -240,6 +242,11 @@ def acknowledged_and_never_written(patch: Patch) -> None:
         return results
 
     patch.setattr(EmbeddedLog, "append_many", append_many)
+
+
+def much_of_it_never_written(patch: Patch) -> None:
+    """So much that the last record of some partition is among it: nobody may wait for that one for ever."""
+    acknowledged_and_never_written(patch, 3)
 
 
 def retries_count_twice(patch: Patch) -> None:
@@ -328,6 +335,7 @@ BUGS: list[tuple[Callable[[Patch], None], set[str]]] = [
     (verdicts_are_lost, {"I6"}),
     (wrong_results, {"I6"}),
     (acknowledged_and_never_written, {"I1"}),
+    (much_of_it_never_written, {"I1"}),
     (retries_count_twice, {"I2"}),
     (watch_skips, {"I7"}),
     (watch_repeats, {"I7"}),
