@@ -50,11 +50,13 @@ class Databases(NamedTuple):
     expiries: Any
 
 
-def open_environment(path: Path, *, map_bytes: int) -> tuple[Any, Databases]:
+def open_environment(path: Path, *, map_bytes: int, reads_only: bool = False) -> tuple[Any, Databases]:
     """Open or make the LMDB files in the folder `path`. Raises what `named_troubles` names.
 
     No sync per transaction (the log is the truth), and no `writemap`, with which a full disk kills the process. The
     kernel's read-ahead stays on: a cold index that fits in memory warms up a third faster.
+
+    `reads_only`: the files are another process', and there already.
     """
     with named_troubles(path, map_bytes):
         env = lmdb.open(
@@ -66,12 +68,16 @@ def open_environment(path: Path, *, map_bytes: int) -> tuple[Any, Databases]:
             sync=False,
             metasync=False,
             meminit=False,
+            readonly=reads_only,
+            create=not reads_only,
         )
         try:
             # Slots of the reader table that a killed process left would keep old pages alive for ever.
             env.reader_check()
             names = Databases._fields
-            return env, Databases(*(env.open_db(name.encode(), dupsort=name == "expiries") for name in names))
+            return env, Databases(
+                *(env.open_db(name.encode(), dupsort=name == "expiries", create=not reads_only) for name in names)
+            )
         except BaseException:
             env.close()
             raise

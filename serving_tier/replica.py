@@ -114,6 +114,9 @@ class Replica:
         self.listeners: list[Callable[[LmdbIndex, Sequence[Batch]], None]] = []
         """Called on the event loop with the live index and the batches that it has just applied, before anybody who
         waits for them is told."""
+        self.leaving: list[Callable[[], None]] = []
+        """Called on the event loop when `index` became another one, or must not be read any more: another version is
+        live, the replica stopped, it was closed."""
         self.readers: list[LmdbIndex] = []
         """The index of each long read that runs in another thread at this moment; see the module's text."""
         self._log = log
@@ -291,6 +294,7 @@ class Replica:
             logging.INFO if expected else logging.ERROR, "replica %s stopped at %s: %s", self.name, self.applied, error
         )
         self.state, self.failure = "stopped", error
+        self._leave()
         self.changes += 1
         self._fail_all(error)
         if isinstance(error, IndexDamaged) and self.on_damaged is not None:
@@ -331,6 +335,11 @@ class Replica:
 
     def _switch(self, index: LmdbIndex) -> None:
         self.index = index
+        self._leave()
+
+    def _leave(self) -> None:
+        for listener in list(self.leaving):
+            listener()
 
     def _switched(self) -> None:
         if self.on_switched is not None:
@@ -494,6 +503,7 @@ class Replica:
             if not follower.cancelled():
                 follower.exception()
         self.state, self.failure = "closed", reason or _closing(self.name)
+        self._leave()
         self._fail_all(self.failure)
         for index in (self.index, *await self.versions.close()):
             await self._close_index(index)
