@@ -29,6 +29,7 @@ from serving_tier.producers import ProducerState
 from serving_tier.verdicts import Judgement, Verdict
 
 __all__ = [
+    "APPLIED_OF",
     "IDENTITY",
     "INDEX_FORMAT_VERSION",
     "LIVE",
@@ -80,6 +81,10 @@ number_key = _KEY.pack
 def number_of(key: bytes) -> int:
     """The number that a key stands for."""
     return int(_KEY.unpack(key)[0])
+
+
+APPLIED_OF: Final = struct.Struct("<q").unpack_from
+"""The applied offset of the row `state` of `meta`, alone: what every read of a reader process begins with."""
 
 
 class State(NamedTuple):

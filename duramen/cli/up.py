@@ -56,6 +56,12 @@ def up(
     resp_password: Annotated[
         str, typer.Option("--resp-password", envvar="DURAMEN_RESP_PASSWORD", help="What AUTH must give there.")
     ] = "",
+    resp_readers: Annotated[
+        int,
+        typer.Option(
+            "--resp-readers", metavar="N", help="Processes that read there, beside the server.", min=0, max=64
+        ),
+    ] = 0,
     resp_cache_mebibytes: Annotated[
         int, typer.Option("--resp-cache-mebibytes", metavar="N", help="Memory there for values that were read.", min=0)
     ] = 512,
@@ -111,6 +117,7 @@ def up(
                 resp_port=resp_port,
                 resp_password=resp_password,
                 resp_cache_mebibytes=resp_cache_mebibytes,
+                resp_readers=resp_readers,
             )
         )
         return
@@ -125,6 +132,7 @@ def up(
         port=resp_port,
         socket_path=resp_socket,
         password=resp_password,
+        readers=resp_readers,
         cache_mebibytes=resp_cache_mebibytes,
     )
     opening = SingleServer.open(

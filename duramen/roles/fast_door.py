@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import Final
 
+from duramen.roles.readers import Readers
 from duramen.roles.shell import Shell
 from log_tier.catalog.catalog import Maps
 from router.fleet.fleet import LiveFleet
@@ -54,6 +55,9 @@ async def open_fast_door(
         admin=admin,
     )
     opened.push_async_callback(door.close)
+    if settings.readers:
+        readers = await Readers.start(door, settings, sockets)
+        opened.push_async_callback(readers.close)
     service = FastDoorService(
         port=sockets.port, tls=settings.tls_certificate is not None, password=bool(settings.password)
     )

@@ -17,7 +17,7 @@ from log_tier.errors import PortInUse
 from log_tier.service.channel import SERVER_OPTIONS
 from log_tier.service.streams import OpenStreams
 
-__all__ = ["Shell"]
+__all__ = ["Shell", "quick_switching"]
 
 # Calls that are under way at SIGTERM get this long to end; a put is over in milliseconds, a watch is told to go.
 _GRACE_S: Final = 2.0
@@ -84,9 +84,7 @@ class Shell:
         await self._server.start()
         self._started = True
         await self.say(serving=serving)
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        gc.freeze()
-        gc.set_threshold(_GC_THRESHOLD, 20, 50)
+        quick_switching()
 
     async def say(self, *, serving: bool) -> None:
         """Tell by the health service whether requests are welcome."""
@@ -106,6 +104,13 @@ class Shell:
         stopping = asyncio.ensure_future(self._server.stop(_GRACE_S))
         self.streams.end()
         await stopping
+
+
+def quick_switching() -> None:
+    """Set the interpreter for a server: threads take turns quickly, the collector looks rarely."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD, 20, 50)
 
 
 class _ByName:

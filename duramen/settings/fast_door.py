@@ -24,5 +24,6 @@ def door_settings(settings: NodeSettings | RouterSettings) -> DoorSettings:
         tls_certificate=path(settings.resp_tls_certificate),
         tls_key=path(settings.resp_tls_key),
         # A router has no replicas.
+        readers=settings.resp_readers if isinstance(settings, NodeSettings) else 0,
         cache_mebibytes=settings.resp_cache_mebibytes if isinstance(settings, NodeSettings) else 0,
     )

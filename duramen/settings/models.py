@@ -75,6 +75,13 @@ class NodeSettings(BaseSettings):
     resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
     resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
     resp_tls_key: str = Field("", description=_RESP_KEY)
+    resp_readers: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="Processes that take the connections of resp_port and read the indexes by themselves, for machines "
+        "with processors to spare; 0: the node does it.",
+    )
     resp_cache_mebibytes: int = Field(
         512,
         ge=0,

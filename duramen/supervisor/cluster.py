@@ -38,13 +38,14 @@ async def supervise(
     resp_port: int | None = None,
     resp_password: str = "",
     resp_cache_mebibytes: int = 512,
+    resp_readers: int = 0,
 ) -> None:
     """Run a cluster below `data` until SIGTERM or SIGINT. `tell` hears what happens, as the JSON lines of `--json`.
 
     `log_url`: where the log is; None: a process of the cluster, with its data below `data`.
     `take_over`: the folders of nodes of these names on that log are lost.
     `resp_port`: the router's fast door; the nodes then have theirs on ports of their own. None: no fast doors.
-    `resp_cache_mebibytes`: of each node.
+    `resp_cache_mebibytes`, `resp_readers`: of each node.
 
     Raises what keeps a child from starting for the first time; then everything is stopped again.
     """
@@ -79,6 +80,7 @@ async def supervise(
             resp_port=resp_port,
             resp_password=resp_password,
             resp_cache_mebibytes=resp_cache_mebibytes,
+            resp_readers=resp_readers,
         )
         runs = [asyncio.create_task(child.run(), name=f"run {child.name}") for child in children]
         if not stop.done():
@@ -125,6 +127,7 @@ async def _start_all(
     resp_port: int | None,
     resp_password: str,
     resp_cache_mebibytes: int,
+    resp_readers: int,
 ) -> None:
     """The log, then the nodes all at once, then the router."""
     common = ["--host", host, "--log-level", log_level]
@@ -158,6 +161,7 @@ async def _start_all(
         child.environment = {
             "DURAMEN_NODE_RESP_PASSWORD": resp_password,
             "DURAMEN_NODE_RESP_CACHE_MEBIBYTES": str(resp_cache_mebibytes),
+            "DURAMEN_NODE_RESP_READERS": str(resp_readers),
         }
     children.extend(made)
     await asyncio.gather(*(child.start() for child in made))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from log_tier.errors import DuramenError, TableNotFound
 from log_tier.identifiers import Offset
 from log_tier.tokens import Token
+from router.resp_door.arguments import text_of
 from router.resp_door.careful import Command, ProtocolError
 from router.resp_door.catalogue import CommandSpec, find_command, unknown_command
 from router.resp_door.framing import Framer
@@ -35,6 +36,7 @@ from router.resp_door.limits import (
 from router.resp_door.outbox import Outbox
 from router.resp_door.performing import perform, write_blind
 from router.resp_door.problems import problem_of
+from router.resp_door.readers.marker import STANDING_WORD, Standing, encode_standing
 from router.resp_door.reading import Freshness, check_keys
 from router.resp_door.replies import NULL, Problem, encode, size_of
 from router.resp_door.short_ways import GET_WORDS, SET_WORDS, TURN, ShortWays
@@ -56,8 +58,14 @@ _CLOSE_PATIENCE_S: Final = 5.0
 class Client(asyncio.Protocol):
     """A connection. Made by the door for each; everything here runs on the event loop."""
 
-    def __init__(self, door: RespDoor) -> None:
+    def __init__(self, door: RespDoor, *, behind: bool = False) -> None:
+        """`behind`: it is the twin of a connection of a reader process."""
         self.door = door
+        self._behind = behind
+        self._marks = STANDING_WORD
+        """What a reader process asks for a marker by: see `readers/marker.py`."""
+        self._origin = ""
+        """Where the client of a twin is."""
         self.id = door.next_id()
         self.name = b""
         self.library: dict[str, bytes] = {}
@@ -192,6 +200,8 @@ class Client(asyncio.Protocol):
     @property
     def address(self) -> str:
         """Of the other end."""
+        if self._origin:
+            return self._origin
         peer = self._transport.get_extra_info("peername")
         return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else f"{self.door.socket_path}:0"
 
@@ -338,6 +348,8 @@ class Client(asyncio.Protocol):
 
     def _start(self, name: bytes, command: Command) -> bool:
         """Begin with the first command of the queue; False where it has to wait for those before it."""
+        if self._behind and name == self._marks:
+            return self._stand(command)
         spec = find_command(name)
         if spec is None:
             return self._refuse(unknown_command(command))
@@ -390,6 +402,17 @@ class Client(asyncio.Protocol):
         self.queue.popleft()
         self.commands += 1
         self.outbox.emit(encode(reply, self.protocol))
+        return not self.closing
+
+    def _stand(self, command: Command) -> bool:
+        """Tell the reader process that all before this is answered, and how the connection stands."""
+        if len(command) > 1:
+            self._marks, self._origin = command[1], text_of(command[2])
+        table = self.table = self.table or self.door.tables.at_hand(self.table_name)
+        page = table.page if table is not None and not table.gone else None
+        self.queue.popleft()
+        standing = Standing(self.plain, self.protocol, 0 if page is None else page.number)
+        self.outbox.emit(encode_standing(self._marks, standing))
         return not self.closing
 
     def _refuse(self, problem: Problem) -> bool:

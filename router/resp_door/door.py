@@ -21,6 +21,8 @@ from router.resp_door.cluster import Place
 from router.resp_door.limits import CONNECTIONS_MAX
 from router.resp_door.neighbours import Neighbours
 from router.resp_door.notifications import Notifications
+from router.resp_door.readers.page import Pages
+from router.resp_door.readers.serving import TWIN_SOCKET, ReaderTask
 from router.resp_door.reading import Reads
 from router.resp_door.replies import Problem
 from router.resp_door.scans import Cursors
@@ -89,8 +91,12 @@ class RespDoor:
         self.connections_dropped = 0
         self.commands_done = 0
         """By connections that are gone."""
-        self.room = CacheRoom(settings.cache_mebibytes << 20)
-        self.tables = Tables(connection, node, lambda: settings.table_partitions or self._partitions(), self.room)
+        self.pages = Pages(settings.readers) if settings.readers else None
+        """For reader processes, where there are some; see `readers` why there is no cache then."""
+        self.room = CacheRoom(0 if self.pages is not None else settings.cache_mebibytes << 20)
+        self.tables = Tables(
+            connection, node, lambda: settings.table_partitions or self._partitions(), self.room, self.pages
+        )
         self.reads = Reads(connection, clock_ms)
         self.writer = SharedWriter(connection)
         self.changes = Changes(self.reads, self.writer, clock_ms)
@@ -141,9 +147,30 @@ class RespDoor:
         if sockets.tcp is not None:
             context = tls_context(settings)
             door._servers.append(await door.loop.create_server(client, sock=sockets.tcp, ssl=context, backlog=BACKLOG))
+
+        def twin() -> Client:
+            return Client(door, behind=True)
+
+        if door.pages is not None:
+            path = str(door.pages.folder / TWIN_SOCKET)
+            door._servers.append(await door.loop.create_unix_server(twin, path=path, backlog=BACKLOG))
         if sockets.unix is not None:
             door._servers.append(await door.loop.create_unix_server(client, sock=sockets.unix, backlog=BACKLOG))
         return door
+
+    def reader_tasks(self) -> list[ReaderTask]:
+        """What each reader process is for; none where there are none."""
+        if self.pages is None:
+            return []
+        readers = len(self._sockets.shared)
+        return [ReaderTask(self.pages.folder, number, readers) for number in range(readers)]
+
+    def reader_died(self) -> None:
+        """A reader process ended by itself: what it may have held of an index is given back."""
+        for table in self.tables.served():
+            for replica in table.replicas:
+                if replica is not None and replica.failure is None:
+                    replica.index.forget_dead_readers()
 
     def _partitions(self) -> int:
         return _PARTITIONS_CLUSTER if len(self.maps.map.nodes) > 1 else _PARTITIONS_ALONE
@@ -264,4 +291,7 @@ class RespDoor:
         self._answer()
         for client in list(self.clients.values()):
             client.close("the server stops")
+        self.tables.close()
+        if self.pages is not None:
+            self.pages.close()
         self._sockets.close()

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from log_tier.errors import DuramenError, TableNotFound
 from log_tier.identifiers import NOTHING, Offset, Partition
 from log_tier.record import KEY_BYTES_MAX
 from router.requests import Connection, ReadPart
-from router.resp_door.limits import MGET_BYTES_MAX, REQUEST_TIMEOUT_S
+from router.resp_door.limits import REQUEST_TIMEOUT_S
+from router.resp_door.local_reads import LocalReads, by_partition
 from router.resp_door.problems import BAD_KEY
-from router.resp_door.replies import bulk
 from router.resp_door.tables import ServedTable
-from router.resp_door.value_cache import REPLY_BYTES_MAX, ValueCache
-from serving_tier.entry import Entry, entry_of, expiry_of, is_live, value_of
-from serving_tier.lmdb_index import LmdbIndex
+from serving_tier.entry import Entry
 
-__all__ = ["Freshness", "Reads", "bulks", "by_partition", "check_keys"]
-
-_ZERO: Final = Partition(0)
-
-# As many replies of the largest size that is kept are as much as one command may answer with.
-_KEYS_KNOWN_MAX: Final = MGET_BYTES_MAX // REPLY_BYTES_MAX
+__all__ = ["Freshness", "Reads", "check_keys"]
 
 # The core answers so many keys in one request.
 _KEYS_MAX: Final = 10_000
@@ -43,147 +36,12 @@ def check_keys(keys: Sequence[bytes]) -> None:
         raise BAD_KEY
 
 
-class Reads:
+class Reads(LocalReads):
     """The reads of all connections. `clock_ms`: what expiries are judged by, besides the log's time."""
 
     def __init__(self, connection: Connection, clock_ms: Callable[[], int]) -> None:
+        super().__init__(clock_ms)
         self._connection = connection
-        self._clock_ms = clock_ms
-
-    # --- at once, as the bytes of replies
-
-    def value(self, table: ServedTable, key: bytes, null: bytes) -> bytes | None:
-        """One key's value as a bulk string, or `null`; None where it is not to be had here and now. 0.9 µs, and half of
-        that where it was read before.
-
-        The key has 1 to 511 bytes.
-        """
-        partition = table.partition_of(key) if table.partitions > 1 else _ZERO
-        replica = table.replicas[partition]
-        if replica is None or replica.failure is not None:
-            return None
-        index = replica.index
-        applied = index.applied
-        if applied < table.floor[partition]:
-            return None
-        fresh = table.fresh[partition]
-        if fresh and applied < fresh.get(key, NOTHING):
-            return None
-        cache = cast("ValueCache", table.caches[partition])
-        known = cache.applied == applied and cache.index is index
-        if known:
-            reply = cache.young.get(key)
-            if reply is not None or (cache.old and (reply := cache.again(key)) is not None):
-                return reply
-        try:
-            stored = index.stored(key)
-        except DuramenError:
-            return None
-        if stored is None:
-            return null
-        if stored[7]:
-            return null if expiry_of(stored) <= max(index.log_time_ms, self._clock_ms()) else bulk(value_of(stored))
-        reply = b"$%d\r\n%b\r\n" % (len(stored) - 8, stored[8:])
-        if known:
-            cache.put(key, reply)
-        return reply
-
-    def values(self, table: ServedTable, keys: Sequence[bytes], null: bytes) -> bytes | None:
-        """The values of keys as bulk strings, end to end; None where one of them is not to be had here and now.
-
-        One read transaction for each partition, or none where all were read before. 0.2 to 0.8 µs a key.
-        """
-        if not keys:
-            return None
-        if table.partitions == 1:
-            replies = self._replies(table, _ZERO, keys, null)
-            return None if replies is None else b"".join(replies)
-        found: dict[bytes, bytes] = {}
-        for partition, mine in by_partition(table, keys).items():
-            some = self._replies(table, partition, mine, null)
-            if some is None:
-                return None
-            found.update(zip(mine, some, strict=True))
-        return b"".join([found[key] for key in keys])
-
-    def _replies(
-        self, table: ServedTable, partition: Partition, keys: Sequence[bytes], null: bytes
-    ) -> list[bytes] | None:
-        """The replies for keys of one partition, of one moment: those that were read before, and the rest from the
-        index where it stands at the same moment, else all of them."""
-        replica = table.replicas[partition]
-        if replica is None or replica.failure is not None:
-            return None
-        index = replica.index
-        applied = index.applied
-        if applied < table.needed(partition, keys):
-            return None
-        cache = cast("ValueCache", table.caches[partition])
-        known = cache.applied == applied and cache.index is index
-        if known and len(keys) <= _KEYS_KNOWN_MAX:
-            remembered = list(map(cache.young.get, keys))
-            if None in remembered and cache.old:
-                remembered = [
-                    cache.again(key) if reply is None else reply for key, reply in zip(keys, remembered, strict=True)
-                ]
-            if None not in remembered:
-                return cast("list[bytes]", remembered)
-            missing = [key for key, reply in zip(keys, remembered, strict=True) if reply is None]
-            if len(missing) < len(keys):
-                rest = self._from_index(index, cache, missing, null, cache.transaction)
-                if rest is not None:
-                    found = iter(rest)
-                    return [next(found) if reply is None else reply for reply in remembered]
-        return self._from_index(index, cache if known else None, keys, null, None)
-
-    def _from_index(
-        self, index: LmdbIndex, cache: ValueCache | None, keys: Sequence[bytes], null: bytes, transaction: int | None
-    ) -> list[bytes] | None:
-        """The replies from the index, in one read transaction: in this one, or None."""
-        if not (min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_BYTES_MAX):
-            return None
-        try:
-            stored = index.stored_many(keys, bytes_max=MGET_BYTES_MAX, transaction=transaction)
-        except DuramenError:
-            return None  # closed, damaged, or too much for one reply: the long way says so
-        if stored is None:
-            return None
-        replies = bulks(stored, null, self._clock_ms)
-        if cache is not None:
-            cache.put_new(keys, stored, replies)
-        return replies
-
-    # --- as entries
-
-    def stored(self, table: ServedTable, partition: Partition, keys: Sequence[bytes]) -> list[bytes | None] | None:
-        """The stored forms of keys of one partition, of one moment; None where they are not here, or not yet.
-
-        One read transaction; 0.2 µs a key.
-        """
-        replica = table.replicas[partition]
-        if replica is None or replica.failure is not None:
-            return None
-        index = replica.index
-        if index.applied < table.needed(partition, keys):
-            return None
-        try:
-            return index.stored_many(keys, bytes_max=MGET_BYTES_MAX)
-        except DuramenError:
-            return None  # closed, damaged, or too much for one reply: the long way says so
-
-    def at_once(self, table: ServedTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:
-        """The entries of keys, each partition's of one moment; None where something has to wait or is elsewhere."""
-        found: dict[bytes, Entry | None] = {}
-        for partition, mine in by_partition(table, keys).items():
-            stored = self.stored(table, partition, mine)
-            if stored is None:
-                return None
-            replica = table.replicas[partition]
-            assert replica is not None, "it was just read"
-            log_time_ms = replica.index.log_time_ms
-            for key, each in zip(mine, stored, strict=True):
-                found[key] = None if each is None or not is_live(each, log_time_ms) else entry_of(each)
-        return found
 
     async def entries(
         self, table: ServedTable, keys: Sequence[bytes], freshness: Freshness
@@ -239,32 +97,6 @@ class Reads:
         """The offset that an answer must hold."""
         asked = freshness.after.get(partition, NOTHING)
         return asked if freshness.level == "eventual" else max(asked, table.seen[partition])
-
-
-def by_partition(table: ServedTable, keys: Sequence[bytes]) -> dict[Partition, Sequence[bytes]]:
-    """Keys by their partition, in their order."""
-    if table.partitions == 1:
-        return {_ZERO: keys} if keys else {}
-    partition_of = table.partition_of
-    groups: dict[Partition, Sequence[bytes]] = {}
-    for key in keys:
-        groups.setdefault(partition_of(key), []).append(key)  # type: ignore[attr-defined]
-    return groups
-
-
-def bulks(stored: Sequence[bytes | None], null: bytes, clock_ms: Callable[[], int]) -> list[bytes]:
-    """Stored forms as bulk strings. 0.2 µs each."""
-    replies: list[bytes] = []
-    now_ms = 0
-    for each in stored:
-        if each is None:
-            replies.append(null)
-        elif not each[7]:
-            replies.append(b"$%d\r\n%b\r\n" % (len(each) - 8, each[8:]))
-        else:
-            now_ms = now_ms or clock_ms()
-            replies.append(null if expiry_of(each) <= now_ms else bulk(value_of(each)))
-    return replies
 
 
 def _portions(parts: Sequence[ReadPart]) -> list[list[ReadPart]]:

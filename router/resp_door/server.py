@@ -73,7 +73,9 @@ def _section(client: Client, section: str) -> dict[str, object]:
     if section == "stats":
         return {
             "total_connections_received": door.connections_taken,
-            "total_commands_processed": door.commands_done + sum(each.commands for each in door.clients.values()),
+            "total_commands_processed": door.commands_done
+            + sum(each.commands for each in door.clients.values())
+            + (door.pages.tally.total() if door.pages is not None else 0),
             "rejected_connections": door.connections_refused,
             "dropped_connections": door.connections_dropped,
             "write_batches": door.writer.batches,

@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,8 @@ class DoorSettings:
     tls_key: Path | None = None
     cache_mebibytes: int = 512
     """For values that were read lately; 0: none are kept. It is taken as it is needed."""
+    readers: int = 0
+    """Processes that take the connections of the port and read by themselves; 0: this one does all."""
     table_partitions: int = 0
     """Of tables that are made at first use; 0: one on one machine, eight in a cluster."""
 
@@ -50,6 +52,8 @@ class DoorSockets:
     """Bound sockets that nobody listens on yet. `close` gives back those that were not used."""
 
     tcp: socket.socket | None = None
+    shared: list[socket.socket] = field(default_factory=list)
+    """Those of reader processes, one each, all on one port."""
     unix: socket.socket | None = None
     path: Path | None = None
 
@@ -58,10 +62,19 @@ class DoorSockets:
         """Bind. Raises `PortInUse`, and `InvalidRequest` for TLS files that cannot be used."""
         if settings.tls_certificate is not None or settings.tls_key is not None:
             tls_context(settings)
+        if settings.readers and settings.port is None:
+            raise InvalidRequest("reader processes share a port: give --resp-port with --resp-readers")
         taken = cls()
         try:
             if settings.port is not None:
                 taken.tcp = _bound(settings.host, settings.port)
+                if settings.readers:
+                    # Bound alone first: several servers that share by mistake would each get some of the clients.
+                    port = taken.port
+                    taken.tcp.close()
+                    taken.tcp = None
+                    for _ in range(settings.readers):
+                        taken.shared.append(_bound(settings.host, port, shares=True))
             if settings.socket_path is not None:
                 taken.unix = _bound_path(settings.socket_path)
                 taken.path = settings.socket_path
@@ -72,24 +85,28 @@ class DoorSockets:
 
     @property
     def port(self) -> int:
-        """Of the TCP socket; 0 where there is none."""
-        return 0 if self.tcp is None else int(self.tcp.getsockname()[1])
+        """Of TCP; 0 where there is none."""
+        first = self.tcp or next(iter(self.shared), None)
+        return 0 if first is None else int(first.getsockname()[1])
 
     def close(self) -> None:
         """Idempotent."""
-        for each in (self.tcp, self.unix):
+        for each in (self.tcp, self.unix, *self.shared):
             if each is not None:
                 each.close()
         if self.path is not None:
             self.path.unlink(missing_ok=True)
         self.tcp = self.unix = self.path = None
+        self.shared = []
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, *, shares: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shares:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         made.bind((host, port))
         made.listen(BACKLOG)
         made.setblocking(False)

@@ -29,6 +29,7 @@ from log_tier.tokens import Token
 from router.requests import Connection
 from router.resp_door.arguments import text_of
 from router.resp_door.limits import REQUEST_TIMEOUT_S
+from router.resp_door.readers.page import Pages
 from router.resp_door.replies import Problem
 from router.resp_door.value_cache import CacheRoom, ValueCache
 from serving_tier.node import Node
@@ -69,6 +70,7 @@ class ServedTable:
         "fresh",
         "gone",
         "node",
+        "page",
         "partition_of",
         "partitions",
         "ref",
@@ -76,9 +78,11 @@ class ServedTable:
         "seen",
     )
 
-    def __init__(self, ref: TableRef, node: Node | None, room: CacheRoom) -> None:
+    def __init__(self, ref: TableRef, node: Node | None, room: CacheRoom, pages: Pages | None = None) -> None:
         self.ref = ref
         self.node = node
+        self.page = None if pages is None or node is None else pages.make(ref)
+        """What reader processes are told of it."""
         self._room = room
         self.partitions = ref.partitions
         self.partition_of = ref.partition_of
@@ -102,6 +106,7 @@ class ServedTable:
         """Find the replicas that are here."""
         if self.node is None:
             return
+        changed = False
         for partition in map(Partition, range(self.partitions)):
             before = self.replicas[partition]
             if before is not None and before.state not in ("closed", "stopped"):
@@ -114,19 +119,40 @@ class ServedTable:
                 replica = self.node.replica(self.ref.id, partition)
             if replica is not None and (replica.failure is not None or replica.state == "replaying"):
                 replica = None
-            cache = self.caches[partition]
-            if cache is not None:
-                cache.close()
+            self._let_go(partition)
             self.replicas[partition], self.caches[partition] = replica, None
+            changed = True
             if replica is not None:
                 self.raise_floor(partition, replica.floor)
                 self.caches[partition] = ValueCache.open(replica, self._room)
+                if self.page is not None:
+                    replica.leaving.append(self._describe)
+        if changed:
+            self._describe()
+
+    def _describe(self) -> None:
+        """Tell reader processes which indexes they may read."""
+        if self.page is not None:
+            self.page.describe(
+                [
+                    replica.index.path if replica is not None and replica.failure is None else None
+                    for replica in self.replicas
+                ]
+            )
+
+    def _let_go(self, partition: Partition) -> None:
+        cache, replica = self.caches[partition], self.replicas[partition]
+        if cache is not None:
+            cache.close()
+        if replica is not None and self._describe in replica.leaving:
+            replica.leaving.remove(self._describe)
 
     def close(self) -> None:
         """Let go of what is kept in memory. Idempotent."""
-        for cache in self.caches:
-            if cache is not None:
-                cache.close()
+        for partition in map(Partition, range(self.partitions)):
+            self._let_go(partition)
+        if self.page is not None:
+            self.page.close()
 
     def saw(self, partition: Partition, offset: Offset) -> None:
         """Somebody was told of `offset`."""
@@ -138,10 +164,14 @@ class ServedTable:
         self.saw(partition, offset)
         if offset > self.floor[partition]:
             self.floor[partition] = offset
+            if self.page is not None:
+                self.page.raise_floor(partition, offset)
 
     def wrote(self, partition: Partition, keys: Sequence[bytes], last: Offset) -> None:
         """A batch with these keys is on stable storage; its last offset. O(keys), twice in all."""
         self.saw(partition, last)
+        if self.page is not None:
+            self.page.wrote(keys, last)
         replica = self.replicas[partition]
         if replica is None:
             self.raise_floor(partition, last)
@@ -176,10 +206,17 @@ class Tables:
     """The tables that were used so far, by name."""
 
     def __init__(
-        self, connection: Connection, node: Node | None, partitions: Callable[[], int], room: CacheRoom
+        self,
+        connection: Connection,
+        node: Node | None,
+        partitions: Callable[[], int],
+        room: CacheRoom,
+        pages: Pages | None = None,
     ) -> None:
-        """`partitions`: how many a table gets that is made here. `room`: for what was read lately."""
+        """`partitions`: how many a table gets that is made here. `room`: for what was read lately. `pages`: for reader
+        processes, where there are some."""
         self._room = room
+        self._pages = pages
         self._connection = connection
         self._node = node
         self._partitions = partitions
@@ -195,6 +232,11 @@ class Tables:
         """All that were used, by name."""
         return [self._open[name] for name in sorted(self._open) if not self._open[name].gone]
 
+    def close(self) -> None:
+        """Let go of all of them. Idempotent."""
+        for table in self._open.values():
+            table.close()
+
     async def open(self, name: str) -> ServedTable:
         """Find a table; make it if it is a numbered one. Raises `TableNotFound`, `InvalidName`, and what else fails."""
         found = self.at_hand(name)
@@ -207,7 +249,7 @@ class Tables:
                 before = self._open.get(name)
                 if before is not None:
                     before.close()
-                found = self._open[name] = ServedTable(ref, self._node, self._room)
+                found = self._open[name] = ServedTable(ref, self._node, self._room, self._pages)
         return found
 
     async def _find(self, name: str) -> TableRef:

@@ -11,11 +11,12 @@ from server_process import ServerProcess
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
-def resp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One for the whole session."""
+@pytest.fixture(scope="session", params=[0, 2], ids=["one process", "two readers"])
+def resp_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    """One for the whole session; and one whose clients are served by reader processes."""
     folder = tmp_path_factory.mktemp("resp")
-    running = ServerProcess(folder / "data", log=folder / "server.log", arguments=["--resp-port", "0"])
+    arguments = ["--resp-port", "0", "--resp-readers", str(request.param)]
+    running = ServerProcess(folder / "data", log=folder / "server.log", arguments=arguments)
     yield running
     running.close()
 

@@ -15,9 +15,10 @@ from up_cluster import UpCluster
 import duramen
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=["--resp-port", "0"])
+@pytest.fixture(params=[0, 2], ids=["one process", "two readers"])
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    arguments = ["--resp-port", "0", "--resp-readers", str(request.param)]
+    running = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=arguments)
     yield running
     running.close()
 

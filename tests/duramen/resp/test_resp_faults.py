@@ -18,11 +18,12 @@ WRITERS = 6
 KILLS = 3
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Any:
-    running = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=["--resp-port", "0"])
+@pytest.fixture(params=[0, 2], ids=["one process", "two readers"])
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    readers = ["--resp-readers", str(request.param)]
+    running = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=["--resp-port", "0", *readers])
     # After a restart clients find it where it was.
-    running.arguments = ["--resp-port", str(running.announcement["resp_port"])]
+    running.arguments = ["--resp-port", str(running.announcement["resp_port"]), *readers]
     yield running
     running.close()
 

@@ -15,10 +15,11 @@ from router.resp_door.sockets import DoorSettings
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorThread]:
-    """A database of one machine with its fast door."""
-    running = DoorThread(tmp_path_factory.mktemp("door")).start()
+@pytest.fixture(scope="session", params=[0, 2], ids=["one process", "two readers"])
+def door(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[DoorThread]:
+    """A database of one machine with its fast door; and one whose clients are served by reader processes."""
+    settings = DoorSettings(port=0, readers=request.param)
+    running = DoorThread(tmp_path_factory.mktemp("door"), settings).start()
     yield running
     running.close()
 

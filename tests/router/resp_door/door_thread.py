@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from one_machine import one_machine
 from raw_client import Raw
 
+from duramen.roles.readers import Readers
 from router.front import Front
 from router.resp_door.door import RespDoor
 from router.resp_door.sockets import DoorSettings, DoorSockets
@@ -22,6 +23,7 @@ T = TypeVar("T")
 
 
 async def open_door(front: Front, settings: DoorSettings, **how: Any) -> RespDoor:
+    """A door without reader processes."""
     return await RespDoor.open(front, front.catalog, settings, DoorSockets.take(settings), node=front.node, **how)
 
 
@@ -37,6 +39,8 @@ class DoorThread:
         self._failure: BaseException | None = None
         self.door: RespDoor
         self.front: Front
+        self.readers: Readers
+        """None of them where the settings want none."""
         self._thread = threading.Thread(target=self._main, name="fast door", daemon=True)
 
     def start(self) -> DoorThread:
@@ -59,8 +63,13 @@ class DoorThread:
     async def _serve(self) -> None:
         async with AsyncExitStack() as opened:
             self.front = await opened.enter_async_context(one_machine(self._folder))
-            self.door = await open_door(self.front, self._settings)
+            sockets = DoorSockets.take(self._settings)
+            self.door = await RespDoor.open(
+                self.front, self.front.catalog, self._settings, sockets, node=self.front.node
+            )
             opened.push_async_callback(self.door.close)
+            self.readers = await Readers.start(self.door, self._settings, sockets)
+            opened.push_async_callback(self.readers.close)
             self._ready.set()
             await self._stop.wait()
 

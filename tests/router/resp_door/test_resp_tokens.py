@@ -23,7 +23,7 @@ def test_a_write_is_there_for_every_connection(door: DoorThread, key: str) -> No
 def test_reads_wait_for_what_was_acknowledged(door: DoorThread, raw: Raw, key: str) -> None:
     assert raw.call("SET", key, "old") == OK
     assert raw.call("SET", f"{key}-other", "1") == OK
-    assert raw.call("GET", key) == b"old"
+    assert raw.call("MGET", key, f"{key}-other") == [b"old", b"1"]
     table = door.run(lambda: door.door.tables.open("default"))
     replica = door.front.node.replica(table.ref.id, Partition(0))
     with door.connect() as reader:

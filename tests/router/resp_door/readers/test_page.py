@@ -1,0 +1,96 @@
+"""The page of a table: what the server notes, a reader sees."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.table_ref import TableRef
+from router.resp_door.readers.page import Pages, TablePage
+from router.resp_door.readers.seen_table import SeenTable, SeenTables
+
+REF = TableRef(TableId("BBBBBBBBBBBBBBBBBBBBBA"), "flights", 4)
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    made = Pages(2)
+    yield made
+    made.close()
+    assert not made.folder.exists()
+
+
+def described(pages: Pages) -> tuple[TablePage, SeenTable]:
+    page = pages.make(REF)
+    assert page is not None
+    page.describe([None] * 4)
+    table = SeenTables(pages.folder).at(page.number)
+    assert table is not None
+    return page, table
+
+
+def test_a_new_page_asks_for_nothing(pages: Pages) -> None:
+    _, table = described(pages)
+    assert table.is_current
+    assert (table.partitions, table.replicas) == (4, [None] * 4)
+    assert table.needed(Partition(1), [b"a", b"b"]) == NOTHING
+
+
+def test_what_was_acknowledged_is_needed(pages: Pages) -> None:
+    page, table = described(pages)
+    page.wrote([b"k", b"{k}2"], Offset(7))
+    assert table.needed(table.partition_of(b"k"), [b"k"]) == 7
+    assert table.needed(table.partition_of(b"k"), [b"other", b"{k}3"]) == 7, "one slot"
+    page.wrote([b"k"], Offset(9))
+    assert table.fresh[0].get(b"k", NOTHING) == 9
+    page.raise_floor(Partition(2), Offset(5))
+    page.raise_floor(Partition(2), Offset(4))
+    assert list(table.floor) == [NOTHING, NOTHING, 5, NOTHING]
+    assert table.needed(Partition(2), [b"z"]) == 5
+
+
+def test_another_generation_ends_the_one_before(pages: Pages, tmp_path: Path) -> None:
+    page, table = described(pages)
+    tables = SeenTables(pages.folder)
+    first = tables.at(page.number)
+    assert first is tables.at(page.number)
+    page.describe([tmp_path / "nowhere", None, None, None])
+    assert first is not None
+    assert not first.is_current
+    assert not table.is_current
+    second = tables.at(page.number)
+    assert second is not None
+    assert second is not first
+    assert second.is_current
+    assert second.replicas == [None] * 4, "a folder that holds no index is not read"
+    page.close()
+    page.close()
+    assert not second.is_current
+    assert tables.at(page.number) is None
+    page.wrote([b"k"], Offset(1))
+    page.raise_floor(Partition(0), Offset(1))
+
+
+def test_a_description_of_another_generation_is_not_believed(pages: Pages) -> None:
+    """The server has raised the generation, and its new description is not there yet."""
+    page, _ = described(pages)
+    page._cells[1] += 1
+    assert SeenTables(pages.folder).at(page.number) is None
+
+
+def test_tables_whose_partitions_follow_from_something_else(pages: Pages) -> None:
+    assert pages.make(TableRef(REF.id, "theirs", 4, "murmur2", over="theirs")) is None
+
+
+def test_nobody_else_may_look(pages: Pages) -> None:
+    assert stat.S_IMODE(pages.folder.stat().st_mode) == 0o700
+
+
+def test_the_tally(pages: Pages) -> None:
+    pages.tally.cells[0] += 3
+    pages.tally.cells[1] += 4
+    assert pages.tally.total() == 7
