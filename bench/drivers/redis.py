@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench.drivers.resp_clients import CONNECTIONS, RespClients
+from bench.drivers.resp_clients import CONNECTIONS, RespClients, RespDriver
 from bench.server_process import ServerProcess, free_port
 from bench.workload import find_binary
 
@@ -17,25 +16,14 @@ PIPELINE_LENGTH_MAX: Final = 256
 """Commands that leave in one pipeline: all callers of the widest workload."""
 
 
-class Redis:
+class Redis(RespDriver):
     """Redis, one command at a time on each connection of its Python client (`RespClients`)."""
 
     def __init__(self, *, connections: int = CONNECTIONS) -> None:
+        super().__init__()
         self.version = ""
         self.note = f"appendfsync always; redis.asyncio with hiredis, {connections} connections; many = MSET / MGET"
         self._connections = connections
-        self._server: ServerProcess | None = None
-        self._clients: RespClients | None = None
-
-    @property
-    def server_pid(self) -> int:
-        assert self._server is not None, "asked before start"
-        return self._server.pid
-
-    @property
-    def port(self) -> int:
-        assert self._server is not None, "asked before start"
-        return self._server.port
 
     async def start(self, folder: Path) -> None:
         binary = find_binary("redis-server")
@@ -54,31 +42,6 @@ class Redis:
         )
         self._clients = await RespClients.connect(port, connections=self._connections)
         self.version = f"Redis {(await self._clients.next().info('server'))['redis_version']}"
-
-    async def settle(self) -> None:
-        return None
-
-    async def stop(self) -> None:
-        if self._clients is not None:
-            await self._clients.close()
-        if self._server is not None:
-            await self._server.stop()
-
-    async def put(self, key: bytes, value: bytes) -> None:
-        await self._connected().put(key, value)
-
-    async def get(self, key: bytes) -> bytes | None:
-        return await self._connected().get(key)
-
-    async def put_many(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        await self._connected().put_many(pairs)
-
-    async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        return await self._connected().get_many(keys)
-
-    def _connected(self) -> RespClients:
-        assert self._clients is not None, "called before start"
-        return self._clients
 
 
 class RedisPipelined(Redis):

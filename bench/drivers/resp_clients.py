@@ -8,7 +8,9 @@ from typing import Any, Final, Self
 
 from redis.asyncio import Redis as Client
 
-__all__ = ["CONNECTIONS", "RespClients"]
+from bench.server_process import ServerProcess
+
+__all__ = ["CONNECTIONS", "RespClients", "RespDriver"]
 
 CONNECTIONS: Final = 64
 """Connections, each a client of its own, that callers take in turn; of 1, 16, 64 and 256 the fastest, put and get."""
@@ -62,3 +64,46 @@ class RespClients:
 async def _close(clients: Sequence[Any]) -> None:
     for client in clients:
         await client.aclose()
+
+
+class RespDriver:
+    """What drivers of servers that speak the Redis protocol have in common, from their start on."""
+
+    def __init__(self) -> None:
+        self._server: ServerProcess | None = None
+        self._clients: RespClients | None = None
+
+    @property
+    def server_pid(self) -> int:
+        assert self._server is not None, "asked before start"
+        return self._server.pid
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None, "asked before start"
+        return self._server.port
+
+    async def settle(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        if self._clients is not None:
+            await self._clients.close()
+        if self._server is not None:
+            await self._server.stop()
+
+    async def put(self, key: bytes, value: bytes) -> None:
+        await self._connected().put(key, value)
+
+    async def get(self, key: bytes) -> bytes | None:
+        return await self._connected().get(key)
+
+    async def put_many(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        await self._connected().put_many(pairs)
+
+    async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return await self._connected().get_many(keys)
+
+    def _connected(self) -> RespClients:
+        assert self._clients is not None, "called before start"
+        return self._clients

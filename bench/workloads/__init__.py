@@ -7,6 +7,7 @@ from typing import Final
 from bench.workload import Workload
 from bench.workloads.cluster import CLUSTER
 from bench.workloads.door_client import DOOR_CLIENT
+from bench.workloads.door_readers import DOOR_READERS
 from bench.workloads.embedded_get import EMBEDDED_GET
 from bench.workloads.fast_door import FAST_DOOR
 from bench.workloads.kafka import KAFKA
@@ -35,6 +36,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         *CLUSTER,
         *FAST_DOOR,
         *DOOR_CLIENT,
+        *DOOR_READERS,
         *KAFKA,
         *VERSIONS,
         *SPARK_SOURCE,

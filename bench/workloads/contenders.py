@@ -50,6 +50,18 @@ def _fast_door() -> Driver:
     return FastDoor()
 
 
+def _one_reader() -> Driver:
+    from bench.drivers.fast_door import FastDoor
+
+    return FastDoor(readers=1)
+
+
+def _two_readers() -> Driver:
+    from bench.drivers.fast_door import FastDoor
+
+    return FastDoor(readers=2)
+
+
 def _redis() -> Driver:
     from bench.drivers.redis import Redis
 
@@ -82,6 +94,8 @@ _REDIS_NEEDS: Final = Needs(("redis", "hiredis"), ("redis-server",), f"Debian: r
 CONTENDERS: Final[dict[str, Contender]] = {
     "duramen": Contender("subject", Duramen, SERVER_NEEDS),
     "fast-door": Contender("subject", _fast_door, _DOOR_NEEDS),
+    "one-reader": Contender("peer", _one_reader, _DOOR_NEEDS),
+    "two-readers": Contender("peer", _two_readers, _DOOR_NEEDS),
     "etcd": Contender("peer", _etcd, _ETCD_NEEDS),
     "etcd-linearizable": Contender("peer", _etcd_linearizable, _ETCD_NEEDS),
     "redis": Contender("peer", _redis, _REDIS_NEEDS),

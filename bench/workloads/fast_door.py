@@ -24,7 +24,7 @@ from bench.redis_benchmark import Load, run_load
 from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
 from bench.workloads.contenders import preload, server_side
 
-__all__ = ["FAST_DOOR"]
+__all__ = ["CONNECTIONS", "FAST_DOOR", "GET", "KEYS", "PIPELINED", "SET", "benchmark_side", "by_benchmark"]
 
 KEYS: Final = 1_000_000
 _QUICK_DIVISOR: Final = 10
@@ -36,8 +36,8 @@ CALLERS: Final = 64
 PIPELINED: Final = 16
 KEYS_PER_CALL: Final = 100
 
-_GET: Final = ("get",)
-_SET: Final = ("set",)
+GET: Final = ("get",)
+SET: Final = ("set",)
 _MGET: Final = ("MGET", *["key:__rand_int__"] * KEYS_PER_CALL)
 
 _CHECKED_KEYS: Final = 2000
@@ -66,7 +66,9 @@ async def _load(driver: Driver, pairs: list[tuple[bytes, bytes]]) -> None:
 # --- by redis-benchmark
 
 
-def _by_benchmark(command: tuple[str, ...], *, connections: int, pipelined: int = 1) -> Measure:
+def by_benchmark(command: tuple[str, ...], *, connections: int, pipelined: int = 1) -> Measure:
+    """Load the keys, then let `redis-benchmark` send one command for as long as was asked."""
+
     async def measure(driver: Driver, settings: RunSettings) -> dict[str, float]:
         assert isinstance(driver, PortDriver), f"redis-benchmark cannot drive {driver.version}"
         keys, port = _keys(settings), driver.port
@@ -89,7 +91,8 @@ def _by_benchmark(command: tuple[str, ...], *, connections: int, pipelined: int 
     return measure
 
 
-def _benchmark_side(name: str, measure: Measure) -> Side:
+def benchmark_side(name: str, measure: Measure) -> Side:
+    """The contender `name` under `redis-benchmark`."""
     binary, install = _BENCHMARK_NEEDS
     side = server_side(name, measure)
     needs = side.needs
@@ -110,7 +113,7 @@ def _benchmark(name: str, title: str, measure: Measure, bar: Bar, *more: Side) -
     return Workload(
         name,
         f"{title}; redis-benchmark, {KEYS:,} keys",
-        (*(_benchmark_side(side, measure) for side in ("fast-door", "redis")), *more),
+        (*(benchmark_side(side, measure) for side in ("fast-door", "redis")), *more),
         (bar,),
     )
 
@@ -124,7 +127,7 @@ def _fixed_reply(connections: int) -> Side:
         server = FixedReply()
         await server.start(settings.folder)
         try:
-            load = Load(_GET, connections=connections, keys=_keys(settings))
+            load = Load(GET, connections=connections, keys=_keys(settings))
 
             async def rate(requests: int) -> float:
                 return (await run_load(load, port=server.port, requests=requests)).per_second
@@ -184,39 +187,39 @@ FAST_DOOR: Final = (
     _benchmark(
         "door_get_1",
         "GET, 1 connection",
-        _by_benchmark(_GET, connections=1),
+        by_benchmark(GET, connections=1),
         Bar("mean_us", "at most", 1.2, "redis"),
         _fixed_reply(1),
     ),
     _benchmark(
         "door_get_50",
         f"GET, {CONNECTIONS} connections",
-        _by_benchmark(_GET, connections=CONNECTIONS),
+        by_benchmark(GET, connections=CONNECTIONS),
         Bar("per_second", "at least", 0.75, "redis"),
         _fixed_reply(CONNECTIONS),
     ),
     _benchmark(
         "door_get_50_p16",
         f"GET, {CONNECTIONS} connections, {PIPELINED} pipelined",
-        _by_benchmark(_GET, connections=CONNECTIONS, pipelined=PIPELINED),
+        by_benchmark(GET, connections=CONNECTIONS, pipelined=PIPELINED),
         Bar("per_second", "at least", 0.3, "redis"),
     ),
     _benchmark(
         "door_set_50",
         f"SET acknowledged after its sync, {CONNECTIONS} connections",
-        _by_benchmark(_SET, connections=CONNECTIONS),
+        by_benchmark(SET, connections=CONNECTIONS),
         Bar("per_second", "at least", 0.7, "redis"),
     ),
     _benchmark(
         "door_set_50_p16",
         f"SET acknowledged after its sync, {CONNECTIONS} connections, {PIPELINED} pipelined",
-        _by_benchmark(_SET, connections=CONNECTIONS, pipelined=PIPELINED),
+        by_benchmark(SET, connections=CONNECTIONS, pipelined=PIPELINED),
         Bar("per_second", "at least", 0.3, "redis"),
     ),
     _benchmark(
         "door_mget_100",
         f"MGET of {KEYS_PER_CALL} keys, {CONNECTIONS} connections",
-        _by_benchmark(_MGET, connections=CONNECTIONS),
+        by_benchmark(_MGET, connections=CONNECTIONS),
         Bar("keys_per_second", "at least", 0.4, "redis"),
     ),
     _python("door_asyncio_get", "GET by redis-py's asyncio client", _get, "redis", 1),

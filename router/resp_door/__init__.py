@@ -33,9 +33,11 @@ What it deliberately does not do: lists, hashes and the other types (a value is 
 clients, several users, replication by Redis' own protocol. What is not there is refused as an unknown command.
 `docs/REDIS.md` lists every command and every difference.
 
+More processes can take the connections and read for themselves: `readers/`.
+
 Reading order: `replies.py`, `careful.py`, `framing.py`, `arguments.py`, `views.py`, `strings.py`, `counters.py`,
-`keys.py`, `value_cache.py`, `tables.py`, `reading.py`, `writer.py`, `changes.py`, `catalogue.py`, `outbox.py`,
-`performing.py`, `short_ways.py`, `client.py`, `transactions.py`, `talk.py`, `server.py`, `scans.py`, `flushing.py`,
-`own.py`, `notifications.py`, `cluster.py`, `neighbours.py`, `nearest.py`, `sockets.py`, `door.py`, `limits.py`,
-`problems.py`.
+`keys.py`, `value_cache.py`, `tables.py`, `local_reads.py`, `reading.py`, `writer.py`, `changes.py`, `catalogue.py`,
+`outbox.py`, `performing.py`, `short_ways.py`, `client.py`, `transactions.py`, `talk.py`, `server.py`, `scans.py`,
+`flushing.py`, `own.py`, `notifications.py`, `cluster.py`, `neighbours.py`, `nearest.py`, `sockets.py`, `door.py`,
+`limits.py`, `problems.py`.
 """

@@ -19,9 +19,9 @@ import duramen
 from log_tier.partitioner import slot_of
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpCluster]:
-    running = UpCluster(tmp_path_factory.mktemp("cluster"))
+@pytest.fixture(scope="module", params=[0, 1], ids=["", "a reader each"])
+def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[UpCluster]:
+    running = UpCluster(tmp_path_factory.mktemp("cluster"), readers=request.param)
     # Two replicas of three: every node lacks some partition.
     done = run_duramen(
         "table", "create", "default", "--partitions", "6", "--replicas", "2", at=f"127.0.0.1:{running.port}"

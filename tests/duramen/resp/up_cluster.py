@@ -17,8 +17,10 @@ NODES = 3
 class UpCluster:
     """`duramen up --nodes 3 --resp-port 0`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, readers: int = 0) -> None:
+        """`readers`: processes that read beside each node."""
         command = f"-m duramen up --nodes {NODES} --port 0 --resp-port 0 --json --data {folder / 'data'}"
+        command += f" --resp-readers {readers}"
         with (folder / "cluster.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log

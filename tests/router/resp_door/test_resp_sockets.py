@@ -16,10 +16,13 @@ from router.resp_door.sockets import DoorSettings, DoorSockets
 
 OK = Status("OK")
 
+READERS = pytest.mark.parametrize("readers", [0, 1])
+
 
 class TestSecrets:
-    def test_a_password(self, tmp_path: Path) -> None:
-        running = DoorThread(tmp_path, DoorSettings(port=0, password="secret")).start()
+    @READERS
+    def test_a_password(self, tmp_path: Path, readers: int) -> None:
+        running = DoorThread(tmp_path, DoorSettings(port=0, password="secret", readers=readers)).start()
         try:
             with running.connect() as raw:
                 assert raw.call("GET", "a") == RawError("NOAUTH Authentication required.")
@@ -38,18 +41,25 @@ class TestSecrets:
         finally:
             running.close()
 
-    def test_a_unix_socket(self, tmp_path: Path) -> None:
+    @READERS
+    def test_a_unix_socket(self, tmp_path: Path, readers: int) -> None:
+        """It is the server's own, whoever has the port."""
         path = tmp_path / "s"
-        running = DoorThread(tmp_path / "data", DoorSettings(socket_path=path)).start()
+        settings = DoorSettings(socket_path=path, port=0 if readers else None, readers=readers)
+        running = DoorThread(tmp_path / "data", settings).start()
         try:
             with Raw(str(path)) as raw:
                 assert raw.call("SET", "a", "1") == OK
+                if readers:
+                    with running.connect() as other:
+                        assert other.call("GET", "a") == b"1"
                 assert f"addr={path}:0 " in raw.call("CLIENT", "INFO").decode()
         finally:
             running.close()
         assert not path.exists()
 
-    def test_tls(self, tmp_path: Path) -> None:
+    @READERS
+    def test_tls(self, tmp_path: Path, readers: int) -> None:
         certificate, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
         make = shutil.which("openssl")
         if make is None:
@@ -57,7 +67,7 @@ class TestSecrets:
         subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
         command = [make, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]
         subprocess.run([*command, "-keyout", str(secret), "-out", str(certificate)], check=True, capture_output=True)
-        door = DoorSettings(port=0, tls_certificate=certificate, tls_key=secret)
+        door = DoorSettings(port=0, tls_certificate=certificate, tls_key=secret, readers=readers)
         running = DoorThread(tmp_path / "data", door).start()
         try:
             with redis.Redis(
