@@ -94,10 +94,14 @@ class Log(Protocol):
         """
         ...
 
-    async def append_many(self, parts: Sequence[tuple[TableId, Partition, bytes]]) -> list[Appended | DuramenError]:
+    async def append_many(
+        self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
+    ) -> list[Appended | DuramenError]:
         """Append batches, usually of several partitions, together; each succeeds or fails by itself, in its place.
 
         The same promise as `append` for each of them, at the cost of one commit where the engine can share it.
+        `gathered`: everything that wants to be written now is in it. An engine on a quick disk may then commit in the
+        caller's thread, and this may return without having given its event loop a turn.
         """
         ...
 

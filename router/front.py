@@ -164,7 +164,10 @@ class Front:
         Outcomes that the replica does not know within `patience` come as `pending`.
         """
         _check_parts(parts)
-        appended = await self.log.append_many([(part.table_id, part.partition, part.batch) for part in parts])
+        appended = await self.log.append_many(
+            [(part.table_id, part.partition, part.batch) for part in parts],
+            gathered=all(part.gathered for part in parts),
+        )
         results: list[WriteResult | DuramenError] = [
             place if isinstance(place, DuramenError) else WriteResult(place.base_offset, place.timestamp_ms)
             for place in appended

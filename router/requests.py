@@ -70,6 +70,8 @@ class WritePart(NamedTuple):
     batch: bytes
     outcomes: bool = False
     """Wait until it is applied and tell what became of its records: for conditions, updates and retries."""
+    gathered: bool = False
+    """The sender has gathered what wants to be written now: see `Log.append_many`. Known in this process only."""
 
 
 class WriteOutcome(NamedTuple):

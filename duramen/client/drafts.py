@@ -102,9 +102,9 @@ class Draft:
         """Fix the bytes. Raises what `encode_batch` does."""
         self.data = encode_batch(self.columns, producer_id=producer_id, sequence=sequence, compress=compress)
 
-    def part(self) -> WritePart:
-        """The draft as a part of a request."""
-        return WritePart(self.table.id, self.partition, self.data, self.outcomes or self.unknown)
+    def part(self, *, gathered: bool) -> WritePart:
+        """The draft as a part of a request. `gathered`: see `WritePart`."""
+        return WritePart(self.table.id, self.partition, self.data, self.outcomes or self.unknown, gathered)
 
     def answer_plain(self, result: WriteResult) -> Offset:
         """It is in the log: tell those callers who need to know no more. Returns the last offset that was told.

@@ -238,7 +238,7 @@ class WriteCoalescer:
         results: Sequence[WriteResult | DuramenError]
         try:
             results = await self._connection.write(
-                [draft.part() for draft in drafts],
+                [draft.part(gathered=self._in_flight <= 1) for draft in drafts],
                 timeout=remaining - min(_MARGIN_S, remaining / 10),
                 patience=_PATIENCE_S,
             )

@@ -8,7 +8,8 @@ more.
 
 **Invariants**, asserted in the code and broken on purpose in the tests:
 
-- One process owns a folder (a lock that the kernel releases); one thread of it writes segments, the *writer*.
+- One process owns a folder (a lock that the kernel releases); one thread at a time writes segments: the *writer*, or on
+  a quick disk a caller that has gathered everything (`committer.py`).
 - Segments of a partition tile its offsets: each one's `end` is the next one's `base`. Only the newest is written to.
 - What readers may see moves in one place, `PartitionLog.publish`, after the sync.
 - Nothing is believed because an index says so: an entry is used only where the batch at its position agrees.

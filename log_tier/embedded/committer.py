@@ -5,6 +5,9 @@ It takes everything that is queued, writes each partition's batches with one wri
 the next appends gather; there is no timer and no linger, so one caller alone pays for one sync and nothing else, and
 many callers share one.
 
+Where a caller has gathered everything itself, nothing waits, and the disk is quick (`quick_disk.py`), the commit is
+made in the caller's thread: two threads less are woken. Never two at once: whoever commits has the turn.
+
 A failed sync is final: everyone who waits and everyone who comes later gets `LogStopped`. The kernel marks pages clean
 after a failed sync, so a second one that succeeds would prove nothing.
 """
@@ -14,14 +17,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 from log_tier.embedded.journal import Journal, JournalEntry
 from log_tier.embedded.partition_log import PartitionLog, Staged
+from log_tier.embedded.quick_disk import QuickDisk
 from log_tier.embedded.settings import EngineSettings
 from log_tier.errors import DiskFull, DuramenError, LogStopped, Overloaded, ShuttingDown
 from log_tier.log import Appended
@@ -35,6 +40,9 @@ _Append = tuple[PartitionLog, bytes, int, "asyncio.Future[Appended]"]
 _Errand = tuple[Callable[[], None], "Future[None]"]
 _Settled = list[tuple["asyncio.Future[Any]", object]]
 
+# Of a commit in a caller's thread: beyond it the copy into the kernel's memory takes as long as a sync.
+_AT_ONCE_BYTES_MAX: Final = 256 * 1024
+
 
 class Committer:
     """The writer thread and its queue."""
@@ -43,6 +51,9 @@ class Committer:
         self._settings = settings
         self._queue: SimpleQueue[list[_Append] | _Errand | None] = SimpleQueue()
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        """Held by whoever writes to partitions: the writer thread, or a caller that commits at once."""
+        self._disk = QuickDisk()
         self._queued = 0
         self._queued_bytes = 0
         self._thread: threading.Thread | None = None
@@ -53,6 +64,8 @@ class Committer:
         """Why this log acknowledges nothing more, if it does not."""
         self.appends = 0
         self.commits = 0
+        self.commits_at_once = 0
+        """Those of them that were made in a caller's thread."""
         self.syncs = 0
         self.bytes = 0
 
@@ -61,8 +74,11 @@ class Committer:
         self._thread = threading.Thread(target=self._run, name="duramen-log-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, batches: Sequence[tuple[PartitionLog, bytes, int]]) -> list[asyncio.Future[Appended]]:
-        """Queue checked batches (partition, bytes, span) of the running loop; they share a commit.
+    def submit(
+        self, batches: Sequence[tuple[PartitionLog, bytes, int]], *, gathered: bool = False
+    ) -> list[asyncio.Future[Appended]]:
+        """Queue checked batches (partition, bytes, span) of the running loop; they share a commit. With `gathered` the
+        commit may be made here, and the futures are done.
 
         Raises `Overloaded`, `LogStopped`, `ShuttingDown`; then none of them is queued.
         """
@@ -80,11 +96,33 @@ class Committer:
                     f"{settings.queue_batches_max} and {settings.queue_bytes_max} bytes may: wait and try again",
                     limit=settings.queue_bytes_max,
                 )
+            # Nothing queued means that nothing is in the thread's hands either, so nobody is overtaken.
+            at_once = (
+                gathered
+                and not self._queued
+                and size <= _AT_ONCE_BYTES_MAX
+                and self._disk.is_quick
+                and self._turn.acquire(blocking=False)
+            )
             self._queued += len(batches)
             self._queued_bytes += size
             appends: list[_Append] = [(log, batch, span, loop.create_future()) for log, batch, span in batches]
-            self._queue.put(appends)
+            if not at_once:
+                self._queue.put(appends)
+        if at_once:
+            self._commit_here(appends, loop)
         return [future for _, _, _, future in appends]
+
+    def _commit_here(self, appends: list[_Append], loop: asyncio.AbstractEventLoop) -> None:
+        """Commit in this thread, which has the turn."""
+        try:
+            self._commit(_by_partition([appends]), here=loop)
+            self.commits_at_once += 1
+        except BaseException as error:
+            self._fail([appends], error)
+            raise
+        finally:
+            self._turn.release()
 
     def run(self, errand: Callable[[], None]) -> Future[None]:
         """Have the writer thread do something between two commits."""
@@ -111,7 +149,8 @@ class Committer:
             # One consumer, so what the queue says it holds is there.
             work += [take() for _ in range(self._queue.qsize())]
             try:
-                going = self._do(work)
+                with self._turn:
+                    going = self._do(work)
             except BaseException as error:
                 self._abandon(work, error)
                 raise
@@ -119,18 +158,17 @@ class Committer:
     def _do(self, work: list[list[_Append] | _Errand | None]) -> bool:
         """Commit and run errands; whether to go on."""
         going = True
-        appends: dict[PartitionLog, list[_Append]] = {}
         errands: list[_Errand] = []
+        groups: list[list[_Append]] = []
         for item in work:
             if item is None:
                 going = False
             elif isinstance(item, tuple):
                 errands.append(item)
             else:
-                for append in item:
-                    appends.setdefault(append[0], []).append(append)
-        if appends:
-            self._commit(appends)
+                groups.append(item)
+        if groups:
+            self._commit(_by_partition(groups))
         for errand, done in errands:
             try:
                 errand()
@@ -142,8 +180,10 @@ class Committer:
 
     def _abandon(self, work: list[list[_Append] | _Errand | None], error: BaseException) -> None:
         """Our own bug ended the thread: say so to everyone, so that nobody waits for ever."""
-        stopped = self._stop(LogStopped(f"the writer thread ended with {error!r}: restart, and report this as a bug"))
-        work += [self._queue.get() for _ in range(self._queue.qsize())]
+        self._fail([*work, *(self._queue.get() for _ in range(self._queue.qsize()))], error)
+
+    def _fail(self, work: Sequence[list[_Append] | _Errand | None], error: BaseException) -> None:
+        stopped = self._stop(LogStopped(f"the log's writer ended with {error!r}: restart, and report this as a bug"))
         for item in work:
             if item is None:
                 continue
@@ -154,7 +194,11 @@ class Committer:
                 for *_, future in item:
                     tell(future.get_loop(), [(future, stopped)])
 
-    def _commit(self, appends: dict[PartitionLog, list[_Append]]) -> None:
+    def _commit(
+        self, appends: dict[PartitionLog, list[_Append]], *, here: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """Commit, and tell every loop; `here` is the one in whose thread this is."""
+        began_s = time.perf_counter()
         staged: list[tuple[PartitionLog, Staged]] = []
         outcomes: dict[PartitionLog, list[Appended | DuramenError]] = {}
         for partition, group in appends.items():
@@ -163,6 +207,7 @@ class Committer:
                 staged.append((partition, part))
         for partition, failure in self._make_stable(staged).items():
             outcomes[partition] = [failure] * len(appends[partition])
+        self._disk.took(time.perf_counter() - began_s)
 
         settled: dict[asyncio.AbstractEventLoop, _Settled] = {}
         count = size = 0
@@ -181,7 +226,10 @@ class Committer:
             self._queued_bytes -= size
         self.commits += 1
         for loop, results in settled.items():
-            tell(loop, results)
+            if loop is here:
+                _settle(results)
+            else:
+                tell(loop, results)
 
     def _stage(
         self, partition: PartitionLog, group: list[_Append]
@@ -243,6 +291,14 @@ class Committer:
             with self._lock:
                 self.stopped = error
         return error
+
+
+def _by_partition(groups: Sequence[list[_Append]]) -> dict[PartitionLog, list[_Append]]:
+    found: dict[PartitionLog, list[_Append]] = {}
+    for group in groups:
+        for append in group:
+            found.setdefault(append[0], []).append(append)
+    return found
 
 
 def _write_failed(folder: Path, error: OSError) -> LogStopped:

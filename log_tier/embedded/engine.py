@@ -320,8 +320,13 @@ class EmbeddedLog:
         header = check_batch(batch)
         return await self._committer.submit([(log, batch, header.span)])[0]
 
-    async def append_many(self, parts: Sequence[tuple[TableId, Partition, bytes]]) -> list[Appended | DuramenError]:
-        """Append batches of several partitions: one write each, and one sync for all where they are small."""
+    async def append_many(
+        self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
+    ) -> list[Appended | DuramenError]:
+        """Append batches of several partitions: one write each, and one sync for all where they are small.
+
+        Where they are `gathered`, the disk is quick and nothing else is being written, the commit is made here.
+        """
         results: list[Appended | DuramenError] = []
         checked: list[tuple[PartitionLog, bytes, int]] = []
         places: list[int] = []
@@ -336,7 +341,7 @@ class EmbeddedLog:
                 results.append(error)
         if checked:
             try:
-                futures = self._committer.submit(checked)
+                futures = self._committer.submit(checked, gathered=gathered)
             except DuramenError as error:
                 for place in places:
                     results[place] = error

@@ -144,7 +144,9 @@ class KafkaLog:
             raise _half_written(known, error.message) from error
         raise error
 
-    async def append_many(self, parts: Sequence[tuple[TableId, Partition, bytes]]) -> list[Appended | DuramenError]:
+    async def append_many(
+        self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
+    ) -> list[Appended | DuramenError]:
         """See `Log`."""
         results = await asyncio.gather(*(self.append(*part) for part in parts), return_exceptions=True)
         found: list[Appended | DuramenError] = []

@@ -96,7 +96,9 @@ class RemoteLog:
             raise self._unknown(error, partition) from error
         return Appended(Offset(reply.base_offset), reply.timestamp_ms)
 
-    async def append_many(self, parts: Sequence[tuple[TableId, Partition, bytes]]) -> list[Appended | DuramenError]:
+    async def append_many(
+        self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
+    ) -> list[Appended | DuramenError]:
         """See `Log`. One call, or a few where the batches together are larger than a message."""
         calls = [self._append_together(group) for group in _groups(parts)]
         if len(calls) == 1:

@@ -19,12 +19,10 @@ from collections import deque
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from log_tier.errors import DuramenError, TableNotFound
-from log_tier.identifiers import Offset
-from log_tier.tokens import Token
+from log_tier.errors import DuramenError
 from router.resp_door.arguments import text_of
 from router.resp_door.careful import Command, ProtocolError
-from router.resp_door.catalogue import CommandSpec, find_command, unknown_command
+from router.resp_door.catalogue import find_command, unknown_command
 from router.resp_door.framing import Framer
 from router.resp_door.limits import (
     OUTPUT_BYTES_MAX,
@@ -35,12 +33,11 @@ from router.resp_door.limits import (
 )
 from router.resp_door.outbox import Outbox
 from router.resp_door.performing import perform, write_blind
-from router.resp_door.problems import problem_of
 from router.resp_door.readers.marker import STANDING_WORD, Standing, encode_standing
-from router.resp_door.reading import Freshness, check_keys
-from router.resp_door.replies import NULL, Problem, encode, size_of
+from router.resp_door.reading import check_keys
+from router.resp_door.replies import Problem, encode, size_of
+from router.resp_door.session import Session
 from router.resp_door.short_ways import GET_WORDS, SET_WORDS, TURN, ShortWays
-from router.resp_door.tables import DEFAULT_TABLE, ServedTable
 from router.resp_door.transactions import enqueue
 from router.resp_door.views import ReadOnlyView
 
@@ -55,43 +52,17 @@ logger = logging.getLogger(__name__)
 _CLOSE_PATIENCE_S: Final = 5.0
 
 
-class Client(asyncio.Protocol):
+class Client(Session, asyncio.Protocol):
     """A connection. Made by the door for each; everything here runs on the event loop."""
 
     def __init__(self, door: RespDoor, *, behind: bool = False) -> None:
         """`behind`: it is the twin of a connection of a reader process."""
-        self.door = door
+        super().__init__(door)
         self._behind = behind
         self._marks = STANDING_WORD
         """What a reader process asks for a marker by: see `readers/marker.py`."""
         self._origin = ""
         """Where the client of a twin is."""
-        self.id = door.next_id()
-        self.name = b""
-        self.library: dict[str, bytes] = {}
-        """What CLIENT SETINFO was told."""
-        self.protocol = 2
-        self.authenticated = not door.secret
-        self.number = 0
-        """Of the database that was selected, for CLIENT INFO."""
-        self.table_name = DEFAULT_TABLE
-        self.table: ServedTable | None = None
-        self.level = "session"
-        self.token = Token()
-        """What reads of this connection must still wait for."""
-        self.transaction: list[tuple[CommandSpec, Command]] | None = None
-        """The commands after MULTI."""
-        self.aborted = False
-        """One of them could not be queued."""
-        self.watched: dict[tuple[str, bytes], Offset] = {}
-        self.channels: set[bytes] = set()
-        self.patterns: set[bytes] = set()
-        self.asked_for_map = False
-        """It knows about clusters: it may be sent elsewhere."""
-        self.commands = 0
-        self.last_command = "NULL"
-        self.connected_s = door.loop.time()
-        self.active_s = self.connected_s
         self.closing = False
         self.touched = False
         self._framer = Framer()
@@ -107,12 +78,7 @@ class Client(asyncio.Protocol):
         self.outbox: Outbox
         self._reading = True
         self._turn_scheduled = False
-        self.plain = False
-        """The short ways are open: nothing about this connection is unusual."""
-        self.null = NULL[2]
-        """The reply for a value that is not there."""
         self._short = ShortWays(self)
-        self.changed()
 
     # --- the transport's side
 
@@ -237,52 +203,10 @@ class Client(asyncio.Protocol):
             self.closing = True
         self._transport.abort()
 
-    # --- what a connection carries
-
-    def changed(self) -> None:
-        """Something that decides about the short ways has changed."""
-        self.null = NULL[self.protocol]
-        self.plain = (
-            self.authenticated
-            and self.transaction is None
-            and not self.subscribed
-            and self.level == "session"
-            and not self.token.tables
-        )
-
     @property
     def idle(self) -> bool:
         """Nothing has to be done when a reply has left."""
         return not self.queue and self._poison is None and self._reading and not self.closing
-
-    @property
-    def subscribed(self) -> bool:
-        """It listens, and by RESP2 that is all it may do."""
-        return self.protocol == 2 and bool(self.channels or self.patterns)
-
-    def select(self, name: str, table: ServedTable | None, number: int) -> None:
-        """Go to another table."""
-        self.table_name, self.table, self.number = name, table, number
-
-    def freshness(self, table: ServedTable) -> Freshness:
-        """How new this connection's answers must be. Raises `InvalidToken`."""
-        return Freshness(self.level, self.token.offsets(table.ref.id, table_name=table.ref.name))
-
-    def caught_up(self, table: ServedTable) -> None:
-        """A read was answered: what its token asked for and was seen is not asked for any more."""
-        offsets = self.token.tables.get(table.ref.id)
-        if offsets is None:
-            return
-        left = {partition: offset for partition, offset in offsets.items() if offset > table.seen[partition]}
-        tables = {table_id: asked for table_id, asked in self.token.tables.items() if table_id != table.ref.id}
-        self.token = Token({**tables, table.ref.id: left} if left else tables, session=self.token.session)
-        self.changed()
-
-    def told(self, error: DuramenError) -> Problem:
-        """An error of the database, as this connection is told of it."""
-        if isinstance(error, TableNotFound) and self.table is not None:
-            self.table.gone = True
-        return problem_of(error)
 
     def _told_bytes(self, error: DuramenError) -> bytes:
         return encode(self.told(error), self.protocol)
@@ -441,10 +365,3 @@ class Client(asyncio.Protocol):
             return
         self.outbox.emit(encode(reply, self.protocol))
         self._run()
-
-    async def current_table(self) -> ServedTable:
-        """The selected table; made where it is one that is made at first use."""
-        table = self.table
-        if table is None or table.gone:
-            table = self.table = await self.door.tables.open(self.table_name)
-        return table

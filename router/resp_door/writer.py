@@ -267,7 +267,7 @@ class SharedWriter:
             self._sequences[place] = sequence + len(draft.keys)
             self._under_way.add(place)
             self._waiting -= len(draft.waiters) + len(draft.judged)
-            sent.append(_Sent(draft, WritePart(*place, batch)))
+            sent.append(_Sent(draft, WritePart(*place, batch, gathered=not self._in_flight)))
         if sent:
             self._in_flight += 1
             self.batches += len(sent)

@@ -9,11 +9,25 @@ import pytest
 from log_contract import LogContract, NoTopicsOfOthersContract
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
+from log_tier.embedded.committer import Committer
+from log_tier.embedded.quick_disk import QuickDisk
 
 
 class TestEmbeddedLog(LogContract, NoTopicsOfOthersContract):
     @pytest.fixture
     async def log(self, tmp_path: Path) -> AsyncIterator[EmbeddedLog]:
+        async with await EmbeddedLog.open(tmp_path / "log") as log:
+            yield log
+
+
+class TestEmbeddedLogWhoseCallersCommit(LogContract):
+    """Every append is its caller's own commit, where nothing is queued."""
+
+    @pytest.fixture
+    async def log(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EmbeddedLog]:
+        monkeypatch.setattr(QuickDisk, "is_quick", True)
+        submit = Committer.submit
+        monkeypatch.setattr(Committer, "submit", lambda self, batches, **_: submit(self, batches, gathered=True))
         async with await EmbeddedLog.open(tmp_path / "log") as log:
             yield log
 

@@ -13,6 +13,7 @@ from memory_disk import MemoryDisk
 from sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded import EmbeddedLog
+from log_tier.errors import DuramenError
 from log_tier.identifiers import Offset, Partition
 from log_tier.log import Topic
 
@@ -45,7 +46,11 @@ async def write_bursts(
     sent: set[bytes] = set()
 
     async def one(partition: int, key: str) -> None:
-        place = await log.append(topic.id, Partition(partition), plain_batch(key, value=b"x" * 90))
+        # Every other one as its caller's own commit, where the log takes it so.
+        batch = (topic.id, Partition(partition), plain_batch(key, value=b"x" * 90))
+        (place,) = await log.append_many([batch], gathered=len(acknowledged) % 2 == 0)
+        if isinstance(place, DuramenError):
+            raise place
         acknowledged[partition, place.base_offset] = key.encode()
 
     for number, burst in enumerate(bursts):

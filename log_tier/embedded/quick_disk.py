@@ -1,0 +1,42 @@
+"""Is this disk quick enough that a commit may hold up the thread that asks for it? Pure.
+
+A commit in the writer thread wakes two threads, which is 50 to 100 µs; where a sync takes no longer, an event loop that
+has nothing else to write is better off to make the commit itself. While it does, it serves nobody, so this is only for
+a disk that has lately been quick without exception: one slow commit, and the next ones go through the thread.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["QuickDisk"]
+
+_QUICK_S: Final = 0.0005
+"""Half a millisecond: what an event loop spends on some dozens of requests anyway."""
+
+# A disk that is slow now and then holds up a loop once in so many commits at most.
+_AGAIN_AFTER: Final = 64
+
+# A disk of which nothing is known is slow.
+_FIRST_AFTER: Final = 8
+
+
+class QuickDisk:
+    """What commits took lately."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _FIRST_AFTER
+
+    @property
+    def is_quick(self) -> bool:
+        """Have all commits of late been quick?"""
+        return self._left == 0
+
+    def took(self, seconds: float) -> None:
+        """A commit took so long."""
+        if seconds > _QUICK_S:
+            self._left = _AGAIN_AFTER
+        elif self._left:
+            self._left -= 1
