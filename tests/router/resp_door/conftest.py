@@ -33,8 +33,8 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoorThread]:
 
 
 @pytest.fixture(scope="session")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRedis]:
-    """A real Redis server."""
+def redis_server(door: DoorThread, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRedis]:
+    """A real Redis server for each door: what one example leaves in both, the next one finds in both."""
     running = RealRedis(tmp_path_factory.mktemp("redis"))
     yield running
     running.close()
