@@ -141,7 +141,8 @@ def connect(
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
     `timeout`: the default of every call, in seconds. `compress`: batches travel and are stored zstd-compressed where
-    that makes them smaller. `direct`: of a cluster, go straight to its nodes and its log; else through the server.
+    that makes them smaller. `direct`: of a cluster, go straight to its nodes and its log, and of a server that is alone
+    to its fast door, where it has one; else everything goes by gRPC through the server.
 
     Raises `Disconnected` where no server answers.
     """

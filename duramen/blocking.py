@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from duramen.client import atomic, database, table, writer
-from duramen.client.results import Change
+from duramen.client.fast_door import DoorTable
+from duramen.client.results import Change, Done
 from duramen.client.table import Level
 from duramen.loop_thread import LoopThread
 from log_tier.errors import DatabaseClosed
@@ -106,7 +107,8 @@ class Table:
     def __init__(self, inner: table.Table, loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
-        self._direct: DirectReads | None = inner.direct_reads()
+        self._door: DoorTable | None = inner.door_table()
+        self._direct: DirectReads | DoorTable | None = inner.direct_reads() or self._door
         self.name = inner.name
 
     def __repr__(self) -> str:
@@ -130,7 +132,41 @@ class Table:
 
     get_entry = _wrap(table.Table.get_entry)
     get_many = _wrap(table.Table.get_many)
-    put = _wrap(table.Table.put)
+
+    def put(
+        self,
+        key: bytes,
+        value: bytes,
+        *,
+        ttl: float | None = None,
+        keep_ttl: bool = False,
+        if_absent: bool = False,
+        if_present: bool = False,
+        if_version: int | None = None,
+        timeout: float | None = None,
+    ) -> Done:
+        """See `duramen.client.table.Table.put`."""
+        door = self._door
+        plain = ttl is None and not (keep_ttl or if_absent or if_present) and if_version is None and timeout is None
+        if door is not None and plain:
+            done = door.put(key, value)
+            if isinstance(done, Done):
+                return done
+            if done is not None:
+                return self._loop.run(self._inner.repeat(done))
+        return self._loop.run(
+            self._inner.put(
+                key,
+                value,
+                ttl=ttl,
+                keep_ttl=keep_ttl,
+                if_absent=if_absent,
+                if_present=if_present,
+                if_version=if_version,
+                timeout=timeout,
+            )
+        )
+
     delete = _wrap(table.Table.delete)
     update = _wrap(table.Table.update)
     put_many = _wrap(table.Table.put_many)
@@ -261,7 +297,9 @@ def start(make: Callable[[], Awaitable[database.Database]]) -> Database:
     """Make a database on a loop thread of its own."""
     loop = LoopThread()
     try:
-        return Database(loop.run(make()), loop)
+        made = loop.run(make())
+        loop.run(made.find_door())
+        return Database(made, loop)
     except BaseException:
         loop.stop()
         raise

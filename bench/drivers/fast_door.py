@@ -18,6 +18,8 @@ class FastDoor(RespDriver):
     def __init__(self, *, readers: int = 0) -> None:
         super().__init__()
         self._readers = readers
+        self.grpc_port = 0
+        """Where `duramen.connect` goes."""
         self.version = f"Duramen {version('duramen')}"
         self.note = (
             "the fast door: fdatasync before every acknowledgement, session reads, one partition; redis.asyncio with "
@@ -26,9 +28,9 @@ class FastDoor(RespDriver):
         )
 
     async def start(self, folder: Path) -> None:
-        port = free_port()
+        port, self.grpc_port = free_port(), free_port()
         program = str(Path(sys.executable).with_name("duramen"))
-        command = [program, "up", "--data", str(folder / "duramen"), "--port", "0", "--resp-port", str(port)]
-        command += ["--resp-readers", str(self._readers)]
+        command = [program, "up", "--data", str(folder / "duramen"), "--port", str(self.grpc_port)]
+        command += ["--resp-port", str(port), "--resp-readers", str(self._readers)]
         self._server = await ServerProcess.start(command, port=port, folder=folder)
         self._clients = await RespClients.connect(port, connections=CONNECTIONS)

@@ -1,13 +1,8 @@
-"""One blocking caller in Python, over the fast door and over gRPC to etcd: may the Python client use the door?
-
-On the door's side there is no client but a socket and hiredis' parser, which is the least that any client could cost;
-so what is found here is a bound, and not what a client would reach.
-"""
+"""One blocking caller in Python: `duramen.connect`, which takes the fast door, and gRPC to etcd."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from itertools import cycle
 from time import perf_counter_ns
@@ -16,6 +11,7 @@ from typing import Any, Final
 from bench.callers import WARMUP_SECONDS, Timing
 from bench.data import make_pairs
 from bench.drivers.driver import Driver, PortDriver
+from bench.drivers.fast_door import FastDoor
 from bench.workload import Bar, RunSettings, Side, Workload
 from bench.workloads.contenders import preload, server_side
 
@@ -42,37 +38,30 @@ def _timed(call: Call, settings: RunSettings) -> dict[str, float]:
     return Timing(seconds=settings.seconds, latencies_ns=durations).metrics()
 
 
-def _door(port: int, *, put: bool) -> tuple[Call, Callable[[], None]]:
-    import hiredis
+def _door(driver: Driver, *, put: bool) -> tuple[Call, Callable[[], None]]:
+    import duramen
 
-    pack: Any = hiredis.pack_command
-    sock = socket.create_connection(("127.0.0.1", port))
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    reader: Any = hiredis.Reader()
-
-    def ask(*words: bytes) -> object:
-        sock.sendall(pack(words))
-        while (reply := reader.gets()) is False:
-            reader.feed(sock.recv(65536))
-        return reply
+    assert isinstance(driver, FastDoor)
+    database = duramen.connect(f"127.0.0.1:{driver.grpc_port}")
+    table = database.table("default")
 
     def get(key: bytes, value: bytes) -> None:
-        if (found := ask(b"GET", key)) != value:
-            raise AssertionError(f"GET {key!r} found {found!r}")
+        if (found := table.get(key)) != value:
+            raise AssertionError(f"get {key!r} found {found!r}")
 
     def put_one(key: bytes, value: bytes) -> None:
-        if (reply := ask(b"SET", key, value)) != b"OK":
-            raise AssertionError(f"SET {key!r} said {reply!r}")
+        table.put(key, value)
 
-    return (put_one if put else get), sock.close
+    return (put_one if put else get), database.close
 
 
-def _etcd(port: int, *, put: bool) -> tuple[Call, Callable[[], None]]:
+def _etcd(driver: Driver, *, put: bool) -> tuple[Call, Callable[[], None]]:
     import grpc
 
     from bench.drivers import etcd_pb2 as pb
 
-    channel: Any = grpc.insecure_channel(f"127.0.0.1:{port}")
+    assert isinstance(driver, PortDriver), f"{driver.version} tells no port"
+    channel: Any = grpc.insecure_channel(f"127.0.0.1:{driver.port}")
     get_stub = channel.unary_unary(
         "/etcdserverpb.KV/Range",
         request_serializer=pb.RangeRequest.SerializeToString,
@@ -98,11 +87,10 @@ def _etcd(port: int, *, put: bool) -> tuple[Call, Callable[[], None]]:
 def _side(name: str, *, put: bool) -> Side:
     async def measure(driver: Driver, settings: RunSettings) -> dict[str, float]:
         await preload(driver, make_pairs(_KEYS))
-        assert isinstance(driver, PortDriver), f"{driver.version} tells no port"
         connect = _door if name == "fast-door" else _etcd
 
         def work() -> dict[str, float]:
-            call, close = connect(driver.port, put=put)
+            call, close = connect(driver, put=put)
             try:
                 return _timed(call, settings)
             finally:
@@ -117,13 +105,13 @@ def _side(name: str, *, put: bool) -> Side:
 DOOR_CLIENT: Final = (
     Workload(
         "door_client_get",
-        f"get, one blocking caller, a bare socket at the door, {_KEYS:,} keys",
+        f"get, one blocking caller, {_KEYS:,} keys",
         (_side("fast-door", put=False), _side("etcd", put=False)),
         (Bar("p50_us", "at most", 0.5, "etcd"),),
     ),
     Workload(
         "door_client_put",
-        "durable put, one blocking caller, a bare socket at the door",
+        "durable put, one blocking caller",
         (_side("fast-door", put=True), _side("etcd", put=True)),
         (Bar("p50_us", "at most", 1, "etcd"),),
     ),

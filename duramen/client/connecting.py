@@ -51,7 +51,8 @@ async def connect_to(targets: Sequence[str], *, timeout: float, direct: bool) ->
     """
     answering, view = await _first_view(targets, timeout)
     ordered = [answering, *(target for target in targets if target != answering)]
-    servers = [GrpcConnection(target) for target in ordered]
+    alone = direct and len(ordered) == 1 and view is not None and view.role == "single"
+    servers = [GrpcConnection(target, alone=alone) for target in ordered]
     server: Connection = servers[0] if len(servers) == 1 else SeveralConnections(servers)
     if view is None or view.role == "single" or not direct:
         return server

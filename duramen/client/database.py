@@ -6,8 +6,9 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
+from duramen.client.fast_door import FastDoor
 from duramen.client.patient import ask_until
 from duramen.client.reads import ReadCoalescer
 from duramen.client.results import TableInfo
@@ -28,6 +29,9 @@ DirectFactory = Callable[[str, Callable[[TableRef], Sequence[Offset]]], DirectRe
 
 # Enough for a table to be spread over a few nodes later on; each costs one sync of its own in a write to all of them.
 PARTITIONS_DEFAULT: Final = 8
+
+# The server has just answered; one that does not answer this is asked no more.
+_DOOR_S: Final = 1.0
 
 # A month: what is longer is a mistake of units, and overflows the clocks below.
 TIMEOUT_MAX_S: Final = 31 * 86_400.0
@@ -56,6 +60,8 @@ class Database:
         self.connection = connection
         self.direct = direct
         """Makes the shortest way to a table's values, where they are in this process."""
+        self.door: FastDoor | None = None
+        """The short way of blocking callers to a server that is the whole cluster."""
         self.compress = compress
         """Whether batches are compressed with zstd where that makes them smaller."""
         self.session = Session()
@@ -70,6 +76,14 @@ class Database:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def find_door(self) -> None:
+        """Look for the server's fast door, for blocking callers. What is not found is not used."""
+        look: Any = getattr(self.connection, "fast_door", None)  # of other connections there is none to be found
+        found = None if look is None else await look(timeout=_DOOR_S)
+        if found is not None:
+            host, port = found
+            self.door = FastDoor(host, port, self.session, compress=self.compress)
 
     def timeout(self, timeout: float | None) -> float:
         """The seconds that a call may take. Raises `InvalidRequest`, and `DatabaseClosed` after `close`."""
@@ -163,6 +177,8 @@ class Database:
         if self._closed:
             return
         self._closed = True
+        if self.door is not None:
+            self.door.close()
         try:
             await self.writes.close()
             await self.reads.close()

@@ -1,11 +1,12 @@
 """The session: what this client has seen, so that no replica shows it an older state.
 
 It holds one offset per table and partition, the highest seen, and only ever rises: reads and writes merge into it by
-themselves. One event loop changes it; other threads may look at a table's list, whose entries are plain numbers.
+themselves. Any thread may change it; whoever looks at a table's list sees plain numbers.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
 from log_tier.identifiers import NOTHING, Offset, Partition, TableId
@@ -21,16 +22,23 @@ class Session:
     def __init__(self) -> None:
         self._tables: dict[TableId, list[Offset]] = {}
         self._imported = Token(session=True)
+        self._lock = threading.Lock()
 
     def offsets(self, table: TableRef) -> list[Offset]:
         """What was seen of a table, by partition: the live list, to be looked at and not changed."""
         found = self._tables.get(table.id)
-        if found is None:
-            found = self._tables[table.id] = [NOTHING] * table.partitions
-            for partition, offset in self._imported.tables.get(table.id, {}).items():
-                if partition < table.partitions:
-                    found[partition] = offset
-        return found
+        return found if found is not None else self._made(table)
+
+    def _made(self, table: TableRef) -> list[Offset]:
+        with self._lock:
+            found = self._tables.get(table.id)
+            if found is None:
+                found = [NOTHING] * table.partitions
+                for partition, offset in self._imported.tables.get(table.id, {}).items():
+                    if partition < table.partitions:
+                        found[partition] = offset
+                self._tables = {**self._tables, table.id: found}
+            return found
 
     def seen(self, table: TableRef) -> dict[Partition, Offset]:
         """The same by partition, without those of which nothing was seen."""
@@ -40,7 +48,9 @@ class Session:
         """A reply came from a state that holds `offset`."""
         offsets = self._tables.get(table.id) or self.offsets(table)
         if offset > offsets[partition]:
-            offsets[partition] = offset
+            with self._lock:
+                if offset > offsets[partition]:  # another thread may have seen more meanwhile
+                    offsets[partition] = offset
 
     def saw_all(self, table: TableRef, seen: Mapping[Partition, Offset]) -> None:
         """The same for several partitions."""
@@ -49,11 +59,12 @@ class Session:
 
     def merge(self, token: Token) -> None:
         """Take over what somebody else has seen."""
-        self._imported = Token(self._imported.merge(token).tables, session=True)
-        for table_id, offsets in self._tables.items():
-            for partition, offset in token.tables.get(table_id, {}).items():
-                if partition < len(offsets) and offset > offsets[partition]:
-                    offsets[partition] = offset
+        with self._lock:
+            self._imported = Token(self._imported.merge(token).tables, session=True)
+            for table_id, offsets in self._tables.items():
+                for partition, offset in token.tables.get(table_id, {}).items():
+                    if partition < len(offsets) and offset > offsets[partition]:
+                        offsets[partition] = offset
 
     def token(self) -> Token:
         """Everything seen, to be carried to another process."""

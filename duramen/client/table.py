@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from duramen.client.atomic import AtomicBatch
 from duramen.client.bulk import WINDOW_RECORDS, get_many, put_window
+from duramen.client.fast_door import DoorTable, Lost
 from duramen.client.levels import SESSION, Asked, Level, asked_of, check_level
 from duramen.client.patient import ask_until
 from duramen.client.requests import check_key, number_of, record_of, update_of
@@ -345,6 +346,23 @@ class Table:
         """For the blocking face: reads in the caller's thread, where the index is in this process."""
         direct = self._database.direct
         return None if direct is None else direct(self.name, self._database.session.offsets)
+
+    def door_table(self) -> DoorTable | None:
+        """For the blocking face: gets and puts by the server's fast door."""
+        door = self._database.door
+        return None if door is None else door.table(self)
+
+    @property
+    def found(self) -> TableRef | None:
+        """The table behind the name, where it was found already and is not known to be gone."""
+        return self._ref
+
+    async def repeat(self, lost: Lost) -> Done:
+        """Send again what the fast door did not answer. Raises what `put` does."""
+        deadline = self._database.deadline(None)
+        call = self._database.writes.repeat(lost.ref, lost.partition, lost.records, lost.batch, deadline=deadline)
+        written = await self._noticing_drops(call)
+        return Done(lost.ref.id, lost.partition, written.offset)
 
     async def describe(self, *, timeout: float | None = None) -> TableDescription:
         """How the table's partitions stand."""

@@ -128,11 +128,29 @@ class WriteCoalescer:
             queue = self._drafts[place] = deque()
         if (
             not queue
+            or queue[-1].data
             or queue[-1].content_bytes + size > _BATCH_CONTENT_MAX
             or len(queue[-1].columns.keys) + count > BATCH_RECORDS_MAX
         ):
             queue.append(Draft(table, partition, self._loop))
         future = queue[-1].add(records, size, outcomes=outcomes, deadline=deadline)
+        self._pending_bytes += size
+        if place not in self._under_way:
+            self._schedule()
+        return future
+
+    def repeat(
+        self, table: TableRef, partition: Partition, records: Columns, data: bytes, *, deadline: float
+    ) -> asyncio.Future[Written]:
+        """Send a batch again that somebody else has encoded and sent, with what came of it unknown. See `submit`."""
+        if self._closed:
+            raise _closed()
+        size = sum(map(len, records.keys)) + sum(map(len, records.values))
+        draft = Draft(table, partition, self._loop)
+        future = draft.add(records, size, outcomes=False, deadline=deadline)
+        draft.data, draft.unknown = data, True
+        place = (table.id, partition)
+        self._drafts.setdefault(place, deque()).appendleft(draft)
         self._pending_bytes += size
         if place not in self._under_way:
             self._schedule()
@@ -180,6 +198,8 @@ class WriteCoalescer:
     def _encode(self, draft: Draft) -> bool:
         """Fix a draft's bytes; False where nobody waits for it any more, or where it cannot be a batch."""
         place = (draft.table.id, draft.partition)
+        if draft.data:
+            return True  # a repeated one
         if draft.callers.last_deadline() is not None:
             sequence = self._sequences.get(place, 0)
             try:

@@ -11,8 +11,8 @@ from log_tier.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, tab
 from log_tier.service.wire import Wire
 from log_tier.table_ref import TableRef
 from router.grpc_door import messages
+from router.proto import fast_door_pb2, fast_door_pb2_grpc, keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import keyvalue_pb2 as kv
-from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.requests import (
     OutcomesPart,
@@ -32,12 +32,27 @@ __all__ = ["GrpcConnection"]
 class GrpcConnection:
     """One channel to one server. It connects with the first call, and again by itself after a loss."""
 
-    def __init__(self, target: str, *, shared: bool = True) -> None:
-        """`shared`: see `Wire`."""
+    def __init__(self, target: str, *, shared: bool = True, alone: bool = False) -> None:
+        """`shared`: see `Wire`. `alone`: this server is the whole cluster."""
         self.target = target
+        self.alone = alone
         self._wire = Wire(target, shared=shared)
         self._kv = keyvalue_pb2_grpc.KeyValueStub(self._wire.channel)  # type: ignore[no-untyped-call]
         self._tables = tables_pb2_grpc.TablesStub(self._wire.channel)  # type: ignore[no-untyped-call]
+        self._door = fast_door_pb2_grpc.FastDoorStub(self._wire.channel)  # type: ignore[no-untyped-call]
+
+    async def fast_door(self, *, timeout: float) -> tuple[str, int] | None:
+        """Host and port of the fast door of a server that is the whole cluster; None where it is not that, or has no
+        door, or one that wants a password or TLS."""
+        if not self.alone:
+            return None
+        try:
+            said = await self._wire.ask(self._door.Describe, fast_door_pb2.DescribeFastDoorRequest(), timeout=timeout)
+        except DuramenError:
+            return None
+        if not said.port or said.tls or said.password:
+            return None
+        return self.target.rpartition(":")[0], int(said.port)
 
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0

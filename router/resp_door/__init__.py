@@ -39,5 +39,5 @@ Reading order: `replies.py`, `careful.py`, `framing.py`, `arguments.py`, `views.
 `keys.py`, `value_cache.py`, `tables.py`, `local_reads.py`, `reading.py`, `writer.py`, `changes.py`, `catalogue.py`,
 `outbox.py`, `performing.py`, `session.py`, `short_ways.py`, `client.py`, `transactions.py`, `talk.py`, `server.py`,
 `scans.py`, `flushing.py`, `own.py`, `notifications.py`, `cluster.py`, `neighbours.py`, `nearest.py`, `sockets.py`,
-`door.py`, `limits.py`, `problems.py`.
+`door.py`, `batches.py`, `limits.py`, `problems.py`.
 """

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from log_tier.record import Expiry, Operation, attribute_of
 from router.resp_door import (
+    batches,
     cluster,
     counters,
     flushing,
@@ -259,6 +260,8 @@ def _others() -> list[CommandSpec]:
         asks("duramen.token", 1, own.token, summary="Returns a token of all that was seen."),
         talks("duramen.after", 2, own.after, "alone", summary="Lets the next reads wait for a token."),
         talks("duramen.level", -1, own.level, "alone", summary="session, eventual or strong."),
+        talks("duramen.read", 5, batches.read, "alone", summary="For Duramen's own client: a value and its offset."),
+        asks("duramen.write", 4, batches.write, "alone", summary="For Duramen's own client: appends a batch."),
         CommandSpec(
             "duramen.getv",
             2,

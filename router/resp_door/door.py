@@ -15,6 +15,7 @@ from log_tier.partitioner import slot_of
 from router.admin.admin import Admin
 from router.fleet.fleet import LiveFleet
 from router.requests import Connection
+from router.resp_door.batches import Batches
 from router.resp_door.changes import Changes
 from router.resp_door.client import Client
 from router.resp_door.cluster import Place
@@ -74,6 +75,7 @@ class RespDoor:
         self.connection = connection
         self.maps = maps
         self.fleet = fleet
+        self.node = node
         self.node_id = node_id
         self.neighbours = neighbours
         self.admin = admin
@@ -99,6 +101,7 @@ class RespDoor:
         )
         self.reads = Reads(connection, clock_ms)
         self.writer = SharedWriter(connection)
+        self.batches = Batches(connection)
         self.changes = Changes(self.reads, self.writer, clock_ms)
         self.cursors = Cursors()
         self.notifications = Notifications(self)

@@ -13,6 +13,7 @@ import duramen
 from duramen.blocking import Database
 from duramen.loop_thread import LoopThread
 from duramen.roles.single import SingleServer as Server
+from router.resp_door.sockets import DoorSettings
 
 _numbers = itertools.count()
 
@@ -64,12 +65,22 @@ def served(tmp_path: Path) -> Iterator[Server]:
     loop.stop()
 
 
-@pytest.fixture(params=["here", "gRPC"])
+@pytest.fixture
+def served_fast(tmp_path: Path) -> Iterator[Server]:
+    """The same with a fast door, which blocking clients use."""
+    loop = LoopThread()
+    server = loop.run(Server.open(tmp_path / "served", port=0, fast_door=DoorSettings(port=0)))
+    yield server
+    loop.run(server.close())
+    loop.stop()
+
+
+@pytest.fixture(params=["here", "gRPC", "fast door"])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     if request.param == "here":
         opened = duramen.open(tmp_path / "data")
     else:
-        server = request.getfixturevalue("served")
+        server = request.getfixturevalue("served" if request.param == "gRPC" else "served_fast")
         opened = duramen.connect(f"127.0.0.1:{server.port}")
     with opened:
         yield opened
