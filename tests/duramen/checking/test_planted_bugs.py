@@ -231,14 +231,14 @@ def acknowledged_and_never_written(patch: Patch, count: int = 50) -> None:
     patch.setattr(truth, "SILENCE_S", 2.0)  # it may be a partition's last record
     inner = EmbeddedLog.append_many
 
-    async def append_many(self: EmbeddedLog, parts: Any) -> Any:
+    async def append_many(self: EmbeddedLog, parts: Any, **how: Any) -> Any:
         results = []
         for part in parts:
             if now():
                 bounds = await self.bounds(part[0], part[1])
                 results.append(Appended(Offset(bounds.latest + 1), 1))
             else:
-                results += await inner(self, [part])
+                results += await inner(self, [part], **how)
         return results
 
     patch.setattr(EmbeddedLog, "append_many", append_many)
@@ -254,8 +254,8 @@ def retries_count_twice(patch: Patch) -> None:
     inner = EmbeddedLog.append_many
     now = every(5)
 
-    async def append_many(self: EmbeddedLog, parts: Any) -> Any:
-        results = await inner(self, parts)
+    async def append_many(self: EmbeddedLog, parts: Any, **how: Any) -> Any:
+        results = await inner(self, parts, **how)
         if now():
             await inner(self, [(topic, partition, _anonymous(batch)) for topic, partition, batch in parts])
         return results

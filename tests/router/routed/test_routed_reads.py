@@ -98,7 +98,6 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
     offset = await put(cluster, table, b"k", b"v")
     part = ReadPart(table.id, ZERO, [b"k"], offset)
     cluster.router.reads.budget = Budget(share=0.0, most=0.0)  # nobody asks twice
-    cluster.nodes["n2"].gate.shut()
     loop = asyncio.get_running_loop()
 
     async def timed() -> float:
@@ -107,13 +106,19 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
         assert value(found) == b"v"
         return loop.time() - begun
 
+    asked_n2 = cluster.nodes["n2"].door.asked
+    async with asyncio.timeout(DEADLINE_S):
+        while "read" not in asked_n2:  # it is known to have applied the offset, and its turn comes
+            await timed()
+    cluster.nodes["n2"].gate.shut()
+    asked_n2.clear()
     took = await asyncio.gather(*(timed() for _ in range(60)))
-    assert "read" in cluster.nodes["n2"].door.asked
+    assert "read" in asked_n2
     assert 0.3 < max(took) < 1.9
-    asked = len(cluster.nodes["n2"].door.asked)
+    asked = len(asked_n2)
     for _ in range(30):
         await timed()
-    assert len(cluster.nodes["n2"].door.asked) == asked, "it is not asked any more"
+    assert len(asked_n2) == asked, "it is not asked any more"
 
 
 async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: TableRef) -> None:
