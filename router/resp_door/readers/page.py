@@ -11,17 +11,20 @@ A slot lies in one partition, so its offsets are of one log and only rise; that 
 that a reader has to see, and nobody takes anything out again. The JSON file is replaced after the generation rose; a
 reader that finds another generation in it asks the server until it has caught up.
 
-The files live as long as the server, in a folder of its own that nobody else may enter.
+The files live as long as the server, in a folder of its own that nobody else may enter; what one that was killed left
+behind is removed by the next one that starts.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import mmap
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +40,10 @@ GENERATION: Final = 1
 FLOORS: Final = 2
 
 _SLOTS: Final = 16384
+_PREFIX: Final = "duramen-readers-"
+
+_LOCK: Final = "lock"
+"""Held by the server for as long as it lives."""
 _CELL_BYTES: Final = 8
 
 
@@ -141,7 +148,8 @@ class Pages:
     """Makes the pages of a door, in a folder of its own, which is removed in the end."""
 
     def __init__(self, readers: int) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="duramen-readers-"))
+        _remove_left_behind()
+        self.folder, self._lock = _locked_folder()
         """Only this user may enter it."""
         self.tally = Tally(self.folder, readers)
         self._last = 0
@@ -157,3 +165,29 @@ class Pages:
         """Remove everything. Idempotent."""
         self.tally.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _locked_folder() -> tuple[Path, int]:
+    """A new folder with its lock; another one where somebody took it for left behind before it was locked."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / _LOCK).exists():
+            return folder, lock
+        os.close(lock)
+
+
+def _remove_left_behind() -> None:
+    """The folders of servers that were killed: those whose lock nobody holds."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # another user's, or one that somebody else removes at this moment
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,6 +90,21 @@ def test_tables_whose_partitions_follow_from_something_else(pages: Pages) -> Non
 
 def test_nobody_else_may_look(pages: Pages) -> None:
     assert stat.S_IMODE(pages.folder.stat().st_mode) == 0o700
+
+
+def test_what_a_killed_server_left_is_removed_by_the_next(pages: Pages) -> None:
+    program = (
+        "import os, sys; from router.resp_door.readers.page import Pages; "
+        "print(Pages(1).folder); sys.stdout.flush(); os._exit(9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    left = Path(killed.stdout.strip())
+    assert left.exists()
+    another = Pages(1)
+    assert not left.exists()
+    assert pages.folder.exists(), "that one's server lives"
+    another.close()
+    another.close()
 
 
 def test_the_tally(pages: Pages) -> None:
