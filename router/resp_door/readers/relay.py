@@ -158,7 +158,7 @@ class Relay(asyncio.Protocol):
         if self._meeting is not None:
             self._meeting.cancel()
         if self._twin is not None:
-            self._twin.transport.abort()
+            self._twin.transport.close()  # what it has sent takes effect, though it does not wait for the replies
 
     def pause_writing(self) -> None:
         """It does not read its replies."""
@@ -253,6 +253,8 @@ class Relay(asyncio.Protocol):
 
     def from_twin(self, data: bytes) -> None:
         """Replies, and markers between them."""
+        if self._transport.is_closing():
+            return
         if self._asked:
             data, standings = self._markers.take(data)
             if data:

@@ -329,6 +329,15 @@ def test_a_client_that_does_not_read_is_waited_for(door: DoorThread) -> None:
         assert not sending.is_alive()
 
 
+def test_what_a_client_sent_before_it_left_takes_effect(door: DoorThread) -> None:
+    with door.connect() as other:
+        for number in range(20):
+            with door.connect() as connection:
+                assert connection.call("PING") == Status("PONG")
+                connection.send(packed("SET", "last", number) + packed("GET", "last") * 3)
+            until(lambda number=number: other.call("GET", "last") == b"%d" % number)  # type: ignore[misc]
+
+
 def test_a_client_that_has_said_all_gets_its_answers(door: DoorThread) -> None:
     with door.connect() as connection:
         connection.send(packed("SET", "a", "1") + packed("GET", "a") + packed("DBSIZE"))
