@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from duramen.client.results import Done
 from log_tier.batch import Columns, encode_batch
 from log_tier.errors import DuramenError
-from log_tier.identifiers import Offset, Partition
+from log_tier.identifiers import NOTHING, Offset, Partition
 from log_tier.record import KEY_BYTES_MAX
 from log_tier.table_ref import TableRef
 from router.direct import NOT_FRESH
@@ -175,8 +175,13 @@ class DoorTable:
             return NOT_FRESH
         partition = ref.partition_of(key)
         seen = door.session.offsets(ref)[partition]
+        place = (ref.id.encode(), b"%d" % partition, b"%d" % seen)
         try:
-            reply = line.ask(b"DURAMEN.READ", ref.id.encode(), b"%d" % partition, b"%d" % seen, key)
+            reply = line.ask(b"DURAMEN.READ", *place, key)
+            if type(reply) is not list and str(reply).startswith("TRYAGAIN ") and seen != NOTHING:
+                # What was written a moment ago is applied in a moment.
+                line.ask(b"DURAMEN.AWAIT", *place)
+                reply = line.ask(b"DURAMEN.READ", *place, key)
         except OSError:
             door.drop(line)
             return NOT_FRESH

@@ -1,6 +1,8 @@
 """Duramen's own client at the fast door: one key's value with the offset it stands at, and batches as it encoded them.
 
-    DURAMEN.READ   table-id partition after key    →  [applied offset, value or nil], or an error: ask by gRPC
+    DURAMEN.READ   table-id partition after key    →  [applied offset, value or nil], or an error: ask by gRPC, or where
+                                                       it is `TRYAGAIN`, after DURAMEN.AWAIT
+    DURAMEN.AWAIT  table-id partition offset       →  OK, when the replica here has applied it
     DURAMEN.WRITE  table-id partition batch        →  [offset, timestamp], when it is on stable storage; `NOTWRITTEN …`
                                                        where it is sure that nothing was, another error where it is not
 
@@ -28,17 +30,20 @@ from log_tier.identifiers import NOTHING, Offset, Partition, TableId
 from router.requests import Connection, WritePart, WriteResult
 from router.resp_door.arguments import integer, text_of
 from router.resp_door.limits import REQUEST_TIMEOUT_S
-from router.resp_door.replies import Problem
+from router.resp_door.replies import Problem, Simple
 
 if TYPE_CHECKING:
     from router.resp_door.client import Client
 
-__all__ = ["Batches", "read", "write"]
+__all__ = ["Batches", "read", "wait_applied", "write"]
 
 _NOT_HERE: Final = Problem("TRYAGAIN this server has no replica of that partition which has applied it")
 
 # As for the door's own writes: one is filled while the log syncs the other.
 _IN_FLIGHT_MAX: Final = 2
+
+# Clients ask for what was written a moment ago; what takes longer is gRPC's to wait for.
+_AWAIT_S: Final = 1.0
 
 _NOT_WRITTEN: Final = (BatchRefused, DiskFull, NotHosted, Overloaded, ShuttingDown, TableNotFound, UnknownFormat)
 
@@ -111,6 +116,16 @@ def read(client: Client, args: Sequence[bytes]) -> list[Any]:
         return [int(applied), index.get_value(args[3])]
     except DuramenError as error:
         raise client.told(error) from error
+
+
+async def wait_applied(client: Client, args: Sequence[bytes]) -> Simple:
+    """DURAMEN.AWAIT: see the module's text."""
+    node = client.door.node
+    if node is None:
+        raise _NOT_HERE
+    replica = node.replica(TableId(text_of(args[0])), Partition(integer(args[1])))
+    await replica.wait_applied(Offset(integer(args[2])), timeout=_AWAIT_S)
+    return Simple("OK")
 
 
 async def write(client: Client, args: Sequence[bytes]) -> list[int]:

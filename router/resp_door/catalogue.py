@@ -261,6 +261,9 @@ def _others() -> list[CommandSpec]:
         talks("duramen.after", 2, own.after, "alone", summary="Lets the next reads wait for a token."),
         talks("duramen.level", -1, own.level, "alone", summary="session, eventual or strong."),
         talks("duramen.read", 5, batches.read, "alone", summary="For Duramen's own client: a value and its offset."),
+        asks(
+            "duramen.await", 4, batches.wait_applied, "alone", summary="For Duramen's own client: waits for an offset."
+        ),
         asks("duramen.write", 4, batches.write, "alone", summary="For Duramen's own client: appends a batch."),
         CommandSpec(
             "duramen.getv",

@@ -135,8 +135,17 @@ def test_a_read_waits_for_what_the_session_has_seen(flights: Table, monkeypatch:
     monkeypatch.setattr(_Line, "ask", ahead)
     assert flights._door is not None
     assert flights._door.get(b"k") is NOT_FRESH
-    assert asked[-1][3] == b"%d" % place.offset, "the session's offset goes along"
+    assert [words[0] for words in asked] == [b"DURAMEN.READ", b"DURAMEN.AWAIT", b"DURAMEN.READ"]
+    assert {words[3] for words in asked} == {b"%d" % place.offset}, "the session's offset goes along"
     assert flights.get(b"k") == b"v"
+
+
+def test_a_write_is_read_at_once(flights: Table) -> None:
+    door = flights._door
+    assert door is not None
+    for number in range(300):
+        flights.put(b"k", b"%d" % number)
+        assert door.get(b"k") == b"%d" % number
 
 
 class Deaf:
@@ -318,6 +327,9 @@ class TestTheDoorsSide:
             ("DURAMEN.READ", "{id}", "0", "1000000", "k"),
             ("DURAMEN.READ", "{id}", "0", "-1", ""),
             ("DURAMEN.READ", "{id}", "0"),
+            ("DURAMEN.AWAIT", "nonsense", "0", "0"),
+            ("DURAMEN.AWAIT", "{id}", "0", "1000000"),
+            ("DURAMEN.AWAIT", "{id}", "0", "x"),
             ("DURAMEN.WRITE", "nonsense", "0", "batch"),
             ("DURAMEN.WRITE", "{id}", "99", "batch"),
             ("DURAMEN.WRITE", "{id}", "0", "no batch"),
