@@ -22,7 +22,7 @@ test: $(INSTALLED)  ## everything that can be tested here
 test-kafka: $(INSTALLED)  ## what needs real Kafka brokers: fetched with Maven, run by the tests
 	@deploy/kafka/fetch || test $$? = 3
 	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "kafka and not campaign" $(ARGS)
-	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --log kafka tests/duramen --ignore tests/duramen/checking $(ARGS)
+	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --log kafka tests/duramen --ignore tests/duramen/verification $(ARGS)
 
 test-spark: $(INSTALLED)  ## what needs a real Spark: Java 17 or newer
 	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "spark and not kafka and not campaign" $(ARGS)

@@ -16,10 +16,10 @@ What holds:
 - A conditional write is decided once, by the order of the log.
 
 `duramen.aio` has the same calls for programs with an event loop. Every error is a `DuramenError`, with `retryable`,
-`code` and `fields`; `log_tier.errors` draws the tree. `duramen --help` is the command line.
+`code` and `fields`; `log_tier.model.errors` draws the tree. `duramen --help` is the command line.
 
-The layers below are `log_tier` (the log), `serving_tier` (the indexes), `router` (the front); each explains itself in
-its `__init__`. Importing `duramen` imports neither gRPC nor LMDB: that waits until something is opened.
+The layers below are `log_tier` (the log), `serving_tier` (the indexes), `router` (the data plane); each explains itself
+in its `__init__`. Importing `duramen` imports neither gRPC nor LMDB: that waits until something is opened.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from duramen.client.levels import bounded
-from log_tier.errors import (
+from duramen.client.consistency import bounded
+from log_tier.model.errors import (
     AccessDenied,
     BatchRefused,
     CommandRejected,
@@ -75,7 +75,7 @@ from log_tier.errors import (
     VersionMissing,
     WriteUnknown,
 )
-from log_tier.tokens import Token
+from log_tier.model.tokens import Token
 
 if TYPE_CHECKING:
     from duramen.blocking import Database
@@ -142,7 +142,7 @@ def connect(
 
     `timeout`: the default of every call, in seconds. `compress`: batches travel and are stored zstd-compressed where
     that makes them smaller. `direct`: of a cluster, go straight to its nodes and its log, and of a server that is alone
-    to its fast door, where it has one; else everything goes by gRPC through the server.
+    to its RESP endpoint, where it has one; else everything goes by gRPC through the server.
 
     Raises `Disconnected` where no server answers.
     """

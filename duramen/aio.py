@@ -8,7 +8,7 @@ from pathlib import Path
 
 from duramen.client.database import TIMEOUT_DEFAULT_S, Database, check_timeout
 from duramen.client.table import Table
-from router.direct import DirectReads
+from router.data.direct_reads import DirectReads
 
 __all__ = ["Database", "Table", "connect", "open"]
 
@@ -23,7 +23,7 @@ async def connect(
 
     Raises `Disconnected` where no server answers.
     """
-    from duramen.client.connecting import connect_to, split_targets
+    from duramen.client.connect import connect_to, split_targets
 
     check_timeout(timeout)
     connection = await connect_to(split_targets(target), timeout=timeout, direct=direct)
@@ -45,8 +45,10 @@ async def open(  # noqa: A001
     `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node; `take_over` says that
     that one is lost for good.
     """
-    from duramen.embedded import open_front
+    from duramen.server.wiring.single_machine import open_local_data
 
     check_timeout(timeout)
-    front = await open_front(Path(path), log_url=log, take_over=take_over)
-    return Database(front, timeout=timeout, compress=compress, direct=lambda name, seen: DirectReads(front, name, seen))
+    data_plane = await open_local_data(Path(path), log_url=log, take_over=take_over)
+    return Database(
+        data_plane, timeout=timeout, compress=compress, direct=lambda name, seen: DirectReads(data_plane, name, seen)
+    )

@@ -16,14 +16,14 @@ from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from duramen.client import atomic, database, table, writer
-from duramen.client.fast_door import DoorTable
+from duramen.client.loop_thread import LoopThread
+from duramen.client.resp_fast_path import FastPathTable
 from duramen.client.results import Change, Done
 from duramen.client.table import Level
-from duramen.loop_thread import LoopThread
-from log_tier.errors import DatabaseClosed
-from log_tier.partitioner import Partitioner
-from log_tier.tokens import Token
-from router.direct import NOT_FRESH, DirectReads
+from log_tier.model.errors import DatabaseClosed
+from log_tier.model.partitioner import Partitioner
+from log_tier.model.tokens import Token
+from router.data.direct_reads import NOT_FRESH, DirectReads
 
 __all__ = ["AtomicBatch", "Database", "Table", "TableWriter", "start"]
 
@@ -107,8 +107,8 @@ class Table:
     def __init__(self, inner: table.Table, loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
-        self._door: DoorTable | None = inner.door_table()
-        self._direct: DirectReads | DoorTable | None = inner.direct_reads() or self._door
+        self._fast_path: FastPathTable | None = inner.door_table()
+        self._direct: DirectReads | FastPathTable | None = inner.direct_reads() or self._fast_path
         self.name = inner.name
 
     def __repr__(self) -> str:
@@ -146,10 +146,10 @@ class Table:
         timeout: float | None = None,
     ) -> Done:
         """See `duramen.client.table.Table.put`."""
-        door = self._door
+        fast_path = self._fast_path
         plain = ttl is None and not (keep_ttl or if_absent or if_present) and if_version is None and timeout is None
-        if door is not None and plain:
-            done = door.put(key, value)
+        if fast_path is not None and plain:
+            done = fast_path.put(key, value)
             if isinstance(done, Done):
                 return done
             if done is not None:

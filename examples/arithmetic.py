@@ -72,9 +72,9 @@ def model_of(table: Table, records: int) -> dict[str, int]:
 
 async def run_replica(target: str, table_id: str, folder: str) -> None:
     """Follow the log at `target`; answer every offset on the standard input with the state at that offset."""
-    from log_tier.identifiers import Offset, Partition
+    from log_tier.model.identifiers import Offset, Partition
     from log_tier.open import open_log
-    from serving_tier.node import Node
+    from serving_tier.node.node import Node
 
     log = await open_log(f"grpc://{target}")
     node = await Node.open(log, Path(folder))

@@ -24,8 +24,9 @@ topic that was deleted is recognised. Every limit has a name, a reason, and a ty
 stored bytes as they are, in chunks of whole batches (`split_batches`), check them, and decode them (`decode_batch`).
 
 **What it deliberately does not do.** It does not decide: whether a conditional record takes effect is for the fold
-(`serving_tier.fold`), which reaches the same verdict on every replica. It does not deduplicate: it carries producer ids
-and sequences, and the fold voids what comes twice. It holds no index by key. It imports nothing from the tiers above.
+(`serving_tier.fold.fold`), which reaches the same verdict on every replica. It does not deduplicate: it carries
+producer ids and sequences, and the fold voids what comes twice. It holds no index by key. It imports nothing from the
+tiers above.
 
 **Reading order**: `identifiers`, `errors`, `record`, `batch_header`, `batch`, `partitioner`, `tokens`, `log`, then
 `embedded` and `service`, which have essays of their own.

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from log_tier.errors import InvalidRequest
-from log_tier.log import Log
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.log import Log
 
 __all__ = ["LOG_FOLDER", "open_log"]
 
@@ -20,7 +20,7 @@ async def open_log(url: str) -> Log:
 
         file:///data        an embedded log in the folder /data/log, owned by this process
         grpc://host:port    a log that a server owns
-        kafka://host:port   topics of a Kafka cluster; `log_tier.kafka.address` tells what else such a URL says
+        kafka://host:port   topics of a Kafka cluster; `log_tier.kafka.cluster.address` tells what else such a URL says
 
     Raises `InvalidRequest` for any other URL, and what opening that log raises.
     """
@@ -30,7 +30,7 @@ async def open_log(url: str) -> Log:
 
         return await EmbeddedLog.open(Path(unquote(parts.path)) / LOG_FOLDER)
     if parts.scheme == "grpc" and parts.netloc:
-        from log_tier.service.client import RemoteLog
+        from log_tier.remote.remote_log import RemoteLog
 
         return await RemoteLog.open(parts.netloc)
     if parts.scheme == "kafka":

@@ -7,28 +7,34 @@ for it together with the offset that the answer must contain, and the replica an
 What the tier promises:
 
 - Data and applied offset commit in one LMDB transaction, so a replica is always exactly *at* an offset.
-- The state at an offset is a pure function of the log up to it (I4): `fold.py` has no clock and no randomness, and does
-  not see where one batch ends and the next begins. Two replicas at one offset hold equal keys, values and versions.
+- The state at an offset is a pure function of the log up to it (I4): `fold/fold.py` has no clock and no randomness, and
+  does not see where one batch ends and the next begins. Two replicas at one offset hold equal keys, values and
+  versions.
 - A read with an offset is never answered from an older state (I5); past its deadline the caller learns both offsets.
 - Conditions are decided by the fold, in log order, so every replica reaches the same verdict (I6).
 - The index is a cache (I10). It is not synced while it works; after a machine crash it is discarded and folded again.
   A crash of the process alone loses nothing, since the kernel holds the pages.
 
-How a record passes: `replica.py` follows the log and hands each chunk to `applier.py`, the one thread that writes;
-`lmdb_index.py` decodes the chunk, asks `fold.py` what it means, commits the effects with the new applied offset; back
-on the event loop `waiters.py` wakes the reads that waited for it. A read takes its own short transaction in whatever
-thread it runs: LMDB's readers block nobody.
+How a record passes: `replica/replica.py` follows the log and hands each chunk to `replica/applier.py`, the one thread
+that writes;
+`index/lmdb/lmdb_index.py` decodes the chunk, asks `fold/fold.py` what it means, commits the effects with the new
+applied offset; back on the event loop `replica/waiters.py` wakes the reads that waited for it. A read takes its own
+short transaction in whatever thread it runs: LMDB's readers block nobody.
 
-Which replicas a node has is the catalog's to say; `hosting.py` keeps a node in step with it. What takes long is done by
+Which replicas a node has is the catalog's to say; `node/hosting.py` keeps a node in step with it. What takes long is
+done by
 `jobs/` (moves, snapshots, restores, trims), whose progress is a state in the catalog; `snapshots/` makes, checks and
 installs copies; `service/` tells others how the replicas stand, and gives them copies and digests.
 
-What the tier does not do: it writes to the log only the no-op with which `node.py` moves an idle partition's log time
-on, the commands that report on a job, and the puts of a point-in-time restore. It does not route, and the reads of keys
-know no protocol; `router` stands before it.
+What the tier does not do: it writes to the log only the no-op with which `node/node.py` moves an idle partition's log
+time on, the commands that report on a job, and the puts of a point-in-time restore. It does not route, and the reads of
+keys know no protocol; `router` stands before it.
 
-Reading order: `fold.py` (what a record means), `index.py` (the seam), `memory_index.py` (the model), `lmdb_index.py`
-with what it is made of (`lmdb_standing.py`, `lmdb_fold.py`, `lmdb_bookkeeping.py`, `lmdb_counts.py`, `lmdb_moment.py`),
-`index_folder.py`, `waiters.py`, `applier.py`, `lag.py`, `replica.py`, `node.py`, `hosting.py`, then `snapshots/`,
+Reading order: `fold/fold.py` (what a record means), `index/index.py` (the seam), `index/memory_index.py` (the model),
+`index/lmdb/lmdb_index.py` with what it is made of (`index/lmdb/identity.py`, `index/lmdb/fold_transaction.py`,
+`index/lmdb/bookkeeping.py`,
+`index/lmdb/counts.py`, `index/lmdb/pinned_read.py`),
+`index/lmdb/folder.py`, `replica/waiters.py`, `replica/applier.py`, `replica/lag.py`, `replica/replica.py`,
+`node/node.py`, `node/hosting.py`, then `snapshots/`,
 `jobs/`, `service/`, which have essays of their own.
 """

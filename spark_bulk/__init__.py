@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_bulk.requirements import check_packages
+from spark_bulk.runtime.requirements import check_packages
 
 __all__ = ["register"]
 

@@ -25,9 +25,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from log_tier.errors import InvalidValue
-from log_tier.identifiers import Partition
-from log_tier.tokens import Token
+from log_tier.model.errors import InvalidValue
+from log_tier.model.identifiers import Partition
+from log_tier.model.tokens import Token
 from serving_tier.snapshots.install import install_snapshot
 from serving_tier.snapshots.manifest import DATA_FILE, SnapshotManifest
 from serving_tier.versions.manifest import VersionManifest
@@ -36,10 +36,10 @@ from spark_bulk.build.index_writer import Base, IndexWriter, store_index
 from spark_bulk.build.outcome import OUTCOME_COLUMNS, PartitionOutcome
 from spark_bulk.build.partition_build import BuildPlan, work_folder
 from spark_bulk.build.partition_tasks import each_partition
+from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.copies import StandingIndex, Wanted, standing_index
 from spark_bulk.source.index_file import IndexFile
 from spark_bulk.source.place import find_table
-from spark_bulk.waiting import wait_for
 
 __all__ = ["Change", "repush"]
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from log_tier.errors import InvalidRequest
+from log_tier.model.errors import InvalidRequest
 from spark_bulk import register
 
 __all__ = ["JAVA_MIN", "java_problem", "local_session"]
@@ -58,7 +58,7 @@ def local_session(app: str, *, master: str | None = None, progress: bool = False
     try:
         from pyspark.sql import SparkSession
 
-        from spark_bulk.failures import told_failures
+        from spark_bulk.runtime.failures import told_failures
     except ImportError as error:
         raise InvalidRequest(f"Spark is not installed here: pip install 'duramen[spark]' ({error})") from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

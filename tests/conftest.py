@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from kafka_brokers import kafka, kafka_url, start_brokers, three_brokers
-from log_choice import log_of_the_databases
-from s3_server import bucket, s3_address
-from spark_session import spark
+from kit.kafka.kafka_brokers import kafka, kafka_url, start_brokers, three_brokers
+from kit.log.log_choice import log_of_the_databases
+from kit.spark.spark_session import spark
+from kit.storage.s3_server import bucket, s3_address
 
 __all__ = [
     "bucket",

@@ -1,7 +1,7 @@
 """The floor of a server on Python's event loop: uvloop, and the same reply to whatever comes, unread.
 
 A chunk that arrives is one request with one connection's command in it, and is answered with one value of 100 bytes. No
-parser, no lookup, no table: what is left between this and the fast door is the door's.
+parser, no lookup, no table: what is left between this and the RESP endpoint is the endpoint's.
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@ from typing import Final
 
 from bench.workload import Workload
 from bench.workloads.cluster import CLUSTER
-from bench.workloads.door_client import DOOR_CLIENT
-from bench.workloads.door_readers import DOOR_READERS
 from bench.workloads.embedded_get import EMBEDDED_GET
-from bench.workloads.fast_door import FAST_DOOR
 from bench.workloads.kafka import KAFKA
 from bench.workloads.log_append import LOG_APPEND
 from bench.workloads.memory import MEMORY
 from bench.workloads.replay import REPLAY
+from bench.workloads.resp_client import DOOR_CLIENT
+from bench.workloads.resp_endpoint import FAST_DOOR
+from bench.workloads.resp_readers import DOOR_READERS
 from bench.workloads.restart import RESTART
 from bench.workloads.served import SERVED
 from bench.workloads.spark_build import SPARK_BUILD

@@ -36,7 +36,7 @@ _ETCD_NEEDS: Final = Needs(binaries=("etcd",), install="apt-get install etcd-ser
 
 @asynccontextmanager
 async def _cluster(settings: RunSettings, nodes: int = _NODES) -> AsyncIterator[Any]:
-    started = importlib.import_module("duramen.checking.cluster")
+    started = importlib.import_module("duramen.verification.cluster")
     cluster = await started.Cluster.open(settings.folder / "data", nodes=nodes)
     try:
         yield cluster
@@ -59,9 +59,9 @@ def _version() -> str:
 
 async def _elsewhere(settings: RunSettings) -> Measurement:
     """Put by one client, then get with its token at a node that is not the one a router would have asked first."""
-    requests = importlib.import_module("router.requests")
-    connection = importlib.import_module("router.grpc_door.connection")
-    partitioner = importlib.import_module("log_tier.partitioner")
+    requests = importlib.import_module("router.data.requests")
+    connection = importlib.import_module("router.endpoints.grpc.connection")
+    partitioner = importlib.import_module("log_tier.model.partitioner")
     puts: list[int] = []
     wholes: list[int] = []
     async with _cluster(settings) as cluster, _client(cluster) as database:
@@ -160,7 +160,7 @@ async def _under_kills(settings: RunSettings) -> Measurement:
     retried: list[float] = []
     kills: list[float] = []
     error = importlib.import_module("duramen").DuramenError
-    member = importlib.import_module("router.fleet.member").Member
+    member = importlib.import_module("router.membership.member").Member
     ask = member.ask
 
     async def noted(self: Any, question: Any) -> Any:
@@ -360,10 +360,10 @@ async def _restored(settings: RunSettings, records: int) -> Measurement:
 
     The keys come in random order, as those of most tables do: sorted ones are replayed some ten times as fast.
     """
-    batches = importlib.import_module("log_tier.batch")
+    batches = importlib.import_module("log_tier.model.batch")
     log_module = importlib.import_module("log_tier.open")
-    ids = importlib.import_module("log_tier.identifiers")
-    nodes = importlib.import_module("serving_tier.node")
+    ids = importlib.import_module("log_tier.model.identifiers")
+    nodes = importlib.import_module("serving_tier.node.node")
     snapshots = importlib.import_module("serving_tier.snapshots")
     records = records // 10 if settings.quick else records
     order = list(range(records))

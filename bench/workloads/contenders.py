@@ -45,19 +45,19 @@ def _etcd_linearizable() -> Driver:
 
 
 def _fast_door() -> Driver:
-    from bench.drivers.fast_door import FastDoor
+    from bench.drivers.resp_endpoint import FastDoor
 
     return FastDoor()
 
 
 def _one_reader() -> Driver:
-    from bench.drivers.fast_door import FastDoor
+    from bench.drivers.resp_endpoint import FastDoor
 
     return FastDoor(readers=1)
 
 
 def _two_readers() -> Driver:
-    from bench.drivers.fast_door import FastDoor
+    from bench.drivers.resp_endpoint import FastDoor
 
     return FastDoor(readers=2)
 

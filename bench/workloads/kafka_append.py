@@ -36,8 +36,8 @@ from bench.workloads.kafka_batches import (
     produce_all,
     timed_appends,
 )
-from log_tier.batch import Columns, encode_batch
-from log_tier.identifiers import Partition
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.identifiers import Partition
 from log_tier.open import open_log
 
 __all__ = ["KAFKA_APPEND"]
@@ -94,8 +94,8 @@ async def _append_single(settings: RunSettings) -> Measurement:
 
 
 def _bare_single(settings: RunSettings) -> Measurement:
-    from log_tier.kafka.header import pack_header
-    from log_tier.record import PLAIN_PUT
+    from log_tier.kafka.records.header import pack_header
+    from log_tier.model.record import PLAIN_PUT
 
     next_pair = cycle(make_pairs(100_000)).__next__
     durations: list[int] = []

@@ -13,9 +13,9 @@ from bench.callers import Timing, run_async
 from bench.data import chunks, make_pairs
 from bench.drivers.kafka import BareProducer
 from bench.workload import RunSettings
-from log_tier.batch import Columns, encode_batch
-from log_tier.identifiers import Partition, TableId
-from log_tier.log import Log
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.log import Log
 from log_tier.open import open_log
 
 __all__ = [
@@ -64,7 +64,7 @@ class Chunk:
 
     def records(self) -> list[Record]:
         """What our engine makes of the batch: key, value, header."""
-        from log_tier.kafka.encoding import cut_sets
+        from log_tier.kafka.records.encoding import cut_sets
 
         (whole,) = cut_sets(self.columns, producer_id=self.caller + 1, sequence=self.sequence, size_max=1 << 30)
         return list(whole.records())

@@ -139,8 +139,8 @@ async def _make_topic(bootstrap: str) -> None:
 
 
 def _visible_bare(settings: RunSettings) -> Measurement:
-    from log_tier.kafka.header import pack_header
-    from log_tier.record import PLAIN_PUT
+    from log_tier.kafka.records.header import pack_header
+    from log_tier.model.record import PLAIN_PUT
 
     next_pair = cycle(make_pairs(_FRESH_PAIRS)).__next__
     topic = f"duramen.{TABLE}"

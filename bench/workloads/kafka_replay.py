@@ -26,11 +26,11 @@ from bench.data import chunks, make_pairs
 from bench.drivers.kafka import KAFKA_NEEDS, BareProducer, bare_consumer, one_broker, versions
 from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
 from bench.workloads.replay import RECORDS, RECORDS_PER_BATCH, RECORDS_PER_TRANSACTION
-from log_tier.batch import Columns, encode_batch
-from log_tier.identifiers import Partition
-from log_tier.log import Log, Topic
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.identifiers import Partition
+from log_tier.model.log import Log, Topic
 from log_tier.open import open_log
-from serving_tier.node import Node
+from serving_tier.node.node import Node
 
 __all__ = ["KAFKA_REPLAY"]
 

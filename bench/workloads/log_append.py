@@ -17,9 +17,9 @@ from bench.callers import Timing, run_async
 from bench.data import make_pairs
 from bench.drivers import synced_file
 from bench.workload import Bar, Measurement, RunSettings, Side, Workload
-from log_tier.batch import Columns, encode_batch
 from log_tier.embedded import EmbeddedLog
-from log_tier.identifiers import Partition
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.identifiers import Partition
 
 __all__ = ["BATCHES", "BATCH_RECORDS", "LOG_APPEND", "finished_batch", "measurement"]
 

@@ -13,10 +13,10 @@ from typing import Final
 from bench.callers import run_async
 from bench.data import chunks, make_pairs
 from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
-from log_tier.batch import Columns, encode_batch
-from log_tier.identifiers import Partition
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.identifiers import Partition
 from log_tier.open import open_log
-from serving_tier.node import Node
+from serving_tier.node.node import Node
 
 __all__ = ["RECORDS", "RECORDS_PER_TRANSACTION", "REPLAY"]
 

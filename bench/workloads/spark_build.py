@@ -18,7 +18,7 @@ from typing import Any, Final
 from bench.callers import run_async
 from bench.drivers.duramen import PARTITIONS, TABLE, Duramen
 from bench.workload import Bar, Measurement, RunSettings, Side, Workload
-from bench.workloads.spark_source import BOTH_NEEDS, NEEDS, made_rows, version_beside
+from bench.workloads.spark_source import BOTH_NEEDS, NEEDS, made_rows, standby_version
 
 __all__ = ["SPARK_BUILD"]
 
@@ -76,7 +76,7 @@ def _parquet(settings: RunSettings) -> Measurement:
         placed.write.option("compression", "none").parquet(str(settings.folder / "sorted"))
         seconds = perf_counter() - began
     return Measurement(
-        {"records_per_second": rows / seconds}, version_beside("Parquet"), f"{rows:,} rows, not compressed"
+        {"records_per_second": rows / seconds}, standby_version("Parquet"), f"{rows:,} rows, not compressed"
     )
 
 
@@ -100,7 +100,7 @@ async def _on_server(
     finally:
         await driver.stop()
     metrics = {"records_per_second": rows / seconds, "resident_mebibytes": peak}
-    return Measurement(metrics, version_beside(driver.version), f"{rows:,} rows, {note}")
+    return Measurement(metrics, standby_version(driver.version), f"{rows:,} rows, {note}")
 
 
 def _build(settings: RunSettings, rows: int) -> Measurement:

@@ -24,7 +24,7 @@ from bench.callers import run_async
 from bench.drivers.duramen import PARTITIONS, SERVER_NEEDS, TABLE, Duramen
 from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
 
-__all__ = ["BOTH_NEEDS", "NEEDS", "SPARK_SOURCE", "made_rows", "version_beside"]
+__all__ = ["BOTH_NEEDS", "NEEDS", "SPARK_SOURCE", "made_rows", "standby_version"]
 
 ROWS: Final = 4_000_000
 _QUICK_DIVISOR: Final = 10
@@ -71,7 +71,7 @@ def _discard(frame: Any) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def version_beside(name: str) -> str:
+def standby_version(name: str) -> str:
     import pyspark
 
     return f"{name}, Spark {pyspark.__version__}"
@@ -85,7 +85,7 @@ def _parquet(settings: RunSettings) -> Measurement:
     with local_session("bench", master="local[2]") as spark:
         made_rows(spark, rows).write.parquet(files)
         seconds = _timed(lambda: _discard(spark.read.parquet(files)))
-    return Measurement({"records_per_second": rows / seconds}, version_beside("Parquet"), f"{rows:,} rows, snappy")
+    return Measurement({"records_per_second": rows / seconds}, standby_version("Parquet"), f"{rows:,} rows, snappy")
 
 
 async def _with_duramen(
@@ -107,7 +107,9 @@ async def _with_duramen(
         seconds = await asyncio.to_thread(spark_part)
     finally:
         await driver.stop()
-    return Measurement({"records_per_second": rows / seconds}, version_beside(driver.version), f"{rows:,} rows, {note}")
+    return Measurement(
+        {"records_per_second": rows / seconds}, standby_version(driver.version), f"{rows:,} rows, {note}"
+    )
 
 
 def _read(spark: Any, place: dict[str, str], folder: Path) -> float:

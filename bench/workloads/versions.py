@@ -47,7 +47,7 @@ def _version() -> str:
 
 def _writer(settings: RunSettings) -> Measurement:
     writing = importlib.import_module("spark_bulk.build.index_writer")
-    ids = importlib.import_module("log_tier.identifiers")
+    ids = importlib.import_module("log_tier.model.identifiers")
     # As columns, which is how Spark gives them.
     arrow = importlib.import_module("pyarrow")
     chunks = [
@@ -118,7 +118,7 @@ INDEX_WRITER: Final = Workload(
 async def _built(folder: Path, table: Any, bases: list[int], rows: int) -> tuple[str, int]:
     """A version of a table of one partition, of so many rows; its URL and bytes."""
     writing = importlib.import_module("spark_bulk.build.index_writer")
-    ids = importlib.import_module("log_tier.identifiers")
+    ids = importlib.import_module("log_tier.model.identifiers")
     stores = importlib.import_module("serving_tier.versions.store")
     manifests = importlib.import_module("serving_tier.versions.manifest")
     url = f"file://{folder / 'version'}"
@@ -196,7 +196,7 @@ async def _swapped(settings: RunSettings) -> Measurement:
             async with await duramen.connect(target) as database:
                 bench = await database.create_table("bench", partitions=1)
                 await bench.put_many((b"key%014d" % number, b"old") for number in range(100_000))
-                token = importlib.import_module("log_tier.tokens").Token.parse(str(await bench.end_token()))
+                token = importlib.import_module("log_tier.model.tokens").Token.parse(str(await bench.end_token()))
             table = (await remote.fetch_view(target, timeout=10)).map.find("bench").ref
             url, size = await _built(settings.folder, table, [token.offsets(table.id)[0]], rows)
             copied = await asyncio.to_thread(_copy, next((settings.folder / "version").glob("*/0/*/data.mdb")))

@@ -6,8 +6,8 @@ What it promises:
   `base64:` itself, is shown as `base64:…`; the same form may be typed. So what a command prints, another one takes.
 - **One rule for scripts.** With `--json` a command prints one JSON object per line on the standard output, and its
   error as one on the standard error. Without it, an error is one line that begins with `error:` and says what to do.
-- **One table of exit codes** (`exits.py`): 0 done, 1 error, 2 the command makes no sense, 3 not found, 4 rejected by
-  a condition, 5 a retry can help, 130 interrupted.
+- **One table of exit codes** (`terminal/exits.py`): 0 done, 1 error, 2 the command makes no sense, 3 not found, 4
+  rejected by a condition, 5 a retry can help, 130 interrupted.
 
 How a command passes through:
 
@@ -22,8 +22,9 @@ What it deliberately does not do: keep a session between two commands (a token f
 that), ask questions where nobody is there to answer, or reach into the server's files; only `log dump` reads those,
 and changes nothing.
 
-Read `app.py` (the list of commands), `options.py` (what they share), `output.py`, `exits.py` and `text.py`; then any
-command: `up.py`, `tables.py`, `records.py`, `streams.py`, `load.py`, `dump.py`.
+Read `app.py` (the list of commands), `terminal/options.py` (what they share), `terminal/output.py`, `terminal/exits.py`
+and `terminal/text.py`; then any command: `servers/up.py`, `data/tables.py`, `data/records.py`, `data/streams.py`,
+`data/load.py`, `servers/dump.py`.
 """
 
 from __future__ import annotations

@@ -10,10 +10,13 @@ import typer
 from typer.exceptions import TyperException
 
 import duramen
-from duramen.cli import admin, bulk, check, dump, health, load, pipeline, records, serve, streams, tables, up
-from duramen.cli.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
-from duramen.cli.output import say_error, say_failure
-from log_tier.errors import DuramenError
+from duramen.cli import admin
+from duramen.cli.data import load, records, streams, tables
+from duramen.cli.servers import check, dump, health, serve, up
+from duramen.cli.spark import bulk, pipeline
+from duramen.cli.terminal.exits import ERROR, INTERRUPTED, USAGE, exit_code_of
+from duramen.cli.terminal.output import say_error, say_failure
+from log_tier.model.errors import DuramenError
 
 __all__ = ["app", "run_app"]
 

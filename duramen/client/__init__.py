@@ -4,14 +4,16 @@
 `duramen.blocking`). Below them:
 
 - `session.py` remembers what was seen, so that every read names the offsets it must contain.
-- `reads.py` and `writes.py` let concurrent calls leave together. A caller who is alone is not delayed: the first call
-  leaves at the end of the event loop's current round, and what comes while it is under way leaves when it is back.
-- `callers.py` ends each call at its own deadline, whatever it left together with; `drafts.py` is a batch in the making.
+- `gather/reads.py` and `gather/writes.py` let concurrent calls leave together. A caller who is alone is not delayed:
+  the first call leaves at the end of the event loop's current round, and what comes while it is under way leaves when
+  it is back.
+- `gather/pending_calls.py` ends each call at its own deadline, whatever it left together with;
+  `gather/batch_builder.py` is a batch in the making.
 - `requests.py` turns arguments into records, `atomic.py` joins records that take effect together, `writer.py` is a
-  stream of puts that survives its own interruption, `scanning.py` and `watching.py` are what their names say.
-- `connecting.py` finds the shortest way from an address to the data: one server, or the nodes and the log themselves.
-- `levels.py` says what a read must have seen, `bulk.py` cuts many keys into what a request carries, `patient.py` asks
-  again where that is harmless.
+  stream of puts that survives its own interruption, `scan.py` and `watch.py` are what their names say.
+- `connect.py` finds the shortest way from an address to the data: one server, or the nodes and the log themselves.
+- `consistency.py` says what a read must have seen, `bulk.py` cuts many keys into what a request carries, `retry.py`
+  asks again where that is harmless.
 
 Invariants:
 
@@ -19,7 +21,7 @@ Invariants:
   once; a partition has one batch of this client under way at a time, so order is kept.
 - A call ends in a result, in a typed error that says nothing was done, or in `WriteUnknown`; never in silence, and
   never later than its timeout.
-- The connection behind it may be gRPC or a front in the same process: nothing here knows which.
+- The connection behind it may be gRPC or a data plane in the same process: nothing here knows which.
 
-What is not here: choosing among replicas (`router.routed` does that, also in this process), and caching of values.
+What is not here: choosing among replicas (`router.routing` does that, also in this process), and caching of values.
 """

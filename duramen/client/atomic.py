@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from duramen.client.requests import joined, number_of, record_of, update_of
 from duramen.client.results import Done, Number
-from log_tier.batch import Columns
-from log_tier.errors import InvalidRequest, LimitExceeded, PartitionMismatch
-from log_tier.identifiers import Offset
-from log_tier.record import Operation
+from log_tier.model.batch import Columns
+from log_tier.model.errors import InvalidRequest, LimitExceeded, PartitionMismatch
+from log_tier.model.identifiers import Offset
+from log_tier.model.record import Operation
 
 if TYPE_CHECKING:
     from duramen.client.table import Table

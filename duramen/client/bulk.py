@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from duramen.client.drafts import Written
-from duramen.client.levels import Asked
+from duramen.client.consistency import Asked
+from duramen.client.gather.batch_builder import Written
 from duramen.client.requests import check_key, check_value, record_of
-from log_tier.batch import Columns
-from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.record import Operation
-from log_tier.table_ref import TableRef
-from router.requests import ReadResult
+from log_tier.model.batch import Columns
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.record import Operation
+from log_tier.model.table_ref import TableRef
+from router.data.requests import ReadResult
 
 if TYPE_CHECKING:
     from duramen.client.database import Database

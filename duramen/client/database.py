@@ -8,20 +8,20 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from duramen.client.fast_door import FastDoor
-from duramen.client.patient import ask_until
-from duramen.client.reads import ReadCoalescer
+from duramen.client.gather.reads import ReadCoalescer
+from duramen.client.gather.writes import WriteCoalescer
+from duramen.client.resp_fast_path import RespFastPath
 from duramen.client.results import TableInfo
+from duramen.client.retry import ask_until
 from duramen.client.session import Session
 from duramen.client.table import Table
-from duramen.client.writes import WriteCoalescer
-from log_tier.errors import DatabaseClosed, InvalidRequest, TableExists
-from log_tier.identifiers import Offset, check_adopted_name, check_name
-from log_tier.partitioner import Partitioner, check_partitioner
-from log_tier.table_ref import TableRef
-from log_tier.tokens import Token
-from router.direct import DirectReads
-from router.requests import Connection, TableDescription
+from log_tier.model.errors import DatabaseClosed, InvalidRequest, TableExists
+from log_tier.model.identifiers import Offset, check_adopted_name, check_name
+from log_tier.model.partitioner import Partitioner, check_partitioner
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
+from router.data.direct_reads import DirectReads
+from router.data.requests import Connection, TableDescription
 
 __all__ = ["PARTITIONS_DEFAULT", "TIMEOUT_DEFAULT_S", "Database", "check_timeout"]
 
@@ -60,8 +60,8 @@ class Database:
         self.connection = connection
         self.direct = direct
         """Makes the shortest way to a table's values, where they are in this process."""
-        self.door: FastDoor | None = None
-        """The short way of blocking callers to a server that is the whole cluster."""
+        self.fast_path: RespFastPath | None = None
+        """The fast path of blocking callers to a server that is the whole cluster."""
         self.compress = compress
         """Whether batches are compressed with zstd where that makes them smaller."""
         self.session = Session()
@@ -78,12 +78,12 @@ class Database:
         await self.close()
 
     async def find_door(self) -> None:
-        """Look for the server's fast door, for blocking callers. What is not found is not used."""
+        """Look for the server's RESP endpoint, for blocking callers. What is not found is not used."""
         look: Any = getattr(self.connection, "fast_door", None)  # of other connections there is none to be found
         found = None if look is None else await look(timeout=_DOOR_S)
         if found is not None:
             host, port = found
-            self.door = FastDoor(host, port, self.session, compress=self.compress)
+            self.fast_path = RespFastPath(host, port, self.session, compress=self.compress)
 
     def timeout(self, timeout: float | None) -> float:
         """The seconds that a call may take. Raises `InvalidRequest`, and `DatabaseClosed` after `close`."""
@@ -177,8 +177,8 @@ class Database:
         if self._closed:
             return
         self._closed = True
-        if self.door is not None:
-            self.door.close()
+        if self.fast_path is not None:
+            self.fast_path.close()
         try:
             await self.writes.close()
             await self.reads.close()

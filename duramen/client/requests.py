@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from duramen.client.results import Number
-from log_tier.batch import Columns
-from log_tier.errors import InvalidKey, InvalidRequest, InvalidValue
-from log_tier.record import (
+from log_tier.model.batch import Columns
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.record import (
     KEY_BYTES_MAX,
     PLAIN_PUT,
     TTL_MS_MAX,

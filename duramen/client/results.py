@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.partitioner import Partitioner
-from log_tier.record import Operation
-from log_tier.tokens import Token
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.partitioner import Partitioner
+from log_tier.model.record import Operation
+from log_tier.model.tokens import Token
 
 __all__ = ["Change", "Done", "Entry", "ManyDone", "Number", "TableInfo"]
 

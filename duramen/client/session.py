@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from log_tier.identifiers import NOTHING, Offset, Partition, TableId
-from log_tier.table_ref import TableRef
-from log_tier.tokens import Token
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
 
 __all__ = ["Session"]
 

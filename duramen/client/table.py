@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from duramen.client.atomic import AtomicBatch
 from duramen.client.bulk import WINDOW_RECORDS, get_many, put_window
-from duramen.client.fast_door import DoorTable, Lost
-from duramen.client.levels import SESSION, Asked, Level, asked_of, check_level
-from duramen.client.patient import ask_until
+from duramen.client.consistency import SESSION, Asked, Level, asked_of, check_level
 from duramen.client.requests import check_key, number_of, record_of, update_of
+from duramen.client.resp_fast_path import FastPathTable, Lost
 from duramen.client.results import Change, Done, Entry, ManyDone, Number
-from duramen.client.scanning import ScanRange, scan_table
-from duramen.client.watching import watch_table
+from duramen.client.retry import ask_until
+from duramen.client.scan import ScanRange, scan_table
+from duramen.client.watch import watch_table
 from duramen.client.writer import TableWriter
-from log_tier.batch import Columns
-from log_tier.errors import InvalidRequest, InvalidToken, TableNotFound
-from log_tier.identifiers import Offset, Partition, check_name
-from log_tier.record import Operation
-from log_tier.table_ref import TableRef
-from log_tier.tokens import Token
-from router.requests import ReadResult, TableDescription
+from log_tier.model.batch import Columns
+from log_tier.model.errors import InvalidRequest, InvalidToken, TableNotFound
+from log_tier.model.identifiers import Offset, Partition, check_name
+from log_tier.model.record import Operation
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
+from router.data.requests import ReadResult, TableDescription
 
 if TYPE_CHECKING:
     from duramen.client.database import Database
-    from router.direct import DirectReads
+    from router.data.direct_reads import DirectReads
 
 __all__ = ["Level", "Table"]
 
@@ -347,10 +347,10 @@ class Table:
         direct = self._database.direct
         return None if direct is None else direct(self.name, self._database.session.offsets)
 
-    def door_table(self) -> DoorTable | None:
-        """For the blocking face: gets and puts by the server's fast door."""
-        door = self._database.door
-        return None if door is None else door.table(self)
+    def door_table(self) -> FastPathTable | None:
+        """For the blocking face: gets and puts by the server's RESP endpoint."""
+        fast_path = self._database.fast_path
+        return None if fast_path is None else fast_path.table(self)
 
     @property
     def found(self) -> TableRef | None:
@@ -358,7 +358,7 @@ class Table:
         return self._ref
 
     async def repeat(self, lost: Lost) -> Done:
-        """Send again what the fast door did not answer. Raises what `put` does."""
+        """Send again what the RESP endpoint did not answer. Raises what `put` does."""
         deadline = self._database.deadline(None)
         call = self._database.writes.repeat(lost.ref, lost.partition, lost.records, lost.batch, deadline=deadline)
         written = await self._noticing_drops(call)

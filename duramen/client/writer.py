@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from duramen.client.requests import check_key, check_value
 from duramen.client.results import ManyDone
-from log_tier.batch import Columns, encode_batch
-from log_tier.errors import DuramenError, InvalidRequest, WriteUnknown
-from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.table_ref import TableRef
-from router.requests import WritePart, WriteResult
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import DuramenError, InvalidRequest, WriteUnknown
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.table_ref import TableRef
+from router.data.requests import WritePart, WriteResult
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -26,7 +26,7 @@ from duramen.loading.rows import (
     check_pair,
     key_maker,
 )
-from log_tier.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
+from log_tier.model.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
 
 __all__ = ["csv_rows"]
 

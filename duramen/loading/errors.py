@@ -10,7 +10,7 @@ InvalidRequest
 
 from __future__ import annotations
 
-from log_tier.errors import DuramenError
+from log_tier.model.errors import DuramenError
 
 __all__ = ["ExtraMissing", "FileChanged", "FileRefused", "LoadRefused", "RowRefused"]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from duramen.loading.errors import FileChanged
 from duramen.loading.options import FileFormat, LoadOptions
 from duramen.loading.reading import open_file
-from log_tier.identifiers import TableId
+from log_tier.model.identifiers import TableId
 
 __all__ = ["FileIdentity", "identify", "producer_name"]
 

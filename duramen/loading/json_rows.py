@@ -19,7 +19,7 @@ from duramen.loading.rows import (
     check_pair,
     key_maker,
 )
-from log_tier.record import VALUE_BYTES_MAX
+from log_tier.model.record import VALUE_BYTES_MAX
 
 __all__ = ["compact_json", "json_rows", "object_rows"]
 

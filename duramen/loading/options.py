@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from duramen.loading.errors import FileRefused
-from log_tier.errors import InvalidRequest
+from log_tier.model.errors import InvalidRequest
 
 __all__ = ["FORMATS", "KEY_SEPARATOR", "FileFormat", "LoadOptions", "format_of"]
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from duramen.loading.errors import FileRefused, RowRefused
 from duramen.loading.options import LoadOptions
-from log_tier.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
+from log_tier.model.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
 
 __all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "REJECT_TEXT_MAX", "BadField", "Reject", "RowChunk", "check_pair", "key_maker"]
 

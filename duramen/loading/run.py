@@ -16,7 +16,7 @@ from duramen.loading.options import FileFormat, LoadOptions
 from duramen.loading.reading import read_rows
 from duramen.loading.rejects import RejectsFile
 from duramen.loading.rows import RowChunk
-from log_tier.errors import DuramenError
+from log_tier.model.errors import DuramenError
 
 __all__ = ["LoadProgress", "LoadSummary", "load_file"]
 

@@ -14,12 +14,12 @@ from contextlib import aclosing, suppress
 from copy import copy
 from typing import Any, Final, Protocol
 
-from log_tier.batch import decode_batch
-from log_tier.batch_header import split_batches
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import Command, command_batch, parse_command
 from log_tier.catalog.fold import fold_command
-from log_tier.errors import (
+from log_tier.model.batch import decode_batch
+from log_tier.model.batch_header import split_batches
+from log_tier.model.errors import (
     CommandRejected,
     DeadlineExceeded,
     DuramenError,
@@ -28,8 +28,8 @@ from log_tier.errors import (
     Unavailable,
     WriteUnknown,
 )
-from log_tier.identifiers import Offset, Partition
-from log_tier.log import Log, Topic
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Log, Topic
 
 __all__ = ["CATALOG_TOPIC", "Catalog", "MapFeed", "Maps"]
 

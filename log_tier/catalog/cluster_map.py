@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from log_tier.errors import TableNotFound
-from log_tier.identifiers import FIRST, NOTHING, Offset, Partition, TableId
-from log_tier.log import Topic
-from log_tier.partitioner import Partitioner
-from log_tier.table_ref import TableRef
+from log_tier.model.errors import TableNotFound
+from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, TableId
+from log_tier.model.log import Topic
+from log_tier.model.partitioner import Partitioner
+from log_tier.model.table_ref import TableRef
 
 __all__ = [
     "EMPTY",

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Final, Literal, get_origin, get_type_hints
 
-from log_tier.batch import Columns, encode_batch
 from log_tier.catalog.cluster_map import Argument, SnapshotEntry
-from log_tier.errors import InvalidRequest, LimitExceeded, UnknownFormat
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.partitioner import PARTITIONERS, Partitioner
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import InvalidRequest, LimitExceeded, UnknownFormat
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.partitioner import PARTITIONERS, Partitioner
 
 __all__ = [
     "COMMANDS",

@@ -19,8 +19,8 @@ from log_tier.catalog.job_fold import (
 )
 from log_tier.catalog.placement import candidates, place_replicas
 from log_tier.catalog.refusal import Refusal
-from log_tier.errors import DuramenError
-from log_tier.identifiers import PARTITIONS_MAX, Offset, check_name
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import PARTITIONS_MAX, Offset, check_name
 
 __all__ = ["DECISIONS_MAX", "RESERVED_PREFIX", "fold_command"]
 

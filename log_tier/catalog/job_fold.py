@@ -42,7 +42,7 @@ from log_tier.catalog.version_fold import (
     with_holder,
     without_unstaged,
 )
-from log_tier.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition
 
 __all__ = [
     "ACTIONS",

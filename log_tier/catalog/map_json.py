@@ -16,9 +16,9 @@ from log_tier.catalog.cluster_map import (
     Task,
     VersionEntry,
 )
-from log_tier.errors import UnknownFormat
-from log_tier.identifiers import Offset
-from log_tier.partitioner import PARTITIONERS
+from log_tier.model.errors import UnknownFormat
+from log_tier.model.identifiers import Offset
+from log_tier.model.partitioner import PARTITIONERS
 
 __all__ = ["map_from_json", "map_to_json"]
 

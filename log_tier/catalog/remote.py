@@ -12,10 +12,10 @@ from typing import Any, Final
 from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.map_json import map_from_json
-from log_tier.errors import DuramenError, ShuttingDown
-from log_tier.identifiers import Offset
+from log_tier.model.errors import DuramenError, ShuttingDown
+from log_tier.model.identifiers import Offset
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
-from log_tier.service.wire import Wire
+from log_tier.rpc.wire import Wire
 
 __all__ = ["RemoteMaps", "View", "fetch_view"]
 

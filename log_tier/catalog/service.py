@@ -8,10 +8,10 @@ import grpc
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.map_json import map_to_json
-from log_tier.errors import DuramenError
+from log_tier.model.errors import DuramenError
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
-from log_tier.service.problems import abort
-from log_tier.service.streams import OpenStreams
+from log_tier.rpc.problems import abort
+from log_tier.rpc.streams import OpenStreams
 
 __all__ = ["ClusterService", "ServerRole"]
 

@@ -25,7 +25,7 @@ from typing import Final
 from log_tier.catalog.cluster_map import Argument, ClusterMap, Job, TableEntry, Task, VersionEntry
 from log_tier.catalog.commands import StartJob
 from log_tier.catalog.refusal import Refusal
-from log_tier.identifiers import Partition
+from log_tier.model.identifiers import Partition
 
 __all__ = [
     "SWAP_KINDS",

@@ -9,7 +9,7 @@ more.
 **Invariants**, asserted in the code and broken on purpose in the tests:
 
 - One process owns a folder (a lock that the kernel releases); one thread at a time writes segments: the *writer*, or on
-  a quick disk a caller that has gathered everything (`committer.py`).
+  a quick disk a caller that has gathered everything (`commit/committer.py`).
 - Segments of a partition tile its offsets: each one's `end` is the next one's `base`. Only the newest is written to.
 - What readers may see moves in one place, `PartitionLog.publish`, after the sync.
 - Nothing is believed because an index says so: an entry is used only where the batch at its position agrees.
@@ -41,8 +41,8 @@ which wires them. `docs/FORMATS.md` has the bytes.
 """
 
 from log_tier.embedded.engine import EmbeddedLog, EngineStatistics
-from log_tier.embedded.opening import RecoveryReport
-from log_tier.embedded.retention import Retention
-from log_tier.embedded.settings import EngineSettings
+from log_tier.embedded.recovery.open_partition import RecoveryReport
+from log_tier.embedded.storage.settings import EngineSettings
+from log_tier.embedded.upkeep.retention import Retention
 
 __all__ = ["EmbeddedLog", "EngineSettings", "EngineStatistics", "RecoveryReport", "Retention"]

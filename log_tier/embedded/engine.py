@@ -12,24 +12,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from log_tier.batch import check_batch
-from log_tier.embedded import names
-from log_tier.embedded.committer import Committer, tell
-from log_tier.embedded.compactor import compact_partition
-from log_tier.embedded.data_folder import DataFolder, refusal_of
-from log_tier.embedded.disk import NO_SPACE, Disk, LocalDisk
-from log_tier.embedded.journal import Journal
-from log_tier.embedded.memory_blocks import keep_freed_blocks
-from log_tier.embedded.opening import RecoveryReport, open_partition
-from log_tier.embedded.partition_log import PartitionLog
-from log_tier.embedded.reader import read_partition
-from log_tier.embedded.retention import Retention, plan_trim
-from log_tier.embedded.settings import TOPICS_MAX, Clock, EngineSettings, wall_clock_ms
-from log_tier.embedded.tail_cache import TailMemory
-from log_tier.embedded.trimming import trim_partition
-from log_tier.errors import DuramenError, InvalidRequest, LimitExceeded, ShuttingDown, TableExists, TableNotFound
-from log_tier.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name
-from log_tier.log import Appended, Bounds, ReadChunk, Topic
+from log_tier.embedded.commit.committer import Committer, tell
+from log_tier.embedded.commit.journal import Journal
+from log_tier.embedded.recovery.data_folder import DataFolder, refusal_of
+from log_tier.embedded.recovery.open_partition import RecoveryReport, open_partition
+from log_tier.embedded.segments.memory_blocks import keep_freed_blocks
+from log_tier.embedded.segments.partition_log import PartitionLog
+from log_tier.embedded.segments.reader import read_partition
+from log_tier.embedded.segments.tail_cache import TailMemory
+from log_tier.embedded.storage import names
+from log_tier.embedded.storage.disk import NO_SPACE, Disk, LocalDisk
+from log_tier.embedded.storage.settings import TOPICS_MAX, Clock, EngineSettings, wall_clock_ms
+from log_tier.embedded.upkeep.compactor import compact_partition
+from log_tier.embedded.upkeep.retention import Retention, plan_trim
+from log_tier.embedded.upkeep.trim import trim_partition
+from log_tier.model.batch import check_batch
+from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded, ShuttingDown, TableExists, TableNotFound
+from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name
+from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 
 __all__ = ["EmbeddedLog", "EngineStatistics"]
 
@@ -385,7 +385,7 @@ class EmbeddedLog:
         return await self.trim(topic, partition, before)
 
     async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
-        """Drop void records from sealed segments; see `log_tier.embedded.compaction`. Rewrites what changes."""
+        """Drop void records from sealed segments; see `log_tier.embedded.upkeep.compaction`. Rewrites what changes."""
         log = self._partition(topic, partition)
         return await self._keep(
             lambda: compact_partition(log, below, now_ms=self._clock(), tombstone_ms=self._settings.tombstone_ms)

@@ -3,8 +3,8 @@
     append   batch ──encoding──▶ Kafka records ──sender──▶ one record batch of Kafka's, acks=all ──▶ offset
     read     Kafka records ──fetcher──▶ intake, assembly ──▶ stored batches, as every engine gives them
 
-**What it promises.** What `log_tier.log` says, with these words for Kafka: an append returns when all in-sync replicas
-have it (`acks=all`; how much that is worth, the topic's settings decide: `durability` warns). A batch lies at
+**What it promises.** What `log_tier.model.log` says, with these words for Kafka: an append returns when all in-sync
+replicas have it (`acks=all`; how much that is worth, the topic's settings decide: `durability` warns). A batch lies at
 consecutive offsets. What is read is what was written, and what **others** wrote: a plain Kafka producer's record with a
 key is a put, one without a value is a delete, and one that no table can hold is void, on every replica alike.
 
@@ -29,11 +29,11 @@ token or in the index. No compaction: Kafka's cleaner looks at keys and would dr
 need; a log is bounded by snapshots and `trim` (`compact` says so). It never deletes or trims a topic that it adopted.
 
 **Reading order**: `header`, `encoding`, `assembly`, `intake` (pure); `address`, `failures` and `connection_news` (words
-of the outside); then the three conversations with a cluster: `known_topic` and `topics`; `outbox` and `sender`;
+of the outside); then the three conversations with a cluster: `known_topic` and `topics`; `send_queue` and `sender`;
 `partition_reader`, `lane` and `fetcher`; `durability`; `engine`, which puts them together.
 """
 
-from log_tier.kafka.address import KafkaAddress
+from log_tier.kafka.cluster.address import KafkaAddress
 from log_tier.kafka.engine import KafkaLog
 
 __all__ = ["KafkaAddress", "KafkaLog"]

@@ -9,9 +9,18 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Final, Self
 
-from log_tier.batch import Columns, check_batch, decode_batch
-from log_tier.batch_header import stamp_batch
-from log_tier.errors import (
+from log_tier.kafka.cluster.address import KafkaAddress
+from log_tier.kafka.cluster.failures import failure, is_damage
+from log_tier.kafka.cluster.known_topic import KnownTopic
+from log_tier.kafka.cluster.topics import Topics
+from log_tier.kafka.reading.fetcher import Fetcher
+from log_tier.kafka.reading.partition_reader import ReadTrouble
+from log_tier.kafka.records.encoding import cut_sets
+from log_tier.kafka.writing.send_queue import Place
+from log_tier.kafka.writing.sender import Sender
+from log_tier.model.batch import Columns, check_batch, decode_batch
+from log_tier.model.batch_header import stamp_batch
+from log_tier.model.errors import (
     BatchRefused,
     DuramenError,
     InvalidRequest,
@@ -21,18 +30,9 @@ from log_tier.errors import (
     Unavailable,
     WriteUnknown,
 )
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.kafka.address import KafkaAddress
-from log_tier.kafka.encoding import cut_sets
-from log_tier.kafka.failures import failure, is_damage
-from log_tier.kafka.fetcher import Fetcher
-from log_tier.kafka.known_topic import KnownTopic
-from log_tier.kafka.outbox import Place
-from log_tier.kafka.partition_reader import ReadTrouble
-from log_tier.kafka.sender import Sender
-from log_tier.kafka.topics import Topics
-from log_tier.log import Appended, Bounds, ReadChunk, Topic
-from log_tier.record import GROUPED, OPERATION_MASK, Operation
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
+from log_tier.model.record import GROUPED, OPERATION_MASK, Operation
 
 __all__ = ["KafkaLog"]
 

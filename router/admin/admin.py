@@ -17,7 +17,7 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import EMPTY, TableEntry
 from log_tier.catalog.commands import CreateTable
 from log_tier.catalog.placement import candidates
-from log_tier.errors import (
+from log_tier.model.errors import (
     CommandRejected,
     DeadlineExceeded,
     InvalidRequest,
@@ -25,29 +25,42 @@ from log_tier.errors import (
     TableNotFound,
     Unavailable,
 )
-from log_tier.identifiers import Offset, Partition, TableId, check_name
-from log_tier.log import Bounds, Log
-from log_tier.tokens import Token
+from log_tier.model.identifiers import Offset, Partition, TableId, check_name
+from log_tier.model.log import Bounds, Log
+from log_tier.model.tokens import Token
 from router.admin import requests
-from router.admin.asking import AskNode
-from router.admin.explaining import explain_key
-from router.admin.jobs import job_document, job_documents
-from router.admin.listing import known_bounds, lag_documents, node_documents, partition_documents, snapshot_documents
-from router.admin.log_times import header_at, offset_at_time
-from router.admin.moving import plan_drain, plan_move, plan_retire
-from router.admin.plan import Plan, check_plan, plan_document
-from router.admin.rebalancing import plan_rebalance
-from router.admin.replicating import plan_set_replicas
-from router.admin.restoring import check_restorable, plan_restore_node, plan_restore_table
-from router.admin.resuming import job_of, plan_abort, plan_resume
-from router.admin.situation import Situation
-from router.admin.upkeep import LogBounds, plan_compact, plan_snapshot, plan_trim
-from router.admin.verifying import verify_partition
-from router.admin.versions import lacking, plan_discard, plan_rollback, plan_stage, plan_swap, version_documents
-from router.fleet.views import Fleet
-from router.tables import Tables
+from router.admin.answers.explain import explain_key
+from router.admin.answers.jobs import job_document, job_documents
+from router.admin.answers.listing import (
+    known_bounds,
+    lag_documents,
+    node_documents,
+    partition_documents,
+    snapshot_documents,
+)
+from router.admin.answers.log_times import header_at, offset_at_time
+from router.admin.answers.node_client import AskNode
+from router.admin.answers.verify import verify_partition
+from router.admin.planners.cluster_view import Situation
+from router.admin.planners.move import plan_drain, plan_move, plan_retire
+from router.admin.planners.plan import Plan, check_plan, plan_document
+from router.admin.planners.rebalance import plan_rebalance
+from router.admin.planners.restore import check_restorable, plan_restore_node, plan_restore_table
+from router.admin.planners.resume import job_of, plan_abort, plan_resume
+from router.admin.planners.set_replicas import plan_set_replicas
+from router.admin.planners.upkeep import LogBounds, plan_compact, plan_snapshot, plan_trim
+from router.admin.planners.versions import (
+    lacking,
+    plan_discard,
+    plan_rollback,
+    plan_stage,
+    plan_swap,
+    version_documents,
+)
+from router.data.tables import Tables
+from router.membership.views import Membership
+from serving_tier.node.staging import check_version_of
 from serving_tier.versions.empty import empty_offsets, empty_url, is_empty
-from serving_tier.versions.staging import check_version_of
 from serving_tier.versions.store import VersionStore
 
 __all__ = ["Admin"]
@@ -71,19 +84,19 @@ _PLANNED: Final = TableId("planned")
 class Admin:
     """Administers one cluster. `ask`: the way to one node's reads, for `explain`. All of it belongs to others."""
 
-    def __init__(self, catalog: Catalog, log: Log, fleet: Fleet, ask: AskNode) -> None:
+    def __init__(self, catalog: Catalog, log: Log, membership: Membership, ask: AskNode) -> None:
         self._catalog = catalog
         self._log = log
-        self._fleet = fleet
+        self._membership = membership
         self._ask = ask
         self._tables = Tables(log, catalog)
 
     async def _situation(self) -> Situation:
-        return Situation(await self._catalog.refresh(), self._fleet.nodes())
+        return Situation(await self._catalog.refresh(), self._membership.nodes())
 
     def _known(self) -> Situation:
         """The same without asking the log."""
-        return Situation(self._catalog.map, self._fleet.nodes())
+        return Situation(self._catalog.map, self._membership.nodes())
 
     async def _bounds(self, situation: Situation, table: str) -> LogBounds:
         """The bounds of a table's log, or of all; a table that is dropped at this moment is left out."""
@@ -160,10 +173,10 @@ class Admin:
             version = situation.cluster.version
             with suppress(DeadlineExceeded):
                 await self._catalog.wait_for(_newer_than(version), timeout=_PROGRESS_S)
-            situation = Situation(self._catalog.map, self._fleet.nodes())
+            situation = Situation(self._catalog.map, self._membership.nodes())
 
     async def explain(self, table: str, key: bytes, *, writes: int = 10) -> Document:
-        """Where a key is, what each replica holds, its last writes in the log; see `router.admin.explaining`."""
+        """Where a key is, what each replica holds, its last writes in the log; see `router.admin.answers.explain`."""
         return await explain_key(await self._situation(), self._log, self._ask, table=table, key=key, writes=writes)
 
     async def verify(
@@ -175,9 +188,9 @@ class Admin:
         chosen = range(entry.partitions) if partition is None else [partition]
         for number in map(Partition, chosen):
             yield await verify_partition(
-                situation, self._log, self._fleet, table=entry, partition=number, timeout=timeout
+                situation, self._log, self._membership, table=entry, partition=number, timeout=timeout
             )
-            situation = Situation(self._catalog.map, self._fleet.nodes())
+            situation = Situation(self._catalog.map, self._membership.nodes())
 
     # --- changes
 
@@ -222,7 +235,7 @@ class Admin:
                 async with asyncio.timeout(_HEARD_S):
                     while lacking(situation, **change._asdict()):
                         await asyncio.sleep(_HEARD_PAUSE_S)
-                        situation = Situation(self._catalog.map, self._fleet.nodes())
+                        situation = Situation(self._catalog.map, self._membership.nodes())
         return planner(situation, **change._asdict())
 
     async def _plan_stage(self, situation: Situation, change: requests.Stage) -> Plan:

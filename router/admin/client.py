@@ -8,9 +8,9 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Final, cast
 
-from log_tier.errors import Disconnected
-from log_tier.identifiers import Partition
-from log_tier.service.wire import Wire
+from log_tier.model.errors import Disconnected
+from log_tier.model.identifiers import Partition
+from log_tier.rpc.wire import Wire
 from router.admin import requests
 from router.admin.messages import start_request
 from router.proto import admin_pb2 as pb

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from log_tier.errors import InvalidRequest
-from log_tier.identifiers import Partition
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import Partition
 from router.admin import requests
 from router.proto import admin_pb2 as pb
 

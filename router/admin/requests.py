@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from log_tier.identifiers import Partition
+from log_tier.model.identifiers import Partition
 
 __all__ = [
     "Change",

@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 
 import grpc
 
-from log_tier.errors import DuramenError
-from log_tier.identifiers import Partition
-from log_tier.service.problems import abort
-from log_tier.service.streams import OpenStreams
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Partition
+from log_tier.rpc.problems import abort
+from log_tier.rpc.streams import OpenStreams
 from router.admin.admin import Admin
 from router.admin.messages import change_from
 from router.proto import admin_pb2 as pb
@@ -32,7 +32,7 @@ _WRITES_DEFAULT: Final = 10
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):
-    """Serves what `admin` gives when it is called: an `AdminOnDemand`, or a fleet's owner's own (`at_hand`).
+    """Serves what `admin` gives when it is called: an `AdminOnDemand`, or a membership's owner's own (`at_hand`).
 
     `streams` are the streams under way, for whoever shuts the server down.
     """

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from log_tier.errors import InvalidRequest, OffsetTrimmed
-from log_tier.identifiers import Offset
-from log_tier.log import Log
-from serving_tier.hosting import Hosting
+from log_tier.model.errors import InvalidRequest, OffsetTrimmed
+from log_tier.model.identifiers import Offset
+from log_tier.model.log import Log
 from serving_tier.jobs.point_in_time import copy_partition
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.swapping import put_barriers, stage_version
 from serving_tier.jobs.worker import Action, TaskRun
+from serving_tier.node.hosting import Hosting
 
 __all__ = ["node_actions"]
 

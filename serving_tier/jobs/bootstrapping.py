@@ -8,9 +8,9 @@ from typing import Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import NodeEntry
-from log_tier.identifiers import FIRST, Partition
-from log_tier.log import Log, Topic
-from serving_tier.hosting import Bootstrap
+from log_tier.model.identifiers import FIRST, Partition
+from log_tier.model.log import Log, Topic
+from serving_tier.node.hosting import Bootstrap
 from serving_tier.snapshots.peer_copy import CopySource
 from serving_tier.snapshots.sources import bootstrap, plan_sources
 from serving_tier.snapshots.store import SnapshotStore

@@ -20,16 +20,16 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
-from log_tier.batch import Columns, cut_run, encode_batch
-from log_tier.errors import DuramenError, OffsetTrimmed, TokenAhead
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.log import Log, Topic
-from log_tier.record import Expiry, Operation, attribute_of
-from serving_tier.entry import Entry
-from serving_tier.hosting import Hosting
+from log_tier.model.batch import Columns, cut_run, encode_batch
+from log_tier.model.errors import DuramenError, OffsetTrimmed, TokenAhead
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Log, Topic
+from log_tier.model.record import Expiry, Operation, attribute_of
+from serving_tier.fold.entry import Entry
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.worker import TaskRun
-from serving_tier.lmdb_index import LmdbIndex
+from serving_tier.node.hosting import Hosting
 
 __all__ = ["copy_partition"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 
 __all__ = ["SnapshotSchedule"]
 

@@ -18,17 +18,17 @@ from typing import Final
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.commands import AddSnapshot, ForgetSnapshots
-from log_tier.errors import CommandRejected, DuramenError
-from log_tier.identifiers import NOTHING, Offset, Partition, TableId
-from serving_tier.hosting import Hosting
+from log_tier.concurrency.threads import Progress
+from log_tier.model.errors import CommandRejected, DuramenError
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from serving_tier.jobs.schedule import SnapshotSchedule
-from serving_tier.replica import Replica
+from serving_tier.node.hosting import Hosting
+from serving_tier.replica.replica import Replica
 from serving_tier.snapshots.install import install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.retention import snapshots_to_remove
 from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.snapshots.take import take_snapshot
-from serving_tier.snapshots.threads import Progress
 
 __all__ = ["KEEP_DEFAULT", "NodeSnapshots"]
 

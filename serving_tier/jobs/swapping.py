@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from log_tier.barrier import Barrier, barrier_batch
-from log_tier.errors import DuramenError
-from log_tier.identifiers import Partition
-from log_tier.log import Log
-from serving_tier.hosting import Hosting
+from log_tier.model.barrier import Barrier, barrier_batch
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Partition
+from log_tier.model.log import Log
 from serving_tier.jobs.worker import TaskRun
+from serving_tier.node.hosting import Hosting
 
 __all__ = ["put_barriers", "stage_version"]
 

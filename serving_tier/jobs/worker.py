@@ -13,7 +13,7 @@ from typing import Final
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap, Job, Task
 from log_tier.catalog.commands import Command, TaskDone, TaskFailed, TaskReady
-from log_tier.errors import CommandRejected, DuramenError, ShuttingDown, Unavailable, WriteUnknown
+from log_tier.model.errors import CommandRejected, DuramenError, ShuttingDown, Unavailable, WriteUnknown
 
 __all__ = ["Action", "JobWorker", "TaskProgress", "TaskRun"]
 

@@ -3,10 +3,10 @@
 Four things are asked of a node besides reads, and each has one file that knows how it is done and one method of the
 service that carries it:
 
-- **Status** (`status.py`): how its replicas stand, as a stream. Routers choose replicas by it, `admin` shows it. What
-  changed is computed once for all who listen; `standing.py` is its pure half.
-- **Digest** (`digests.py`, `serving_tier.digest`): what a replica holds at one offset, in 16 bytes a bucket. `verify`
-  asks all replicas of a partition for the same offset, a little ahead of where they are, and compares.
+- **Status** (`status_feed.py`): how its replicas stand, as a stream. Routers choose replicas by it, `admin` shows it.
+  What changed is computed once for all who listen; `replica_status.py` is its pure half.
+- **Digest** (`digests.py`, `serving_tier.replica.digest`): what a replica holds at one offset, in 16 bytes a bucket.
+  `verify` asks all replicas of a partition for the same offset, a little ahead of where they are, and compares.
 - **Copy** (`copies.py`, `serving_tier.snapshots.peer_copy`): a replica's whole index, for a node that has none.
   `peer.py` is the receiver's end of the wire.
 - **Voids** (`voids.py`): which records of a range of offsets changed nothing, for whoever reads the log by itself.
@@ -27,10 +27,10 @@ the end of the first batch that reaches it, opens a read transaction between the
 thread walks over the keys; the reply names the offset at which the transaction stands. A replica that was further
 already says where it is (`OffsetPassed`), and the asker names a later offset.
 
-What is not here: which replicas a node should have (`serving_tier.hosting`), who asks whom (`router`), and reads and
-writes of keys (`router.grpc_door`).
+What is not here: which replicas a node should have (`serving_tier.node.hosting`), who asks whom (`router`), and reads
+and writes of keys (`router.endpoints.grpc`).
 
-Reading order: `standing.py`, `status.py`, `digests.py`, `copies.py`, `voids.py`, `server.py`,
+Reading order: `replica_status.py`, `status_feed.py`, `digests.py`, `copies.py`, `voids.py`, `server.py`,
 `peer.py`.
 """
 
@@ -38,6 +38,6 @@ from __future__ import annotations
 
 from serving_tier.service.peer import NodePeer
 from serving_tier.service.server import NodeService
-from serving_tier.service.status import NodeStatusFeed
+from serving_tier.service.status_feed import NodeStatusFeed
 
 __all__ = ["NodePeer", "NodeService", "NodeStatusFeed"]

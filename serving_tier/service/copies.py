@@ -9,8 +9,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
-from log_tier.errors import Overloaded
-from serving_tier.replica import Replica
+from log_tier.model.errors import Overloaded
+from serving_tier.replica.replica import Replica
 from serving_tier.snapshots.peer_copy import CopyPart, send_copy
 
 __all__ = ["COPIES_MAX", "Copies"]

@@ -6,10 +6,10 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from log_tier.errors import Overloaded, ShuttingDown
-from log_tier.identifiers import Offset
-from serving_tier.digest import ContentDigest, digest_moment
-from serving_tier.replica import Replica
+from log_tier.model.errors import Overloaded, ShuttingDown
+from log_tier.model.identifiers import Offset
+from serving_tier.replica.digest import ContentDigest, digest_pinned
+from serving_tier.replica.replica import Replica
 
 __all__ = ["DIGESTS_MAX", "Digests"]
 
@@ -30,15 +30,15 @@ class Digests:
     ) -> ContentDigest:
         """Digest a replica at the first end of a batch from `offset` on. Some 0.8 µs a key.
 
-        Raises what `Replica.at_offset` and `digest_moment` raise, `Overloaded`, and why the replica was closed.
+        Raises what `Replica.at_offset` and `digest_pinned` raise, `Overloaded`, and why the replica was closed.
         """
         if self._under_way >= DIGESTS_MAX:
             raise Overloaded(f"this node computes {DIGESTS_MAX} digests already: ask again later", limit=DIGESTS_MAX)
         self._under_way += 1
         try:
-            moment = await replica.at_offset(offset, timeout=timeout)
+            pinned = await replica.at_offset(offset, timeout=timeout)
             if self._closed:
-                moment.close()
+                pinned.close()
                 raise ShuttingDown("this node is stopping and computes no digests: ask another one")
             unwanted = False
 
@@ -50,12 +50,12 @@ class Digests:
             def work() -> ContentDigest:
                 check()
                 with replica.reading():
-                    return digest_moment(moment, buckets=buckets, listed=listed, check=check)
+                    return digest_pinned(pinned, buckets=buckets, listed=listed, check=check)
 
             # The thread may be in the moment's transaction until it ends, whatever becomes of the caller: so the
             # moment is closed by what the thread did, and never under it.
             working = self._thread.submit(work)
-            working.add_done_callback(lambda _: moment.close())
+            working.add_done_callback(lambda _: pinned.close())
             try:
                 return await asyncio.wrap_future(working)
             except asyncio.CancelledError:

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from log_tier.identifiers import Offset, Partition, TableId, table_id_to_bytes
-from log_tier.service.wire import Wire
+from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
+from log_tier.rpc.wire import Wire
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.snapshots.peer_copy import CopyPart
 

@@ -10,15 +10,15 @@ from typing import Any, Final, cast
 
 import grpc
 
-from log_tier.errors import DeadlineExceeded, DuramenError
-from log_tier.identifiers import Offset, Partition, table_id_from_bytes
-from log_tier.service.problems import abort
-from log_tier.service.streams import OpenStreams
-from serving_tier.node import Node
+from log_tier.model.errors import DeadlineExceeded, DuramenError
+from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.rpc.problems import abort
+from log_tier.rpc.streams import OpenStreams
+from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.service.copies import Copies
 from serving_tier.service.digests import Digests
-from serving_tier.service.status import NodeStatusFeed
+from serving_tier.service.status_feed import NodeStatusFeed
 from serving_tier.service.voids import void_offsets
 
 __all__ = ["NodeService"]

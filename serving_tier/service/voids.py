@@ -1,7 +1,7 @@
 """Which records of a partition's log changed nothing, for whoever reads the log and not through a watch.
 
 A record that was rejected, or is a retry's second copy, lies in the log like any other; the replicas know which ones
-those are. A reader of a change feed asks for a range of offsets and leaves out what is named here: `router.watching`
+those are. A reader of a change feed asks for a range of offsets and leaves out what is named here: `router.data.watch`
 does the same for those who follow a table through a server.
 """
 
@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from log_tier.errors import LimitExceeded, OffsetTrimmed
-from log_tier.identifiers import Offset
-from serving_tier.replica import Replica
-from serving_tier.verdicts import Verdict
+from log_tier.model.errors import LimitExceeded, OffsetTrimmed
+from log_tier.model.identifiers import Offset
+from serving_tier.fold.verdicts import Verdict
+from serving_tier.replica.replica import Replica
 
 __all__ = ["VOIDS_MAX", "void_offsets"]
 

@@ -31,7 +31,7 @@ increment. Nothing is encrypted or compressed: an object store does the first, a
 second.
 
 Reading order: `manifest.py` (pure), `retention.py` (pure), `pages.py`, `contents.py`, `store.py`, `take.py`,
-`install.py`, `peer_copy.py`, `sources.py`; `threads.py` is how the blocking parts run.
+`install.py`, `peer_copy.py`, `sources.py`; `log_tier/concurrency/threads.py` is how the blocking parts run.
 """
 
 from __future__ import annotations

@@ -10,14 +10,14 @@ from typing import Any, Final, NamedTuple
 import google_crc32c
 import lmdb
 
-from log_tier.errors import SnapshotDamaged
-from log_tier.identifiers import Partition, TableId
-from serving_tier.index_format import IDENTITY, STATE, State, unpack_identity
-from serving_tier.lmdb_environment import Databases
-from serving_tier.scan import digest_of
+from log_tier.concurrency.threads import Stop
+from log_tier.model.errors import SnapshotDamaged
+from log_tier.model.identifiers import Partition, TableId
+from serving_tier.index.lmdb.environment import Databases
+from serving_tier.index.lmdb.format import IDENTITY, STATE, State, unpack_identity
+from serving_tier.index.scan import digest_of
 from serving_tier.snapshots.manifest import DATA_FILE, PIECE_BYTES, SnapshotFile, SnapshotManifest
 from serving_tier.snapshots.pages import PageCheck
-from serving_tier.snapshots.threads import Stop
 
 __all__ = ["Contents", "FileCheck", "check_contents", "describe_file", "pieces_of", "read_contents"]
 

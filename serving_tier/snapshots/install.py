@@ -16,15 +16,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from log_tier.errors import SnapshotDamaged, UnknownFormat
-from log_tier.identifiers import Partition, TableId
-from serving_tier.index_folder import claim_folder, release_folder
-from serving_tier.index_format import INDEX_FORMAT_VERSION
+from log_tier.concurrency.threads import Progress, Stop, in_thread
+from log_tier.model.errors import SnapshotDamaged, UnknownFormat
+from log_tier.model.identifiers import Partition, TableId
+from serving_tier.index.lmdb.folder import claim_folder, release_folder
+from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
 from serving_tier.snapshots.contents import check_contents, read_contents
 from serving_tier.snapshots.local_disk import Folders, local_troubles
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.store import SnapshotStore
-from serving_tier.snapshots.threads import Progress, Stop, in_thread
 
 __all__ = ["check_identity", "install_snapshot", "receiving", "recover_folder"]
 
@@ -82,7 +82,7 @@ async def receiving(
     Whoever fills it passes every file through a `FileCheck` and syncs it: nothing reads the files again.
     Left with an error it is removed, and `folder` is what it was.
     """
-    incoming = _beside(folder, _INCOMING)
+    incoming = _standby(folder, _INCOMING)
 
     def begin(_: Stop) -> None:
         with local_troubles(folder):
@@ -112,7 +112,7 @@ def _check(incoming: Path, manifest: SnapshotManifest) -> None:
 
 
 def _put_in_place(incoming: Path, folder: Path, folders: Folders) -> None:
-    replaced = _beside(folder, _REPLACED)
+    replaced = _standby(folder, _REPLACED)
     folders.remove(replaced)
     there = folder.exists()
     if there:
@@ -129,13 +129,13 @@ def _put_in_place(incoming: Path, folder: Path, folders: Folders) -> None:
 
 def recover_folder(folder: Path, *, folders: Folders = Folders()) -> None:  # noqa: B008  (immutable)
     """Undo or finish what a crash left of an install beside the index folder `folder`. Nothing may use it meanwhile."""
-    replaced = _beside(folder, _REPLACED)
+    replaced = _standby(folder, _REPLACED)
     if replaced.exists() and not folder.exists():
         folders.rename(replaced, folder)
         folders.sync(folder.parent)
     folders.remove(replaced)
-    folders.remove(_beside(folder, _INCOMING))
+    folders.remove(_standby(folder, _INCOMING))
 
 
-def _beside(folder: Path, suffix: str) -> Path:
+def _standby(folder: Path, suffix: str) -> Path:
     return folder.with_name(folder.name + suffix)

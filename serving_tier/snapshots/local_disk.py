@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from log_tier.errors import DiskFull, FolderReadOnly
+from log_tier.model.errors import DiskFull, FolderReadOnly
 
 __all__ = ["Folders", "begin_writing", "linked", "local_troubles", "replace_file", "sync_folder"]
 

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import google_crc32c
 
-from log_tier.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
-from log_tier.identifiers import NOTHING, PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
+from log_tier.model.identifiers import NOTHING, PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
 
 __all__ = [
     "DATA_FILE",

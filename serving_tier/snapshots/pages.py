@@ -1,7 +1,7 @@
 """The structure of a copied LMDB file, looked at page by page before LMDB maps it.
 
 LMDB 0.9 has no page checksums, and follows page numbers and pointers wherever they lead: a damaged file can crash the
-process. `serving_tier.index_folder.verify_index` walks every key for that, in Python, some 10 µs each: 10 s for a
+process. `serving_tier.index.lmdb.folder.verify_index` walks every key for that, in Python, some 10 µs each: 10 s for a
 million keys, where copying their file takes 0.1 to 0.3 s. So the work is divided:
 
 - that the bytes are those that were copied is told by the checksums, always;
@@ -23,7 +23,7 @@ import struct
 from functools import cache
 from typing import Final
 
-from log_tier.errors import SnapshotDamaged
+from log_tier.model.errors import SnapshotDamaged
 from serving_tier.snapshots.manifest import PIECE_BYTES
 
 __all__ = ["PageCheck"]

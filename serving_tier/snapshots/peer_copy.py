@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from log_tier.errors import SnapshotDamaged
-from log_tier.identifiers import Partition, TableId
+from log_tier.concurrency.threads import Progress, Stop, in_thread
+from log_tier.model.errors import SnapshotDamaged
+from log_tier.model.identifiers import Partition, TableId
 from serving_tier.snapshots.contents import FileCheck
 from serving_tier.snapshots.install import check_identity, receiving
 from serving_tier.snapshots.local_disk import Folders, begin_writing
@@ -24,7 +25,6 @@ from serving_tier.snapshots.manifest import (
     parse_manifest,
 )
 from serving_tier.snapshots.take import Reading, copied_index
-from serving_tier.snapshots.threads import Progress, Stop, in_thread
 
 __all__ = ["CopyPart", "CopySource", "install_copy", "send_copy"]
 

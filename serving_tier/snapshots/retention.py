@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from log_tier.catalog.cluster_map import SnapshotEntry
-from log_tier.identifiers import Offset
+from log_tier.model.identifiers import Offset
 
 __all__ = ["safe_trim_offset", "snapshots_to_remove"]
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from log_tier.catalog.cluster_map import SnapshotEntry
-from log_tier.errors import (
+from log_tier.concurrency.threads import Progress
+from log_tier.model.errors import (
     Damaged,
     DiskFull,
     DuramenError,
@@ -32,13 +33,12 @@ from log_tier.errors import (
     TableNotFound,
     Unavailable,
 )
-from log_tier.identifiers import FIRST, Offset, Partition
-from log_tier.log import Bounds, Topic
+from log_tier.model.identifiers import FIRST, Offset, Partition
+from log_tier.model.log import Bounds, Topic
 from serving_tier.snapshots.install import install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.peer_copy import CopySource, install_copy
 from serving_tier.snapshots.store import SnapshotStore
-from serving_tier.snapshots.threads import Progress
 
 __all__ = ["SOURCES", "SourcePlan", "bootstrap", "plan_sources"]
 

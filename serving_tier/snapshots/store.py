@@ -27,8 +27,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from log_tier.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
-from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.concurrency.threads import Progress, Stop, in_thread
+from log_tier.model.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
+from log_tier.model.identifiers import Offset, Partition, TableId
 from serving_tier.snapshots.contents import FileCheck, pieces_of
 from serving_tier.snapshots.local_disk import begin_writing, linked, replace_file, sync_folder
 from serving_tier.snapshots.manifest import (
@@ -39,7 +40,6 @@ from serving_tier.snapshots.manifest import (
     parse_manifest,
 )
 from serving_tier.snapshots.store_url import StorePlace, open_place
-from serving_tier.snapshots.threads import Progress, Stop, in_thread
 
 __all__ = ["SnapshotStore", "StoredSnapshot"]
 

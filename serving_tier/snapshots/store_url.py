@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import fsspec
 
-from log_tier.errors import InvalidRequest
+from log_tier.model.errors import InvalidRequest
 
 __all__ = ["StorePlace", "open_place"]
 

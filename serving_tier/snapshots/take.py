@@ -25,14 +25,14 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Final
 
-from log_tier.errors import DuramenError, SnapshotDamaged
-from serving_tier.index_folder import claim_folder, release_folder
-from serving_tier.lmdb_index import LmdbIndex
+from log_tier.concurrency.threads import Progress, Stop, in_thread
+from log_tier.model.errors import DuramenError, SnapshotDamaged
+from serving_tier.index.lmdb.folder import claim_folder, release_folder
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots.contents import describe_file, pieces_of, read_contents
 from serving_tier.snapshots.local_disk import begin_writing, local_troubles
 from serving_tier.snapshots.manifest import DATA_FILE, MARKER_FILE, PIECE_BYTES, SnapshotFile, SnapshotManifest
 from serving_tier.snapshots.store import SnapshotStore
-from serving_tier.snapshots.threads import Progress, Stop, in_thread
 
 __all__ = ["Reading", "copied_index", "take_snapshot"]
 

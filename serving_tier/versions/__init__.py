@@ -15,8 +15,9 @@ What holds:
 
 A version with nothing in it is built nowhere: every node makes its part by itself (`empty.py`).
 
-Reading order: `manifest.py` (pure), `store.py`, `empty.py`; then what a replica does with them: `folders.py`,
-`beside.py`, `staging.py`.
+Reading order: `manifest.py` (pure), `store.py`, `empty.py`; then what a replica does with them:
+`serving_tier/replica/version_folders.py`,
+`serving_tier/replica/standby.py`, `serving_tier/node/staging.py`.
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from log_tier.batch import Columns, encode_batch
-from log_tier.batch_header import stamp_batch
 from log_tier.catalog.cluster_map import EMPTY, TableEntry
-from log_tier.errors import InvalidRequest
-from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.record import Operation
-from serving_tier.lmdb_index import LmdbIndex
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch_header import stamp_batch
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.record import Operation
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots.local_disk import local_troubles
 
 __all__ = ["EMPTY", "empty_offsets", "empty_url", "is_empty", "make_empty"]

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import google_crc32c
 
-from log_tier.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
-from log_tier.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
-from log_tier.partitioner import Partitioner, check_partitioner
+from log_tier.model.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
+from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.partitioner import Partitioner, check_partitioner
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
 
 __all__ = [

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import google_crc32c
 
-from log_tier.errors import InvalidRequest, SnapshotDamaged
-from log_tier.identifiers import Partition
+from log_tier.concurrency.threads import Progress
+from log_tier.model.errors import InvalidRequest, SnapshotDamaged
+from log_tier.model.identifiers import Partition
 from serving_tier.snapshots.install import check_identity, receiving
 from serving_tier.snapshots.local_disk import Folders
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
 from serving_tier.snapshots.store import SnapshotStore
-from serving_tier.snapshots.threads import Progress
 from serving_tier.versions.manifest import VERSION_BYTES_MAX, VersionManifest, format_version, parse_version
 
 __all__ = ["VERSION_FILE", "VersionStore"]

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
-from log_tier.batch import Columns, encode_batch
-from log_tier.batch_header import read_header, split_batches
-from log_tier.errors import DeadlineExceeded, DuramenError, InvalidToken, OffsetTrimmed, Unavailable, WriteUnknown
-from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.log import Bounds, Log
-from log_tier.record import Operation
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.errors import DeadlineExceeded, DuramenError, InvalidToken, OffsetTrimmed, Unavailable, WriteUnknown
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.log import Bounds, Log
+from log_tier.model.record import Operation
 from spark_bulk.build.index_writer import Base
 from spark_bulk.source.place import TablePlace, opened_log, token_offsets
 

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from log_tier.errors import DuramenError, InvalidRequest, InvalidToken, error_from_code
-from log_tier.tokens import Token
+from log_tier.model.errors import DuramenError, InvalidRequest, InvalidToken, error_from_code
+from log_tier.model.tokens import Token
 from serving_tier.versions.manifest import VersionManifest, part_of
 from serving_tier.versions.store import VersionStore
 from spark_bulk.build.bases import find_bases
@@ -27,9 +27,9 @@ from spark_bulk.build.frame import ValueColumns, chosen_rows, placed_rows
 from spark_bulk.build.outcome import OUTCOME_COLUMNS, PartitionOutcome
 from spark_bulk.build.partition_build import BuildPlan, partition_builder
 from spark_bulk.build.rows import DUPLICATES, Duplicates
-from spark_bulk.failures import named_failures
+from spark_bulk.runtime.failures import named_failures
+from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.place import TablePlace, find_table
-from spark_bulk.waiting import wait_for
 
 __all__ = ["Built", "build_index", "build_rows", "commit", "plan_build"]
 

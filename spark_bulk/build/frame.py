@@ -1,7 +1,7 @@
 """From anybody's data frame to rows in their place: the columns that a build wants, sent to their partitions, sorted.
 
 select            key and value as bytes, or value as JSON; expiry and order by choice
-place             the partition of each key, by the function that the router has (`spark_bulk.placing`)
+place             the partition of each key, by the function that the router has (`spark_bulk.runtime.placing`)
 one mark each     see `spark_bulk.build.rows`
 repartitionById   row of partition n → task n. `repartition(n, column)` would hash the number once more, and several
                   partitions could land in one task and none in another
@@ -19,10 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812  (its name everywhere)
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, IntegerType, StringType, TimestampType
 
-from log_tier.errors import InvalidKey, InvalidRequest, InvalidValue
-from log_tier.partitioner import Partitioner
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.partitioner import Partitioner
 from spark_bulk.build.rows import Duplicates
-from spark_bulk.placing import partition_ids
+from spark_bulk.runtime.placing import partition_ids
 
 __all__ = ["ValueColumns", "chosen_rows", "placed_rows"]
 

@@ -28,18 +28,18 @@ import lmdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from log_tier.errors import InvalidKey, InvalidRequest, InvalidValue
-from log_tier.identifiers import FIRST, Offset, Partition, TableId
-from log_tier.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
-from serving_tier.entry import NEVER, stored_entry
-from serving_tier.index_folder import claim_folder
-from serving_tier.index_format import IDENTITY, START, STATE, State, number_key, pack_identity, pack_start
-from serving_tier.lmdb_environment import MAP_BYTES_MAX, Databases, named_troubles, open_environment
-from serving_tier.lmdb_index import LmdbIndex
+from log_tier.concurrency.threads import Progress, in_thread
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
+from log_tier.model.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
+from serving_tier.fold.entry import NEVER, stored_entry
+from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, Databases, named_troubles, open_environment
+from serving_tier.index.lmdb.folder import claim_folder
+from serving_tier.index.lmdb.format import IDENTITY, START, STATE, State, number_key, pack_identity, pack_start
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots.manifest import DATA_FILE, SnapshotManifest
 from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.snapshots.take import copied_index
-from serving_tier.snapshots.threads import Progress, in_thread
 from spark_bulk.build.mapped_memory import release_mapping
 
 __all__ = ["Base", "Column", "IndexWriter", "store_index"]

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from log_tier.errors import DuramenError, error_from_code
-from log_tier.identifiers import Partition
+from log_tier.model.errors import DuramenError, error_from_code
+from log_tier.model.identifiers import Partition
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest, parse_manifest
 
 __all__ = ["OUTCOME_COLUMNS", "PartitionOutcome"]

@@ -20,14 +20,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from log_tier.errors import InvalidRequest
-from log_tier.identifiers import Partition
-from log_tier.log import Topic
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import Partition
+from log_tier.model.log import Topic
 from serving_tier.snapshots.store import SnapshotStore
 from spark_bulk.build.index_writer import Base, IndexWriter, store_index
 from spark_bulk.build.outcome import PartitionOutcome
 from spark_bulk.build.rows import Duplicates, PartitionRows
-from spark_bulk.waiting import wait_for
+from spark_bulk.runtime.waiting import wait_for
 
 __all__ = ["BuildPlan", "build_partition", "partition_builder", "work_folder"]
 

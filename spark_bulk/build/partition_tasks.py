@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from log_tier.identifiers import Partition
+from log_tier.model.identifiers import Partition
 
 __all__ = ["each_partition"]
 

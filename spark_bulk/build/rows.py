@@ -22,9 +22,9 @@ from typing import Final, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from log_tier.errors import InvalidKey, InvalidRequest, InvalidValue
-from log_tier.identifiers import Partition
-from log_tier.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.identifiers import Partition
+from log_tier.model.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
 
 __all__ = ["DUPLICATES", "Duplicates", "PartitionRows", "RowBatch"]
 

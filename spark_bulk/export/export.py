@@ -11,10 +11,10 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from log_tier.errors import DuramenError, InvalidRequest
-from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.log import Bounds
-from log_tier.tokens import Token
+from log_tier.model.errors import DuramenError, InvalidRequest
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.log import Bounds
+from log_tier.model.tokens import Token
 from spark_bulk.build.partition_build import work_folder
 from spark_bulk.build.partition_tasks import each_partition
 from spark_bulk.export.manifest import ExportKind, ExportManifest
@@ -27,12 +27,12 @@ from spark_bulk.export.tasks import (
     export_content,
     export_feed,
 )
-from spark_bulk.failures import named_failures
+from spark_bulk.runtime.failures import named_failures
+from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.copies import Wanted
 from spark_bulk.source.feed import FeedPart
 from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets
 from spark_bulk.source.positions import check_covered
-from spark_bulk.waiting import wait_for
 
 __all__ = ["export_changes", "export_table"]
 

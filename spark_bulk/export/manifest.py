@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, get_args
 
 import google_crc32c
 
-from log_tier.errors import Damaged, InvalidRequest, UnknownFormat
-from log_tier.identifiers import NOTHING, PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
-from log_tier.tokens import Token
+from log_tier.model.errors import Damaged, InvalidRequest, UnknownFormat
+from log_tier.model.identifiers import NOTHING, PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.tokens import Token
 
 __all__ = [
     "EXPORT_BYTES_MAX",

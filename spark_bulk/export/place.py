@@ -18,8 +18,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from log_tier.errors import Damaged, DuramenError, SnapshotStoreUnavailable
-from log_tier.identifiers import Partition
+from log_tier.model.errors import Damaged, DuramenError, SnapshotStoreUnavailable
+from log_tier.model.identifiers import Partition
 from serving_tier.snapshots.local_disk import replace_file
 from serving_tier.snapshots.store_url import StorePlace, open_place
 from spark_bulk.export.manifest import EXPORT_BYTES_MAX, ExportFile, ExportManifest, format_export, parse_export

@@ -18,11 +18,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from log_tier.batch import Columns, encode_batch
-from log_tier.errors import WriteUnknown
-from log_tier.identifiers import Partition, TableId
-from log_tier.log import Appended, Log
-from log_tier.record import PLAIN_PUT
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import WriteUnknown
+from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.log import Appended, Log
+from log_tier.model.record import PLAIN_PUT
 from spark_bulk.source.identities import TaskIdentity
 from spark_bulk.source.rows import Drafted
 

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from log_tier.batch import Batch, decode_batch
-from log_tier.identifiers import Offset, Partition
-from log_tier.record import OPERATION_MASK, PLAIN_PUT, Operation
+from log_tier.model.batch import Batch, decode_batch
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from spark_bulk.source.columns import typed
 
 __all__ = ["Changes", "change_columns"]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from log_tier.errors import InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
 
 __all__ = ["LOG_COLUMNS", "TABLE_COLUMNS", "check_schema", "is_jsons", "json_columns", "log_ddl", "table_ddl", "typed"]
 

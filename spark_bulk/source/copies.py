@@ -27,10 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from log_tier.batch import cut_batch
-from log_tier.batch_header import read_header, split_batches
 from log_tier.catalog.cluster_map import SnapshotEntry
-from log_tier.errors import (
+from log_tier.concurrency.threads import Stop, in_thread
+from log_tier.model.batch import cut_batch
+from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.errors import (
     DiskFull,
     DuramenError,
     FolderReadOnly,
@@ -39,9 +40,9 @@ from log_tier.errors import (
     Unavailable,
     VersionMissing,
 )
-from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.log import Bounds, Log
-from serving_tier.lmdb_index import LmdbIndex
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.log import Bounds, Log
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.service.peer import NodePeer
 from serving_tier.snapshots.contents import FileCheck, pieces_of
 from serving_tier.snapshots.install import check_identity, install_snapshot
@@ -49,7 +50,6 @@ from serving_tier.snapshots.manifest import DATA_FILE, SnapshotManifest
 from serving_tier.snapshots.peer_copy import install_copy
 from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.snapshots.store_url import open_place
-from serving_tier.snapshots.threads import Stop, in_thread
 from spark_bulk.source.place import PeerAddress, TablePlace, opened_log
 
 __all__ = ["REPLAY_CHEAP", "SourceStep", "StandingIndex", "Wanted", "batches_until", "plan_steps", "standing_index"]

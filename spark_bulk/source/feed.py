@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from log_tier.batch_header import split_batches
-from log_tier.errors import DuramenError, TableNotFound, Unavailable
-from log_tier.identifiers import Offset, Partition
+from log_tier.model.batch_header import split_batches
+from log_tier.model.errors import DuramenError, TableNotFound, Unavailable
+from log_tier.model.identifiers import Offset, Partition
 from serving_tier.service.peer import NodePeer
 from serving_tier.service.voids import VOIDS_MAX
 from spark_bulk.source.changes import Changes, change_columns

@@ -16,8 +16,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from log_tier.errors import LimitExceeded
-from log_tier.identifiers import Partition, TableId
+from log_tier.model.errors import LimitExceeded
+from log_tier.model.identifiers import Partition, TableId
 
 __all__ = ["EPOCHS_MAX", "ROWS_MAX", "TaskIdentity"]
 

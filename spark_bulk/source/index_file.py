@@ -9,7 +9,7 @@ few hundred leaves are one computation on arrays: where each key and each value 
 What is read must be a file that nothing writes and that was checked (`serving_tier.snapshots`: its checksums, and that
 every pointer and every child stays inside). What that check leaves open, the lengths inside a leaf's nodes, is looked
 at here, so that no row reaches beyond its page. The layout is LMDB 0.9's (`mdb.c`: `MDB_page`, `MDB_node`, `MDB_meta`,
-`MDB_db`), in the machine's byte order; the form of a stored value is `serving_tier.entry`'s.
+`MDB_db`), in the machine's byte order; the form of a stored value is `serving_tier.fold.entry`'s.
 
     page     0 number u64, 8 pad u16, 10 flags u16, 12 lower u16, 14 upper u16, 16 pointers u16 …
     node     0 size or child, low u16, 2 high u16, 4 flags u16 (a child's highest 16 bits), 6 key size u16, 8 key, value
@@ -33,8 +33,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from log_tier.errors import IndexDamaged
-from serving_tier.entry import EXPIRES, NEVER
+from log_tier.model.errors import IndexDamaged
+from serving_tier.fold.entry import EXPIRES, NEVER
 from spark_bulk.source.key_ranges import ALL_KEYS, KeyRange
 
 __all__ = ["IndexFile", "Rows"]

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from log_tier.errors import InvalidRequest
-from log_tier.tokens import Token
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.tokens import Token
 from spark_bulk.source.key_ranges import KeyRange, prefix_range
 
 __all__ = [

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.remote import View, fetch_view
-from log_tier.errors import DeadlineExceeded, InvalidRequest, TableNotFound, TokenAhead
-from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.log import Bounds, Log, Topic
+from log_tier.model.errors import DeadlineExceeded, InvalidRequest, TableNotFound, TokenAhead
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.log import Bounds, Log, Topic
+from log_tier.model.partitioner import Partitioner
+from log_tier.model.tokens import Token
 from log_tier.open import open_log
-from log_tier.partitioner import Partitioner
-from log_tier.tokens import Token
 
 __all__ = ["PeerAddress", "TablePlace", "all_bounds", "find_table", "opened_log", "token_offsets"]
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from log_tier.errors import InvalidToken, OffsetTrimmed, TokenAhead
-from log_tier.identifiers import NOTHING, Offset, Partition
-from log_tier.log import Bounds
+from log_tier.model.errors import InvalidToken, OffsetTrimmed, TokenAhead
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.log import Bounds
 from spark_bulk.source.place import TablePlace
 
 __all__ = ["check_covered", "format_position", "parse_position", "share_limit"]

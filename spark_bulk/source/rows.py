@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from log_tier.batch import Columns
-from log_tier.errors import InvalidKey, InvalidRequest, InvalidValue
-from log_tier.identifiers import Partition
-from log_tier.partitioner import Partitioner
-from log_tier.record import (
+from log_tier.model.batch import Columns
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.identifiers import Partition
+from log_tier.model.partitioner import Partitioner
+from log_tier.model.record import (
     EXPIRY_SHIFT,
     KEY_BYTES_MAX,
     PLAIN_PUT,
@@ -34,8 +34,8 @@ from log_tier.record import (
     Expiry,
     Operation,
 )
-from serving_tier.numbers import parse_number
-from spark_bulk.placing import key_bytes, partition_ids
+from serving_tier.fold.numbers import parse_number
+from spark_bulk.runtime.placing import key_bytes, partition_ids
 from spark_bulk.source.columns import is_jsons
 
 __all__ = ["OPERATIONS", "Drafted", "check_write_schema", "drafts"]

@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from log_tier.errors import InvalidRequest
-from log_tier.identifiers import Offset, Partition
-from log_tier.partitioner import partition_of
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.partitioner import partition_of
+from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.columns import TABLE_COLUMNS, check_schema, json_columns, typed
 from spark_bulk.source.copies import Wanted, standing_index
 from spark_bulk.source.index_file import IndexFile, Rows
 from spark_bulk.source.key_ranges import KeyRange, range_of_filters
 from spark_bulk.source.options import NEWEST_SNAPSHOT, ReadOptions
 from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets
-from spark_bulk.waiting import wait_for
 
 __all__ = ["FilteringTableReader", "TablePart", "TableReader", "plan_table_parts"]
 

@@ -30,14 +30,14 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from log_tier.errors import InvalidRequest
+from log_tier.model.errors import InvalidRequest
 from log_tier.open import open_log
+from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.appending import Appender
 from spark_bulk.source.identities import TaskIdentity
 from spark_bulk.source.options import WriteOptions
 from spark_bulk.source.place import TablePlace, find_table
 from spark_bulk.source.rows import check_write_schema, drafts
-from spark_bulk.waiting import wait_for
 
 __all__ = ["TableStreamWriter", "TableWriter", "Written"]
 

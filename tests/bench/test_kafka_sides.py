@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bench.drivers.kafka import BareProducer, bare_consumer
-from log_tier.batch import Columns, encode_batch
-from log_tier.identifiers import Partition
-from log_tier.kafka.encoding import cut_sets
 from log_tier.kafka.engine import KafkaLog
+from log_tier.kafka.records.encoding import cut_sets
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.identifiers import Partition
 
 pytestmark = pytest.mark.kafka
 

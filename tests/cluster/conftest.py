@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_process import ClusterProcess
+from kit.cluster.cluster_process import ClusterProcess
 
 
 @pytest.fixture

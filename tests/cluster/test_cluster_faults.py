@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cluster_process import DEADLINE_S, ClusterProcess, wait_until
+from kit.cluster.cluster_process import DEADLINE_S, ClusterProcess, wait_until
 
 import duramen
 

@@ -15,20 +15,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from broker_faults import broker_faults, kill_all, lost_index, restart_all
-from cluster_process import ClusterProcess, wait_until
 from confluent_kafka.admin import AdminClient
-from process_watch import ProcessWatch, longest_stalls, said, tracebacks
+from kit.cluster.cluster_process import ClusterProcess, wait_until
+from kit.cluster.process_watch import ProcessWatch, longest_stalls, said, tracebacks
+from kit.kafka.broker_faults import broker_faults, kill_all, lost_index, restart_all
 
 import duramen
 from deploy.kafka.brokers import Brokers
 from duramen.blocking import Database, Table
-from duramen.checking.chaos import Fault, Faults, break_children, child_faults
-from duramen.checking.checker import check_history
-from duramen.checking.cluster import Cluster
-from duramen.checking.history import Call, write_history
-from duramen.checking.run import connect_to, run_check
-from duramen.checking.workload import WorkloadShape
+from duramen.verification.chaos import Fault, Faults, break_children, child_faults
+from duramen.verification.checker import check_history
+from duramen.verification.cluster import Cluster
+from duramen.verification.history import Call, write_history
+from duramen.verification.run import connect_to, run_check
+from duramen.verification.workload import WorkloadShape
 
 pytestmark = [pytest.mark.kafka, pytest.mark.campaign, pytest.mark.timeout(1200)]
 

@@ -7,13 +7,13 @@ import json
 import re
 from pathlib import Path
 
-from cluster_process import ClusterProcess, wait_until
-from version_building import build_version
+from kit.cluster.cluster_process import ClusterProcess, wait_until
+from kit.index.version_building import build_version
 
 from duramen.blocking import Database
 from log_tier.catalog.remote import fetch_view
-from log_tier.identifiers import Partition
-from log_tier.tokens import Token
+from log_tier.model.identifiers import Partition
+from log_tier.model.tokens import Token
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
 

@@ -14,7 +14,7 @@ import typer
 import yaml
 
 from duramen.cli.app import app
-from duramen.settings.models import ROLES
+from duramen.server.settings.models import ROLES
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))

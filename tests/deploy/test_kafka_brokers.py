@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_brokers import StartBrokers, eventually
+from kit.kafka.kafka_brokers import StartBrokers, eventually
 
 from deploy.kafka.brokers import BrokerFailed, Brokers, missing
 from deploy.kafka.ports import ReservedPorts, is_free

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import yaml
-from kafka_brokers import StartBrokers
+from kit.kafka.kafka_brokers import StartBrokers
 from test_deploy import parsed
 
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.properties import Listeners, server_properties
-from duramen.settings.models import ROLES
-from log_tier.kafka.address import KafkaAddress
+from duramen.server.settings.models import ROLES
+from log_tier.kafka.cluster.address import KafkaAddress
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from server_process import ServerProcess
+from kit.client.server_process import ServerProcess
 
 import duramen
 from duramen.blocking import Database
-from duramen.loop_thread import LoopThread
-from duramen.roles.single import SingleServer as Server
-from router.resp_door.sockets import DoorSettings
+from duramen.client.loop_thread import LoopThread
+from duramen.server.roles.all_in_one import SingleServer as Server
+from router.endpoints.resp.server.sockets import RespSettings
 
 _numbers = itertools.count()
 
@@ -67,15 +67,15 @@ def served(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def served_fast(tmp_path: Path) -> Iterator[Server]:
-    """The same with a fast door, which blocking clients use."""
+    """The same with a RESP endpoint, which blocking clients use."""
     loop = LoopThread()
-    server = loop.run(Server.open(tmp_path / "served", port=0, fast_door=DoorSettings(port=0)))
+    server = loop.run(Server.open(tmp_path / "served", port=0, resp_endpoint=RespSettings(port=0)))
     yield server
     loop.run(server.close())
     loop.stop()
 
 
-@pytest.fixture(params=["here", "gRPC", "fast door"])
+@pytest.fixture(params=["here", "gRPC", "RESP endpoint"])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     if request.param == "here":
         opened = duramen.open(tmp_path / "data")

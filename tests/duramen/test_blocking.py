@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from server_process import wait_until
+from kit.client.server_process import wait_until
 
 import duramen
 from duramen.blocking import Database
-from duramen.loop_thread import LoopThread
-from duramen.roles.single import SingleServer as Server
+from duramen.client.loop_thread import LoopThread
+from duramen.server.roles.all_in_one import SingleServer as Server
 
 DEADLINE_S = 20
 

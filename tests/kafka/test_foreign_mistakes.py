@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from foreign import (
+from kit.kafka.foreign import (
     DEADLINE_S,
     Record,
+    data_plane_of,
     database_on,
     end_of,
-    front_of,
     make_topic,
     producer,
     replicas_of,
@@ -24,12 +24,12 @@ from foreign import (
 )
 
 from duramen.client.database import Database
-from log_tier.errors import ReplicaBehind, UnknownFormat
-from log_tier.identifiers import Offset
-from log_tier.kafka.header import HEADER_NAME, pack_header
-from log_tier.record import PLAIN_PUT, Condition, Expiry, Operation, attribute_of
-from serving_tier.replica import Replica
-from serving_tier.verdicts import Verdict
+from log_tier.kafka.records.header import HEADER_NAME, pack_header
+from log_tier.model.errors import ReplicaBehind, UnknownFormat
+from log_tier.model.identifiers import Offset
+from log_tier.model.record import PLAIN_PUT, Condition, Expiry, Operation, attribute_of
+from serving_tier.fold.verdicts import Verdict
+from serving_tier.replica.replica import Replica
 
 pytestmark = pytest.mark.kafka
 
@@ -116,7 +116,7 @@ async def test_every_replica_skips_the_same(kafka: str, tmp_path: Path, caplog: 
             )
         held = {key: value async for key, value in first.scan()}
         assert held == {record.key: record.value for record in good} | {b"last": b"v"}
-    warnings = [each.getMessage() for each in caplog.records if each.name == "serving_tier.void_notes"]
+    warnings = [each.getMessage() for each in caplog.records if each.name == "serving_tier.replica.unreadable_warnings"]
     for table_name in ("orders", "same"):
         (told, *_) = [warning for warning in warnings if warning.startswith(f"{table_name}/0: no table can hold ")]
         assert " of the records at offsets 0 to " in told
@@ -214,7 +214,7 @@ async def test_transactions_show_when_they_have_ended(kafka: str, tmp_path: Path
         await wait_level(one, first, [offset])
         (replica,) = await replicas_of(one, first)
         table = (await first.describe()).table
-        bounds = await front_of(one).log.bounds(table.id, replica.partition)
+        bounds = await data_plane_of(one).log.bounds(table.id, replica.partition)
         assert (bounds.latest, bounds.unsettled) == (offset - 1, 2)
         assert await first.get(b"behind", level="strong") is None
         # One that was there before, and one that comes now: its fetches tell of more than may be read.
@@ -229,7 +229,7 @@ async def test_transactions_show_when_they_have_ended(kafka: str, tmp_path: Path
         watched = asyncio.create_task(_first_key(one))
         await asyncio.to_thread(held.commit_transaction, DEADLINE_S)
         async with asyncio.timeout(DEADLINE_S):  # it returns before the partition has the marker
-            while (await front_of(one).log.bounds(table.id, replica.partition)).latest < behind:  # noqa: ASYNC110
+            while (await data_plane_of(one).log.bounds(table.id, replica.partition)).latest < behind:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert await first.get(b"behind", after=token(table.id, 0, behind)) == b"it"
         assert await first.get(b"held") == b"in a transaction"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from foreign import database_on, end_of, make_topic, replicas_of, wait_level
+from kit.kafka.foreign import database_on, end_of, make_topic, replicas_of, wait_level
 
 from deploy.kafka.brokers import LIBS
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from foreign import DEADLINE_S, database_on, end_of, make_topic, token
+from kit.kafka.foreign import DEADLINE_S, database_on, end_of, make_topic, token
 
-from log_tier.kafka.header import HEADER_NAME
-from log_tier.partitioner import partition_of
+from log_tier.kafka.records.header import HEADER_NAME
+from log_tier.model.partitioner import partition_of
 
 pytestmark = [
     pytest.mark.kafka,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka_brokers import eventually
+from kit.kafka.kafka_brokers import eventually
 from test_up_on_kafka import Up, up
 
 __all__ = ["up"]

@@ -17,7 +17,7 @@ import pytest
 import duramen.aio
 from deploy.kafka.brokers import Brokers, missing
 from deploy.kafka.ports import HOST, ReservedPorts
-from log_tier.errors import AccessDenied, Disconnected, InvalidRequest, Unavailable
+from log_tier.model.errors import AccessDenied, Disconnected, InvalidRequest, Unavailable
 from log_tier.open import open_log
 
 pytestmark = pytest.mark.kafka

@@ -22,14 +22,14 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pytest
-from foreign import DEADLINE_S, Record, end_of, make_topic, producer, send
-from kafka_brokers import eventually
-from server_process import START_SECONDS_MAX, ServerProcess, read_line, run_duramen, wait_until
+from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line, run_duramen, wait_until
+from kit.kafka.foreign import DEADLINE_S, Record, end_of, make_topic, producer, send
+from kit.kafka.kafka_brokers import eventually
 
 import duramen
 from duramen.blocking import Database, Table
-from log_tier.errors import InvalidRequest
-from log_tier.partitioner import partition_of
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.partitioner import partition_of
 from spark_bulk.build.bulk import build_index
 from spark_bulk.export import export_changes, export_table
 

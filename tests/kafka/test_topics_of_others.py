@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
-from foreign import (
+from kit.kafka.foreign import (
     DEADLINE_S,
     Record,
+    data_plane_of,
     database_on,
     end_of,
-    front_of,
     make_topic,
     producer,
     replicas_of,
@@ -22,11 +22,11 @@ from foreign import (
     settled_digests,
     wait_level,
 )
-from kafka_brokers import eventually
+from kit.kafka.kafka_brokers import eventually
 
-from log_tier.errors import InvalidRequest, TableExists, TableNotFound
-from log_tier.identifiers import Offset
-from log_tier.partitioner import partition_of
+from log_tier.model.errors import InvalidRequest, TableExists, TableNotFound
+from log_tier.model.identifiers import Offset
+from log_tier.model.partitioner import partition_of
 
 pytestmark = pytest.mark.kafka
 
@@ -103,7 +103,7 @@ async def test_it_begins_where_the_topic_does(kafka: str, tmp_path: Path) -> Non
     async with database_on(kafka, tmp_path / "one") as one, database_on(kafka, tmp_path / "two") as two:
         table = await one.create_table("orders", over=topic)
         await wait_level(one, table, [high])
-        entry = front_of(one).catalog.map.table((await table.describe()).table.id)
+        entry = data_plane_of(one).catalog.map.table((await table.describe()).table.id)
         (start,) = entry.starts
         assert start >= low
         held = [key async for key, _ in table.scan()]

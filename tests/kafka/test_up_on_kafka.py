@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign import DEADLINE_S, Record, end_of, make_topic, producer, send
-from kafka_brokers import eventually
+from kit.kafka.foreign import DEADLINE_S, Record, end_of, make_topic, producer, send
+from kit.kafka.kafka_brokers import eventually
 
-from log_tier.kafka.header import HEADER_NAME, pack_header
-from log_tier.partitioner import partition_of
-from log_tier.record import PLAIN_PUT
+from log_tier.kafka.records.header import HEADER_NAME, pack_header
+from log_tier.model.partitioner import partition_of
+from log_tier.model.record import PLAIN_PUT
 
 pytestmark = pytest.mark.kafka
 

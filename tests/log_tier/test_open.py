@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sample_batches import plain_batch
+from kit.log.sample_batches import plain_batch
 
 from log_tier.embedded import EmbeddedLog
-from log_tier.errors import InvalidRequest
-from log_tier.identifiers import Partition
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import Partition
 from log_tier.open import open_log
 
 

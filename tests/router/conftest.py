@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from one_machine import DEADLINE_S, one_machine
+from kit.cluster.one_machine import DEADLINE_S, one_machine
 
-from log_tier.table_ref import TableRef
-from router.front import Front
+from log_tier.model.table_ref import TableRef
+from router.data.local_data import LocalData
 
 
 @pytest.fixture
-async def front(tmp_path: Path) -> AsyncIterator[Front]:
+async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
     async with one_machine(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-async def table(front: Front) -> TableRef:
-    return await front.create_table("flights", partitions=4, timeout=DEADLINE_S)
+async def table(data_plane: LocalData) -> TableRef:
+    return await data_plane.create_table("flights", partitions=4, timeout=DEADLINE_S)

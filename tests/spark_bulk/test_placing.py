@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_tier.errors import InvalidKey
-from log_tier.partitioner import PARTITIONERS, Partitioner, partition_of
-from spark_bulk.placing import partition_ids
+from log_tier.model.errors import InvalidKey
+from log_tier.model.partitioner import PARTITIONERS, Partitioner, partition_of
+from spark_bulk.runtime.placing import partition_ids
 
-VECTORS = Path(__file__).parent.parent / "log_tier" / "vectors"
+VECTORS = Path(__file__).parent.parent / "log_tier" / "model" / "vectors"
 SHARED = {
     name: json.loads((VECTORS / file).read_text())["vectors"]
     for name, file in (("slot", "slots.json"), ("murmur2", "murmur2.json"))

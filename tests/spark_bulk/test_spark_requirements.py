@@ -7,8 +7,8 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 import spark_bulk
-from log_tier.errors import InvalidRequest
-from spark_bulk import requirements
+from log_tier.model.errors import InvalidRequest
+from spark_bulk.runtime import requirements
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "pandas"])

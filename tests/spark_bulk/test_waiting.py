@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from log_tier.errors import Overloaded
-from spark_bulk.waiting import wait_for
+from log_tier.model.errors import Overloaded
+from spark_bulk.runtime.waiting import wait_for
 
 
 async def answer(value: int) -> int:
@@ -50,7 +50,7 @@ def test_a_process_that_ends_with_tasks_under_way_says_nothing() -> None:
 import asyncio
 import subprocess
 import sys
-from spark_bulk.waiting import wait_for
+from spark_bulk.runtime.waiting import wait_for
 
 kept = []
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from duramen.cli.admin import jobs, listing, looking, moving, restoring, upkeep, versions
+from duramen.cli.admin import inspect as looking
+from duramen.cli.admin import jobs, upkeep, versions
+from duramen.cli.admin import list as listing
+from duramen.cli.admin import move as moving
+from duramen.cli.admin import restore as restoring
 
 __all__ = ["app"]
 

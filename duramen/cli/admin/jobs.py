@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duramen.cli.admin.asking import ask
-from duramen.cli.admin.carrying import DryRun, Wait, WaitTimeout, say_plan, wait_for
-from duramen.cli.admin.shown import moment, place, size
-from duramen.cli.exits import OK
-from duramen.cli.options import AT_DEFAULT, At, Json, Timeout
-from duramen.cli.output import say, say_json, say_table
+from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, say_plan, wait_for
+from duramen.cli.admin.connection import ask
+from duramen.cli.admin.format import moment, place, size
+from duramen.cli.terminal.exits import OK
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
+from duramen.cli.terminal.output import say, say_json, say_table
 
 if TYPE_CHECKING:
     from router.admin.client import AdminConnection

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from duramen.cli.admin.asking import Table
-from duramen.cli.admin.carrying import DryRun, Wait, WaitTimeout, Yes, carry_out
-from duramen.cli.admin.places import parse_place
-from duramen.cli.options import AT_DEFAULT, At, Json
+from duramen.cli.admin.arguments import parse_place
+from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, Yes, carry_out
+from duramen.cli.admin.connection import Table
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 
 __all__ = ["compact", "snapshot", "trim"]
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from duramen.cli.admin.asking import Table, ask
-from duramen.cli.admin.carrying import DryRun, Wait, WaitTimeout, Yes, carry_out, confirm
-from duramen.cli.admin.shown import moment
-from duramen.cli.options import AT_DEFAULT, At, Json, Timeout
-from duramen.cli.output import say, say_json, say_table
+from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, Yes, carry_out, confirm
+from duramen.cli.admin.connection import Table, ask
+from duramen.cli.admin.format import moment
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
+from duramen.cli.terminal.output import say, say_json, say_table
 
 __all__ = ["clear", "discard", "rollback", "stage", "swap", "versions"]
 

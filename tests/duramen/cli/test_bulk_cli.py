@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server_process import ServerProcess, run_duramen
+from kit.client.server_process import ServerProcess, run_duramen
 
 import duramen
 from spark_bulk.session import java_problem

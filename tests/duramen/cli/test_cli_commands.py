@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from server_process import ServerProcess, run_duramen
+from kit.client.server_process import ServerProcess, run_duramen
 
 from duramen.blocking import Database
 

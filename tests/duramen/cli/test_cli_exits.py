@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from duramen.cli import exits
 from duramen.cli.app import app
-from duramen.cli.exits import exit_code_of
+from duramen.cli.terminal import exits
+from duramen.cli.terminal.exits import exit_code_of
 from duramen.loading import FileRefused, RowRefused
-from log_tier import errors
-from log_tier.errors import ERRORS, DuramenError, PortInUse
+from log_tier.model import errors
+from log_tier.model.errors import ERRORS, DuramenError, PortInUse
 
 
 @pytest.mark.parametrize("kind", ERRORS.values(), ids=ERRORS.keys())

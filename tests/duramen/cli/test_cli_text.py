@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.cli.text import bytes_of, json_text, shown_key, shown_value
-from log_tier.errors import InvalidRequest
+from duramen.cli.terminal.text import bytes_of, json_text, shown_key, shown_value
+from log_tier.model.errors import InvalidRequest
 
 
 @given(st.binary())

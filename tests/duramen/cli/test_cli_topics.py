@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from one_machine import puts
-from others_log import OthersLog
-from server_process import ServerProcess, run_duramen
+from kit.client.server_process import ServerProcess, run_duramen
+from kit.cluster.one_machine import puts
+from kit.log.others_log import OthersLog
 
-from duramen import embedded
 from duramen.blocking import Database
-from duramen.roles.single import SingleServer
-from log_tier.identifiers import Partition
+from duramen.server.roles.all_in_one import SingleServer
+from duramen.server.wiring import single_machine as embedded
+from log_tier.model.identifiers import Partition
+from log_tier.model.partitioner import partition_of
 from log_tier.open import open_log
-from log_tier.partitioner import partition_of
 
 Run = Callable[..., Any]
 
@@ -61,7 +61,7 @@ def test_a_table_by_murmur2(server: ServerProcess, database: Database, table_nam
     assert "an embedded log has no topics of others" in refused.stderr
 
 
-class Machine(NamedTuple):
+class SingleMachine(NamedTuple):
     """A server in this process whose log has a topic of others, and a way to call it."""
 
     log: OthersLog
@@ -69,7 +69,7 @@ class Machine(NamedTuple):
 
 
 @pytest.fixture
-async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
+async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SingleMachine]:
     logs: list[OthersLog] = []
 
     async def opened(url: str) -> Any:
@@ -83,11 +83,11 @@ async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     async def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return await asyncio.to_thread(run_duramen, *arguments, at=f"127.0.0.1:{server.port}")
 
-    yield Machine(logs[0], run)
+    yield SingleMachine(logs[0], run)
     await server.close()
 
 
-async def test_a_table_over_a_topic_of_others(machine: Machine) -> None:
+async def test_a_table_over_a_topic_of_others(machine: SingleMachine) -> None:
     log, run = machine
     topic = await log.adopt_topic("orders-v1")
     key = b"o-1"

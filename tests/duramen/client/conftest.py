@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from in_between import InBetween
+from kit.client.in_between import InBetween
 
 from duramen import aio
 from duramen.client.database import Database
 from duramen.client.table import Table
-from duramen.embedded import open_front
-from duramen.roles.single import SingleServer as Server
-from router.front import Front
+from duramen.server.roles.all_in_one import SingleServer as Server
+from duramen.server.wiring.single_machine import open_local_data
+from router.data.local_data import LocalData
 
 Connected = Callable[..., Awaitable[Database]]
 
@@ -53,17 +53,17 @@ async def flights(remote: Database) -> Table:
 
 
 @pytest.fixture
-async def front(tmp_path: Path) -> AsyncIterator[Front]:
-    """The core, with no door."""
-    opened = await open_front(tmp_path / "data")
+async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
+    """The core, with no endpoint."""
+    opened = await open_local_data(tmp_path / "data")
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-async def between(front: Front) -> InBetween:
+async def between(data_plane: LocalData) -> InBetween:
     """A connection to the core that does what it is told."""
-    return InBetween(front)
+    return InBetween(data_plane)
 
 
 @pytest.fixture

@@ -13,17 +13,17 @@ import pytest
 import duramen
 from duramen import aio
 from duramen.client.database import Database
+from duramen.client.gather.writes import WRITES_PENDING_BYTES_MAX
 from duramen.client.table import Table
-from duramen.client.writes import WRITES_PENDING_BYTES_MAX
-from duramen.roles.single import SingleServer as Server
-from log_tier.batch import Columns, encode_batch
-from log_tier.batch_header import BATCH_BYTES_MAX, HEADER_BYTES
-from log_tier.errors import DuramenError
-from log_tier.identifiers import Offset, Partition, table_id_to_bytes
-from log_tier.partitioner import partition_of
-from log_tier.record import TTL_MS_MAX, VALUE_BYTES_MAX
-from log_tier.service.problems import error_of, error_of_call
-from log_tier.tokens import Token
+from duramen.server.roles.all_in_one import SingleServer as Server
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch_header import BATCH_BYTES_MAX, HEADER_BYTES
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset, Partition, table_id_to_bytes
+from log_tier.model.partitioner import partition_of
+from log_tier.model.record import TTL_MS_MAX, VALUE_BYTES_MAX
+from log_tier.model.tokens import Token
+from log_tier.rpc.problems import error_of, error_of_call
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables

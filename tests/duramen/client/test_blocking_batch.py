@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import duramen
-from log_tier.errors import ConditionFailed
+from log_tier.model.errors import ConditionFailed
 
 
 def test_chained_calls_end_in_offsets(tmp_path: Path) -> None:

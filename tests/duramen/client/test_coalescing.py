@@ -7,16 +7,16 @@ import threading
 from typing import Any
 
 import pytest
-from in_between import InBetween, fail_with, refuse
+from kit.client.in_between import InBetween, fail_with, refuse
 
 import duramen
-from duramen.client import reads as reads_module
-from duramen.client import writes as writes_module
 from duramen.client.database import Database
+from duramen.client.gather import reads as reads_module
+from duramen.client.gather import writes as writes_module
 from duramen.client.table import Table
-from log_tier.identifiers import Partition
-from log_tier.partitioner import partition_of
-from router.front import Front
+from log_tier.model.identifiers import Partition
+from log_tier.model.partitioner import partition_of
+from router.data.local_data import LocalData
 
 DEADLINE_S = 20
 
@@ -135,7 +135,7 @@ async def test_each_call_ends_at_its_own_deadline(between: InBetween, flights: T
     assert await flights.get(b"a", level="strong") == b"3", "what was never sent is never written"
 
 
-async def test_the_default_timeout_holds_beside_a_longer_one(between: InBetween, front: Front) -> None:
+async def test_the_default_timeout_holds_beside_a_longer_one(between: InBetween, data_plane: LocalData) -> None:
     """A call with the default timeout joined one of an hour, and waited with it."""
     database = Database(between, timeout=0.1)
     table = await database.create_table("flights")
@@ -157,14 +157,14 @@ async def test_the_default_timeout_holds_beside_a_longer_one(between: InBetween,
 
 
 async def test_a_partition_that_waits_does_not_hold_up_the_others(
-    flights: Table, front: Front, monkeypatch: pytest.MonkeyPatch
+    flights: Table, data_plane: LocalData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
     await flights.put_many([(key, b"v") for key in keys.values()])
     assert await flights.get_many(keys.values()) == [b"v"] * 4
-    table = front.catalog.map.find("flights")
+    table = data_plane.catalog.map.find("flights")
     may_go = threading.Event()
-    index = front.node.replica(table.id, Partition(0)).index
+    index = data_plane.node.replica(table.id, Partition(0)).index
     inner = index.fold_in
 
     def held(chunk: Any) -> Any:
@@ -256,7 +256,9 @@ async def test_more_reads_than_may_wait(between: InBetween, flights: Table, monk
     assert await flights.get_many([b"a", b"b", b"c"]) == [None] * 3
 
 
-async def test_closing_ends_every_call(between: InBetween, front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_ends_every_call(
+    between: InBetween, data_plane: LocalData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writes_module, "_CLOSE_PATIENCE_S", 0.05)
     database = Database(between)
     table = await database.create_table("flights")

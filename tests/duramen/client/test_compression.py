@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from duramen.client.database import Database
-from duramen.roles.single import SingleServer as Server
-from log_tier.batch_header import COMPRESSION_MASK, ZSTD, read_header, split_batches
-from log_tier.identifiers import Offset, Partition
+from duramen.server.roles.all_in_one import SingleServer as Server
+from log_tier.model.batch_header import COMPRESSION_MASK, ZSTD, read_header, split_batches
+from log_tier.model.identifiers import Offset, Partition
 
 Connected = Callable[..., Awaitable[Database]]
 
 
 async def flags_in_log(machine: Server, table_id: str) -> list[int]:
-    log = machine.front.log
+    log = machine.data_plane.log
     (topic,) = [topic for topic in await log.topics() if topic.id == table_id]
     chunks = log.read(topic.id, Partition(0), Offset(0), follow=False)
     return [

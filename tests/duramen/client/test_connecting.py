@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import DEADLINE_S, TestCluster, cluster_of
-from one_machine import held, until
+from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of
+from kit.cluster.one_machine import held, until
 
 import duramen
 from duramen import aio
-from duramen.client.connecting import split_targets
-from router.grpc_door.connection import GrpcConnection
-from router.grpc_door.several import SeveralConnections
-from router.routed.connection import RoutedConnection
+from duramen.client.connect import split_targets
+from router.endpoints.grpc.connection import GrpcConnection
+from router.routing.failover import FailoverConnection
+from router.routing.routed_connection import RoutedConnection
 
 NOBODY = "127.0.0.1:1"
 
@@ -78,7 +78,7 @@ async def test_through_a_router_straight_to_the_nodes(cluster: TestCluster, conn
     await everything_works(database)
     asked = cluster.routers[0].connection.reads.budget
     assert asked._left == 10, "the router was asked for no key"
-    assert any("read" in node.door.asked for node in cluster.nodes.values())
+    assert any("read" in node.resp_server.asked for node in cluster.nodes.values())
 
 
 async def test_through_a_router_and_no_further(cluster: TestCluster, connect: Callable[..., Any]) -> None:
@@ -102,7 +102,7 @@ async def test_nodes_and_log_that_cannot_be_reached_from_here(
     """The map names addresses that mean nothing to the client; the router, whose fleet knows better, does it all."""
     async with cluster_of(tmp_path, routers=1) as cluster:
         view = type("View", (), {})()
-        from duramen.client import connecting
+        from duramen.client import connect as connecting
 
         real = connecting.fetch_view
 
@@ -128,7 +128,7 @@ async def test_nodes_and_log_that_cannot_be_reached_from_here(
         changes = before.watch(start="earliest")
         assert {(await anext(changes)).key for _ in range(2)} == {b"k", b"n"}
         await changes.aclose()
-        assert not any(member.alive for member in connection.fleet.members.values())
+        assert not any(member.alive for member in connection.membership.members.values())
         assert connection._writes._log is None
 
 
@@ -238,7 +238,7 @@ async def test_a_session_survives_the_loss_of_nodes(cluster: TestCluster, connec
             await table.put(b"k", b"%d" % turn)
             assert await table.get(b"k", timeout=2.0) == b"%d" % turn
         await cluster.nodes[name].start()
-        await until(lambda name=name: routed(database).fleet.members[name].alive)  # type: ignore[misc]
+        await until(lambda name=name: routed(database).membership.members[name].alive)  # type: ignore[misc]
 
 
 async def test_a_watch_goes_on_through_the_loss_of_its_nodes(cluster: TestCluster, connect: Callable[..., Any]) -> None:
@@ -253,7 +253,7 @@ async def test_a_watch_goes_on_through_the_loss_of_its_nodes(cluster: TestCluste
         await table.put_many({b"k%d" % number: b"v" for number in range(20)})
         seen += [(change.partition, change.offset) for change in [await anext(changes) for _ in range(20)]]
         await cluster.nodes[name].start()
-        await until(lambda name=name: routed(database).fleet.members[name].alive)  # type: ignore[misc]
+        await until(lambda name=name: routed(database).membership.members[name].alive)  # type: ignore[misc]
     await changes.aclose()
     assert len(seen) == len(set(seen)) == 160
     for partition in range(2):
@@ -283,7 +283,7 @@ async def test_several_servers_are_asked_in_turn(monkeypatch: pytest.MonkeyPatch
 
     async def ask(error: duramen.DuramenError, *calls: str) -> list[str]:
         asked.clear()
-        several: Any = SeveralConnections([Server("a", error), Server("b", None)])  # type: ignore[list-item]
+        several: Any = FailoverConnection([Server("a", error), Server("b", None)])  # type: ignore[list-item]
         for call in calls:
             try:
                 await getattr(several, call)([], timeout=1.0)
@@ -297,6 +297,6 @@ async def test_several_servers_are_asked_in_turn(monkeypatch: pytest.MonkeyPatch
     assert await ask(unsent, "write", "write") == ["a write", "b write", "b write"]
     assert await ask(duramen.ShuttingDown("bye"), "write") == ["a write", "b write"]
     assert await ask(duramen.DeadlineExceeded("slow"), "read", "read") == ["a read", "failed", "b read"]
-    monkeypatch.setattr("router.grpc_door.several._RETURN_S", 0.0)
+    monkeypatch.setattr("router.routing.failover._RETURN_S", 0.0)
     assert await ask(lost, "read") == ["a read", "failed"], "where nobody answers, that is said"
     assert await ask(duramen.ReplicaBehind("behind"), "read", "read") == ["a read", "failed", "a read", "failed"]

@@ -6,18 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from in_between import InBetween, fail_with, lose_reply, lose_request, refuse
+from kit.client.in_between import InBetween, fail_with, lose_reply, lose_request, refuse
 
 import duramen
 from duramen.client.database import Database
 from duramen.client.table import Table
-from log_tier.batch import decode_batch
-from log_tier.batch_header import stamp_batch
-from log_tier.errors import DuramenError
-from log_tier.identifiers import Offset
-from log_tier.partitioner import partition_of
-from router.front import Front
-from router.requests import WritePart, WriteResult
+from log_tier.model.batch import decode_batch
+from log_tier.model.batch_header import stamp_batch
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset
+from log_tier.model.partitioner import partition_of
+from router.data.local_data import LocalData
+from router.data.requests import WritePart, WriteResult
 
 DEADLINE_S = 20
 
@@ -103,7 +103,9 @@ async def test_giving_up_says_unknown_and_the_next_writes_work(between: InBetwee
     assert await flights.get_entry(b"k") == (b"after", done.offset, 0)
 
 
-async def test_a_late_copy_of_an_abandoned_batch_is_void(front: Front, between: InBetween, flights: Table) -> None:
+async def test_a_late_copy_of_an_abandoned_batch_is_void(
+    data_plane: LocalData, between: InBetween, flights: Table
+) -> None:
     abandoned: list[WritePart] = []
 
     async def keep(call: Any) -> Any:
@@ -115,7 +117,7 @@ async def test_a_late_copy_of_an_abandoned_batch_is_void(front: Front, between: 
         await flights.put(b"k", b"abandoned", timeout=0.05)
     between.write_faults = []
     done = await flights.put(b"k", b"after")
-    (late,) = await front.write(abandoned, timeout=DEADLINE_S)
+    (late,) = await data_plane.write(abandoned, timeout=DEADLINE_S)
     assert isinstance(late, WriteResult)
     assert await flights.get_entry(b"k", level="strong") == (b"after", done.offset, 0)
     assert decode_batch_of(abandoned) == [b"abandoned"]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from four_ways import Awaited
+from kit.client.four_ways import Awaited
 
 import duramen
 from duramen import aio
-from duramen.roles.single import SingleServer as Server
-from log_tier.partitioner import partition_of
+from duramen.server.roles.all_in_one import SingleServer as Server
+from log_tier.model.partitioner import partition_of
 
 PARTITIONS = 4
 KEYS = [b"{u%d}.%d" % (number % 5, number) for number in range(60)]

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from in_between import InBetween, refuse
-from one_machine import all_replicas, held, until
+from kit.client.in_between import InBetween, refuse
+from kit.cluster.one_machine import all_replicas, held, until
 
 import duramen
-from duramen.client import writes as writes_module
 from duramen.client.database import Database
+from duramen.client.gather import writes as writes_module
 from duramen.client.table import Table
-from log_tier.errors import NotHosted
-from log_tier.partitioner import partition_of
-from router.front import Front
+from log_tier.model.errors import NotHosted
+from log_tier.model.partitioner import partition_of
+from router.data.local_data import LocalData
 
 DEADLINE_S = 20
 KEYS = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
@@ -31,14 +31,14 @@ async def flights(local: Database, between: InBetween) -> Table:
 
 
 @contextmanager
-def nothing_applied(front: Front) -> Iterator[None]:
-    with held(*all_replicas(front, front.catalog.map.find("flights").topic)):
+def nothing_applied(data_plane: LocalData) -> Iterator[None]:
+    with held(*all_replicas(data_plane, data_plane.catalog.map.find("flights").topic)):
         yield
 
 
-async def test_late_outcomes_hold_up_nobody(flights: Table, front: Front) -> None:
+async def test_late_outcomes_hold_up_nobody(flights: Table, data_plane: LocalData) -> None:
     """More of them than requests may be under way; plain puts pass them, in their partitions and in others."""
-    with nothing_applied(front):
+    with nothing_applied(data_plane):
         updates = [asyncio.ensure_future(flights.update(KEYS[n], add=1)) for n in range(4) for _ in range(2)]
         refused = [asyncio.ensure_future(flights.put(KEYS[n], b"x", if_absent=True)) for n in range(2)]
         async with asyncio.timeout(DEADLINE_S):
@@ -54,16 +54,16 @@ async def test_late_outcomes_hold_up_nobody(flights: Table, front: Front) -> Non
     assert await flights.get_many(KEYS[n] for n in range(4)) == [b"2"] * 4
 
 
-async def test_a_session_sees_them_when_they_are_settled(flights: Table, front: Front) -> None:
-    with nothing_applied(front):
+async def test_a_session_sees_them_when_they_are_settled(flights: Table, data_plane: LocalData) -> None:
+    with nothing_applied(data_plane):
         call = asyncio.ensure_future(flights.update(b"n", add=5))
         await until(lambda: bool(flights._database.writes._tasks) and not flights._database.writes._under_way)
     assert (await call).value == 5
     assert await flights.get(b"n") == b"5"
 
 
-async def test_at_its_deadline_a_caller_learns_the_place(flights: Table, front: Front) -> None:
-    with nothing_applied(front):
+async def test_at_its_deadline_a_caller_learns_the_place(flights: Table, data_plane: LocalData) -> None:
+    with nothing_applied(data_plane):
         with pytest.raises(duramen.WriteUnknown, match="in the log at offset 0") as caught:
             await flights.update(b"n", add=1, timeout=0.1)
         assert caught.value.fields["offset"] == 0
@@ -76,7 +76,7 @@ async def test_at_its_deadline_a_caller_learns_the_place(flights: Table, front: 
 
 
 async def test_the_question_is_asked_again(
-    flights: Table, front: Front, between: InBetween, monkeypatch: pytest.MonkeyPatch
+    flights: Table, data_plane: LocalData, between: InBetween, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults: list[duramen.DuramenError] = [NotHosted("elsewhere"), duramen.Disconnected("lost")]
     asked: list[int] = []
@@ -85,10 +85,10 @@ async def test_the_question_is_asked_again(
         asked.append(len(parts))
         if faults:
             raise faults.pop()
-        return await front.outcomes(parts, timeout=timeout)
+        return await data_plane.outcomes(parts, timeout=timeout)
 
     monkeypatch.setattr(between, "outcomes", outcomes, raising=False)
-    with nothing_applied(front):
+    with nothing_applied(data_plane):
         call = asyncio.ensure_future(flights.update(b"n", add=1))
         await until(lambda: len(asked) == 3)
     assert (await call).value == 1
@@ -96,14 +96,14 @@ async def test_the_question_is_asked_again(
 
 
 async def test_a_retry_that_is_pending_tells_where_the_first_copy_took_effect(
-    flights: Table, front: Front, between: InBetween
+    flights: Table, data_plane: LocalData, between: InBetween
 ) -> None:
     async def lose(call: Any) -> Any:
         await call()
         raise duramen.Disconnected("the reply was lost")
 
     between.write_faults = [lose, refuse]
-    with nothing_applied(front):
+    with nothing_applied(data_plane):
         call = asyncio.ensure_future(flights.update(b"n", add=1))
         await until(lambda: len(between.writes) == 3 and not flights._database.writes._under_way)
     done = await call
@@ -112,12 +112,12 @@ async def test_a_retry_that_is_pending_tells_where_the_first_copy_took_effect(
 
 
 async def test_closing_tells_that_it_is_in_the_log(
-    between: InBetween, front: Front, monkeypatch: pytest.MonkeyPatch
+    between: InBetween, data_plane: LocalData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writes_module, "_CLOSE_PATIENCE_S", 0.05)
     database = Database(between)
     table = await database.create_table("flights", partitions=4)
-    with nothing_applied(front):
+    with nothing_applied(data_plane):
         call = asyncio.ensure_future(table.update(b"n", add=1))
         await until(lambda: bool(between.writes) and not database.writes._under_way)
         await database.writes.close()

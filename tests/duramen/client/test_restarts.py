@@ -8,16 +8,16 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from tcp_proxy import TcpProxy
+from kit.client.tcp_proxy import TcpProxy
 
 import duramen
 from duramen import aio
 from duramen.client.results import Change
 from duramen.client.table import Table
-from duramen.roles.single import SingleServer as Server
-from log_tier.batch import decode_batch
-from log_tier.batch_header import split_batches
-from log_tier.identifiers import Offset, Partition
+from duramen.server.roles.all_in_one import SingleServer as Server
+from log_tier.model.batch import decode_batch
+from log_tier.model.batch_header import split_batches
+from log_tier.model.identifiers import Offset, Partition
 
 DEADLINE_S = 30
 PARTITIONS = 3
@@ -101,10 +101,10 @@ async def test_every_call_gets_through(restarting: Restarting, flights: Table) -
 
 async def stored(server: Server, table: Table) -> list[tuple[int, int, bytes]]:
     """Everything in the log: partition, offset, key."""
-    topic = next(iter(server.front.catalog.map.tables.values()))
+    topic = next(iter(server.data_plane.catalog.map.tables.values()))
     found: list[tuple[int, int, bytes]] = []
     for partition in range(topic.partitions):
-        async for chunk in server.front.log.read(topic.id, Partition(partition), Offset(0), follow=False):
+        async for chunk in server.data_plane.log.read(topic.id, Partition(partition), Offset(0), follow=False):
             for data in split_batches(chunk.data):
                 batch = decode_batch(data)
                 keys = batch.columns.keys

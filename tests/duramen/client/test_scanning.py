@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from duramen import aio
-from duramen.client import scanning as module
+from duramen.client import scan as module
 from duramen.client.table import Table
-from log_tier.record import VALUE_BYTES_MAX
+from log_tier.model.record import VALUE_BYTES_MAX
 
 keys = st.binary(min_size=1, max_size=3) | st.sampled_from(
     [

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from duramen.client.session import Session
-from log_tier.identifiers import Offset, Partition, table_id_from_bytes
-from log_tier.table_ref import TableRef
-from log_tier.tokens import Token
+from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
 
 PARTITIONS = 3
 THREADS = 6

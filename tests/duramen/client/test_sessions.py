@@ -16,11 +16,11 @@ import duramen
 from duramen.client.database import Database
 from duramen.client.session import Session
 from duramen.client.table import Table
-from duramen.roles.single import SingleServer as Server
-from log_tier.identifiers import NOTHING, Offset, Partition, table_id_from_bytes
-from log_tier.table_ref import TableRef
-from log_tier.tokens import Token
-from serving_tier.replica import Replica
+from duramen.server.roles.all_in_one import SingleServer as Server
+from log_tier.model.identifiers import NOTHING, Offset, Partition, table_id_from_bytes
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
+from serving_tier.replica.replica import Replica
 
 DEADLINE_S = 20
 
@@ -29,7 +29,7 @@ DEADLINE_S = 20
 def lagging(machine: Server) -> Iterator[None]:
     """Inside, no replica applies anything."""
     may_go = threading.Event()
-    replicas: list[Replica] = list(machine.front.node)
+    replicas: list[Replica] = list(machine.data_plane.node)
 
     def held(apply: Callable[[Any], object]) -> Callable[[Any], object]:
         def waiting(chunk: Any) -> object:

@@ -11,8 +11,16 @@ import duramen.aio
 from duramen.client.database import Database
 from duramen.client.table import Table
 from duramen.client.writer import producer_id_of
-from log_tier.errors import Disconnected, DiskFull, DuramenError, InvalidKey, InvalidRequest, LogStopped, WriteUnknown
-from router.requests import WritePart, WriteResult
+from log_tier.model.errors import (
+    Disconnected,
+    DiskFull,
+    DuramenError,
+    InvalidKey,
+    InvalidRequest,
+    LogStopped,
+    WriteUnknown,
+)
+from router.data.requests import WritePart, WriteResult
 
 ROWS = [(b"key%05d" % number, b"%d" % number) for number in range(40_000)]
 

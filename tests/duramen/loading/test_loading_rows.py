@@ -26,7 +26,7 @@ from duramen.loading import (
     read_rows,
 )
 from duramen.loading.rows import CHUNK_ROWS
-from log_tier.errors import InvalidRequest
+from log_tier.model.errors import InvalidRequest
 
 ID = LoadOptions(key_columns=("id",))
 

@@ -12,7 +12,7 @@ import duramen
 from duramen.blocking import Database, Table, TableWriter
 from duramen.loading import FileChanged, LoadOptions, LoadProgress, RejectsFile, RowRefused, load_file
 from duramen.loading.rows import CHUNK_ROWS
-from log_tier.errors import TableNotFound
+from log_tier.model.errors import TableNotFound
 
 ID = LoadOptions(key_columns=("id",))
 ROWS = 3 * CHUNK_ROWS + 11

@@ -1,4 +1,4 @@
-"""A server with its fast door, as `duramen up --resp-port 0` starts it."""
+"""A server with its RESP endpoint, as `duramen up --resp-port 0` starts it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from server_process import ServerProcess
+from kit.client.server_process import ServerProcess
 
 _numbers = itertools.count()
 
@@ -23,7 +23,7 @@ def resp_server(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtur
 
 @pytest.fixture
 def port(resp_server: ServerProcess) -> int:
-    """Of the fast door."""
+    """Of the RESP endpoint."""
     return int(resp_server.announcement["resp_port"])
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import redis
-from server_process import ServerProcess, run_duramen, wait_until
-from up_cluster import UpCluster
+from kit.client.server_process import ServerProcess, run_duramen, wait_until
+from kit.cluster.up_cluster import UpCluster
 
 import duramen
 
@@ -130,16 +130,16 @@ def test_every_node_of_a_cluster_is_cleared(tmp_path: Path) -> None:
     try:
         doors = {name: redis.Redis(port=port) for name, port in cluster.doors.items()}
         doors["router"].mset({f"key{number}": "x" for number in range(300)})
-        for name, door in doors.items():
-            door.set("last", name)
-            assert door.flushdb() is True, name
-            assert door.get("last") is None, name
+        for name, resp_server in doors.items():
+            resp_server.set("last", name)
+            assert resp_server.flushdb() is True, name
+            assert resp_server.get("last") is None, name
             for other in doors.values():
                 wait_until(
                     lambda other=other: other.mget([f"key{number}" for number in range(300)]) == [None] * 300,
                     what="all are gone",
                 )
-        for door in doors.values():
-            door.close()
+        for resp_server in doors.values():
+            resp_server.close()
     finally:
         cluster.close()

@@ -1,4 +1,4 @@
-"""The fast door with clients and tools that others wrote: redis-py in all its forms, redis-cli, redis-benchmark."""
+"""The RESP endpoint with clients and tools that others wrote: redis-py in all its forms, redis-cli, redis-benchmark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from server_process import ServerProcess, run_duramen
+from kit.client.server_process import ServerProcess, run_duramen
 
 import duramen
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import redis
+from kit.client.server_process import run_duramen, wait_until
+from kit.cluster.up_cluster import NODES, UpCluster
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from server_process import run_duramen, wait_until
-from up_cluster import NODES, UpCluster
 
 import duramen
-from log_tier.partitioner import slot_of
+from log_tier.model.partitioner import slot_of
 
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["", "a reader each"])
@@ -31,9 +31,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
     running.close()
 
 
-def slots_of(door: int) -> list[Any]:
+def slots_of(resp_server: int) -> list[Any]:
     """CLUSTER SLOTS as the server says it: redis-py would make something else of it."""
-    with redis.Redis(port=door) as client:
+    with redis.Redis(port=resp_server) as client:
         connection: Any = client.connection_pool.get_connection()
         connection.send_command("CLUSTER", "SLOTS")
         ranges: list[Any] = connection.read_response()
@@ -51,8 +51,8 @@ def test_any_server_serves_any_client(cluster: UpCluster, key: str) -> None:
             for number in range(20):
                 assert client.set(f"{key}:{writer}:{number}", number)
             token = client.execute_command("DURAMEN.TOKEN")
-        for door in cluster.doors.values():
-            with redis.Redis(port=door) as client:
+        for resp_server in cluster.doors.values():
+            with redis.Redis(port=resp_server) as client:
                 client.execute_command("DURAMEN.AFTER", token)
                 assert [client.get(f"{key}:{writer}:{n}") for n in range(20)] == [b"%d" % n for n in range(20)]
                 assert client.mget([f"{key}:{writer}:{n}" for n in range(20)]) == [b"%d" % n for n in range(20)]
@@ -60,7 +60,7 @@ def test_any_server_serves_any_client(cluster: UpCluster, key: str) -> None:
 
 
 def test_counters_over_all_doors(cluster: UpCluster, key: str) -> None:
-    doors = [redis.Redis(port=door) for door in cluster.doors.values()]
+    doors = [redis.Redis(port=resp_server) for resp_server in cluster.doors.values()]
     counts = [client.incr(f"{key}-{number}") for number in range(3) for _ in range(10) for client in doors]
     assert counts == [n for _ in range(3) for n in range(1, 10 * len(doors) + 1)]
     for client in doors:
@@ -69,9 +69,11 @@ def test_counters_over_all_doors(cluster: UpCluster, key: str) -> None:
 
 def test_the_map_of_slots(cluster: UpCluster) -> None:
     nodes = {port for name, port in cluster.doors.items() if name != "router"}
-    for name, door in cluster.doors.items():
-        wait_until(lambda door=door: ports_of(slots_of(door)) == nodes, what=f"{name} knows every node")  # type: ignore[misc]
-        ranges = slots_of(door)
+    for name, resp_server in cluster.doors.items():
+        wait_until(
+            lambda resp_server=resp_server: ports_of(slots_of(resp_server)) == nodes, what=f"{name} knows every node"
+        )  # type: ignore[misc]
+        ranges = slots_of(resp_server)
         assert ranges[0][0] == 0
         assert ranges[-1][1] == 16383
         assert all(before[1] + 1 == after[0] for before, after in pairwise(ranges))
@@ -147,7 +149,7 @@ def test_the_doors_and_grpc(cluster: UpCluster, key: str) -> None:
 
 
 def test_a_node_that_is_killed(cluster: UpCluster, key: str) -> None:
-    """Clients of the router go on; the node comes back with its door where it was."""
+    """Clients of the router go on; the node comes back with its endpoint where it was."""
     names = [f"{key}:{number}" for number in range(60)]
     with redis.Redis(port=cluster.doors["router"]) as client:
         for name in names:

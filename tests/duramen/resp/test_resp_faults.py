@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import redis
+from kit.client.server_process import ServerProcess, run_duramen, wait_until
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from server_process import ServerProcess, run_duramen, wait_until
 
 WRITERS = 6
 KILLS = 3

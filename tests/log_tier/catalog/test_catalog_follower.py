@@ -12,8 +12,6 @@ from typing import Any
 import grpc
 import pytest
 
-from log_tier.batch import Columns, decode_batch, encode_batch
-from log_tier.batch_header import stamp_batch
 from log_tier.catalog.catalog import CATALOG_TOPIC, Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan, command_batch, parse_command
@@ -21,7 +19,9 @@ from log_tier.catalog.map_json import map_from_json, map_to_json
 from log_tier.catalog.remote import RemoteMaps, fetch_view
 from log_tier.catalog.service import ClusterService
 from log_tier.embedded import EmbeddedLog
-from log_tier.errors import (
+from log_tier.model.batch import Columns, decode_batch, encode_batch
+from log_tier.model.batch_header import stamp_batch
+from log_tier.model.errors import (
     CommandRejected,
     DeadlineExceeded,
     Disconnected,
@@ -31,13 +31,13 @@ from log_tier.errors import (
     UnknownFormat,
     WriteUnknown,
 )
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.log import Appended
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Appended
+from log_tier.model.table_ref import TableRef
 from log_tier.proto import cluster_pb2_grpc, log_pb2_grpc
-from log_tier.service.client import RemoteLog
-from log_tier.service.server import LogService
-from log_tier.service.streams import OpenStreams
-from log_tier.table_ref import TableRef
+from log_tier.remote.remote_log import RemoteLog
+from log_tier.remote.service import LogService
+from log_tier.rpc.streams import OpenStreams
 
 DEADLINE_S = 20
 ZERO = Partition(0)

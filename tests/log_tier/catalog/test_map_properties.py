@@ -6,10 +6,8 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from map_script import table_id
+from kit.log.map_script import table_id
 
-from log_tier.batch import decode_batch
-from log_tier.batch_header import stamp_batch
 from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry
 from log_tier.catalog.commands import (
     AbortJob,
@@ -31,7 +29,9 @@ from log_tier.catalog.commands import (
 from log_tier.catalog.fold import fold_command
 from log_tier.catalog.job_fold import FINISHED_JOBS_MAX, undo_tasks_of
 from log_tier.catalog.map_json import map_from_json, map_to_json
-from log_tier.identifiers import Offset, Partition
+from log_tier.model.batch import decode_batch
+from log_tier.model.batch_header import stamp_batch
+from log_tier.model.identifiers import Offset, Partition
 
 NODES = st.sampled_from(["n1", "n2", "n3", "n4"])
 TABLES = st.sampled_from(["flights", "ships"]).map(table_id)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from map_script import play
+from kit.log.map_script import play
 
 SCRIPTS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 

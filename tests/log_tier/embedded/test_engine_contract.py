@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from log_contract import LogContract, NoTopicsOfOthersContract
+from kit.log.log_contract import LogContract, NoTopicsOfOthersContract
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from log_tier.embedded.committer import Committer
-from log_tier.embedded.quick_disk import QuickDisk
+from log_tier.embedded.commit.committer import Committer
+from log_tier.embedded.commit.quick_disk import QuickDisk
 
 
 class TestEmbeddedLog(LogContract, NoTopicsOfOthersContract):

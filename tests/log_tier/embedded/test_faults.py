@@ -10,20 +10,20 @@ import threading
 from pathlib import Path
 
 import pytest
-from engine_steps import HOME, SMALL, ZERO, copy_of, open_log, segment_files
-from memory_disk import MemoryDisk
-from sample_batches import keys_of, plain_batch, read_all
+from kit.log.engine_steps import HOME, SMALL, ZERO, copy_of, open_log, segment_files
+from kit.log.memory_disk import MemoryDisk
+from kit.log.sample_batches import keys_of, plain_batch, read_all
 
-from log_tier.batch_header import BATCH_BYTES_MAX
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from log_tier.errors import (
+from log_tier.model.batch_header import BATCH_BYTES_MAX
+from log_tier.model.errors import (
     DiskFull,
     FolderReadOnly,
     LogStopped,
     Overloaded,
     ShuttingDown,
 )
-from log_tier.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition
 
 
 def fail_once(disk: MemoryDisk, what: str, suffix: str, number: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from log_contract import LogContract
+from kit.log.log_contract import LogContract
 
-from log_tier.log import Log
+from log_tier.model.log import Log
 from log_tier.open import open_log
 
 pytestmark = pytest.mark.kafka

@@ -10,12 +10,15 @@ from contextlib import aclosing
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from kafka_brokers import StartBrokers
-from sample_batches import keys_of, plain_batch, read_all
+from kit.kafka.kafka_brokers import StartBrokers
+from kit.log.sample_batches import keys_of, plain_batch, read_all
 
-from log_tier.batch import Columns, encode_batch
-from log_tier.batch_header import read_header, split_batches
-from log_tier.errors import (
+from log_tier.kafka.cluster import topics
+from log_tier.kafka.engine import KafkaLog
+from log_tier.kafka.reading import partition_reader
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.errors import (
     BatchRefused,
     DuramenError,
     InvalidRequest,
@@ -26,11 +29,9 @@ from log_tier.errors import (
     TableNotFound,
     Unavailable,
 )
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.kafka import partition_reader, topics
-from log_tier.kafka.engine import KafkaLog
-from log_tier.log import Appended, Bounds
-from log_tier.record import GROUPED, Operation
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Appended, Bounds
+from log_tier.model.record import GROUPED, Operation
 
 pytestmark = pytest.mark.kafka
 

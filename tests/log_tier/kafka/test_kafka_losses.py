@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
-from kafka_brokers import StartBrokers, eventually
-from sample_batches import keys_of, plain_batch, read_all
+from kit.kafka.kafka_brokers import StartBrokers, eventually
+from kit.log.sample_batches import keys_of, plain_batch, read_all
 
-from log_tier.errors import DuramenError, LogDamaged, Unavailable, WriteUnknown
-from log_tier.identifiers import Offset, Partition, TableId
 from log_tier.kafka.engine import KafkaLog
-from log_tier.log import ReadChunk
+from log_tier.model.errors import DuramenError, LogDamaged, Unavailable, WriteUnknown
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import ReadChunk
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from deploy.kafka.brokers import Brokers
-from log_tier.batch import Columns, encode_batch
-from log_tier.errors import Unavailable
-from log_tier.identifiers import Offset, Partition
 from log_tier.kafka import KafkaLog
-from log_tier.log import Bounds
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import Unavailable
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Bounds
 
 pytestmark = pytest.mark.kafka
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from operated import Operated, operated
+from kit.cluster.operated import Operated, operated
 
 
 @pytest.fixture

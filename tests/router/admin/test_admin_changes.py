@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from operated import DEADLINE_S, Operated, operated
+from kit.cluster.operated import DEADLINE_S, Operated, operated
 
 from duramen.aio import Table
 from log_tier.catalog.commands import StartJob, TaskPlan
-from log_tier.errors import (
+from log_tier.model.errors import (
     CommandRejected,
     InvalidRequest,
     InvalidToken,
@@ -19,9 +19,10 @@ from log_tier.errors import (
     TableNotFound,
     TokenAhead,
 )
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.tokens import Token
-from router.admin.log_times import header_at, offset_at_time
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.tokens import Token
+from router.admin.answers.log_times import header_at, offset_at_time
+from router.admin.planners.resume import job_of
 from router.admin.requests import (
     Compact,
     Drain,
@@ -34,7 +35,6 @@ from router.admin.requests import (
     TakeSnapshots,
     Trim,
 )
-from router.admin.resuming import job_of
 
 ZERO = Partition(0)
 

@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from situations import ZERO, folded, seen, with_nodes, with_snapshot, with_table
+from kit.cluster.situations import ZERO, folded, seen, with_nodes, with_snapshot, with_table
 
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import AbortJob, StartJob, TaskDone, TaskFailed, TaskReady
-from log_tier.errors import CommandRejected, InvalidRequest, OffsetTrimmed, TableNotFound, TokenAhead
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.log import Bounds
-from router.admin.moving import plan_drain, plan_move, plan_retire
-from router.admin.plan import RATE_BYTES_S, Plan, Step, check_plan, plan_document, plan_of
-from router.admin.rebalancing import plan_rebalance
-from router.admin.replicating import plan_set_replicas
-from router.admin.restoring import check_restorable, plan_restore_node, plan_restore_table
-from router.admin.resuming import plan_abort, plan_resume
-from router.admin.situation import Situation
-from router.admin.upkeep import plan_compact, plan_snapshot, plan_trim
+from log_tier.model.errors import CommandRejected, InvalidRequest, OffsetTrimmed, TableNotFound, TokenAhead
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Bounds
+from router.admin.planners.cluster_view import Situation
+from router.admin.planners.move import plan_drain, plan_move, plan_retire
+from router.admin.planners.plan import RATE_BYTES_S, Plan, Step, check_plan, plan_document, plan_of
+from router.admin.planners.rebalance import plan_rebalance
+from router.admin.planners.restore import check_restorable, plan_restore_node, plan_restore_table
+from router.admin.planners.resume import plan_abort, plan_resume
+from router.admin.planners.set_replicas import plan_set_replicas
+from router.admin.planners.upkeep import plan_compact, plan_snapshot, plan_trim
 
 
 def shown(plan: Plan) -> list[str]:

@@ -7,16 +7,16 @@ import re
 from pathlib import Path
 
 import pytest
-from operated import DEADLINE_S, Operated
+from kit.cluster.operated import DEADLINE_S, Operated
 
-from log_tier.batch import Columns, encode_batch
-from log_tier.errors import ConditionFailed, InvalidKey, InvalidRequest, TableNotFound
-from log_tier.identifiers import Offset, Partition
-from log_tier.log import Bounds
-from log_tier.partitioner import partition_of
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import ConditionFailed, InvalidKey, InvalidRequest, TableNotFound
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Bounds
+from log_tier.model.partitioner import partition_of
+from router.admin.answers.key_history import last_writes
 from router.admin.client import AdminConnection
 from router.admin.requests import TakeSnapshots
-from router.admin.tails import last_writes
 
 PROTO = Path(__file__).parents[3] / "router" / "proto" / "admin.proto"
 

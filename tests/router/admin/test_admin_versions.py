@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from operated import DEADLINE_S, Operated, operated
-from version_building import build_version
+from kit.cluster.operated import DEADLINE_S, Operated, operated
+from kit.index.version_building import build_version
 
 from duramen.aio import Table
-from log_tier.errors import CommandRejected, DiskFull, InvalidRequest, LogStopped, SnapshotDamaged, VersionMissing
-from log_tier.identifiers import Partition, TableId
-from log_tier.service.client import RemoteLog
+from log_tier.model.errors import CommandRejected, DiskFull, InvalidRequest, LogStopped, SnapshotDamaged, VersionMissing
+from log_tier.model.identifiers import Partition, TableId
+from log_tier.remote.remote_log import RemoteLog
 from router.admin.requests import Compact, Discard, Move, Rollback, Stage, Swap, TakeSnapshots
-from serving_tier.lmdb_index import LmdbIndex
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 KEYS = [b"k%03d" % number for number in range(200)]
 
@@ -86,7 +86,7 @@ async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path, caplo
     assert await states(cluster) == {2: "live"}
     assert await values(table) == {b"2", b"later", b"just before", b"after"}
     for node_id, node in cluster.nodes.items():
-        for replica in node.front.node:
+        for replica in node.data_plane.node:
             async with asyncio.timeout(DEADLINE_S):
                 while replica.versions.here():  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
@@ -106,7 +106,7 @@ async def test_a_node_that_restarts_comes_back_with_its_versions(cluster: Operat
     assert await values(table) == {b"2", b"meanwhile"}
     await cluster.add_node("n3")
     await cluster.until_level("flights")
-    assert {replica.index.version for replica in cluster.nodes["n3"].front.node} == {2}
+    assert {replica.index.version for replica in cluster.nodes["n3"].data_plane.node} == {2}
     assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
     (kept, _) = await cluster.admin.versions("flights")
     assert (kept["level"], kept["replicas"]) == (9, 9)
@@ -246,7 +246,7 @@ async def test_a_damaged_part_is_not_swapped_in(cluster: Operated, tmp_path: Pat
 async def test_a_full_disk_on_one_node(cluster: Operated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = await filled(cluster, replicas=3)
     url = await built(cluster, table, tmp_path, b"2")
-    full = cluster.nodes["n2"].front.node.folder
+    full = cluster.nodes["n2"].data_plane.node.folder
     inner = LmdbIndex.become
 
     def become(self: LmdbIndex, version: int) -> None:

@@ -11,14 +11,14 @@ import shutil
 from pathlib import Path
 
 import google_crc32c
-from operated import Operated, operated
+from kit.cluster.operated import Operated, operated
 
-from duramen.checking.checker import check_history
-from duramen.checking.run import connect_to, run_check
-from duramen.checking.workload import WorkloadShape
+from duramen.verification.checker import check_history
+from duramen.verification.run import connect_to, run_check
+from duramen.verification.workload import WorkloadShape
 from log_tier.catalog.cluster_map import TableEntry
-from log_tier.errors import DuramenError
-from log_tier.identifiers import Partition
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Partition
 from router.admin.requests import Discard, Rollback, Stage, Swap, TakeSnapshots
 from serving_tier.snapshots.manifest import format_manifest
 from serving_tier.snapshots.store import SnapshotStore

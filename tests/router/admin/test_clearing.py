@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from operated import Operated, operated
+from kit.cluster.operated import Operated, operated
 
 from duramen.aio import Table
 from log_tier.catalog.cluster_map import EMPTY
-from log_tier.errors import CommandRejected, DeadlineExceeded, InvalidRequest, TableNotFound
+from log_tier.model.errors import CommandRejected, DeadlineExceeded, InvalidRequest, TableNotFound
 from router.admin.admin import Admin
-from router.admin.clearing import clear_table
-from router.admin.opening import AdminOnDemand
+from router.admin.clear import clear_table
+from router.admin.lazy import AdminOnDemand
 from router.admin.requests import Rollback, SetReplicas, Stage, Swap, TakeSnapshots
 
 KEYS = [b"k%03d" % number for number in range(100)]

@@ -6,11 +6,11 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from situations import seen, with_nodes, with_table
+from kit.cluster.situations import seen, with_nodes, with_table
 
-from router.admin.plan import check_plan
-from router.admin.rebalancing import plan_rebalance
-from router.admin.situation import Situation
+from router.admin.planners.cluster_view import Situation
+from router.admin.planners.plan import check_plan
+from router.admin.planners.rebalance import plan_rebalance
 
 
 @st.composite

@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from log_tier.batch import Columns, encode_batch
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import Job, NodeEntry
 from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan
 from log_tier.catalog.job_fold import ACTIONS
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from log_tier.errors import CommandRejected, NotHosted, WriteUnknown
-from log_tier.identifiers import Offset, Partition
-from log_tier.log import Topic
-from log_tier.record import Expiry, Operation, attribute_of
-from serving_tier.hosting import Hosting
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import CommandRejected, NotHosted, WriteUnknown
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Topic
+from log_tier.model.record import Expiry, Operation, attribute_of
 from serving_tier.jobs import actions as module
 from serving_tier.jobs import bootstrapping, point_in_time, snapshotting
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.worker import JobWorker
-from serving_tier.node import Node
-from serving_tier.replica import Replica
+from serving_tier.node.hosting import Hosting
+from serving_tier.node.node import Node
+from serving_tier.replica.replica import Replica
 from serving_tier.snapshots.peer_copy import CopySource
 from serving_tier.snapshots.store import SnapshotStore
 
@@ -34,7 +34,7 @@ DEADLINE_S = 30
 ZERO = Partition(0)
 
 
-class Machine:
+class SingleMachine:
     """A log, a catalog, and nodes with workers and a common store, all in this process."""
 
     def __init__(self, folder: Path, log: EmbeddedLog, catalog: Catalog) -> None:
@@ -91,11 +91,11 @@ class Machine:
 
 
 @pytest.fixture
-async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
+async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SingleMachine]:
     monkeypatch.setattr(module, "_HANDOVER_S", 0.01)
     async with await EmbeddedLog.open(tmp_path / "log", settings=EngineSettings(segment_bytes=4096)) as log:
         catalog = await Catalog.open(log)
-        made = Machine(tmp_path, log, catalog)
+        made = SingleMachine(tmp_path, log, catalog)
         yield made
         await made.close()
         await catalog.close()
@@ -105,13 +105,13 @@ def plan(action: str, topic: Topic, node: str, **arguments: int | str) -> TaskPl
     return TaskPlan(action, topic.id, ZERO, node, arguments)
 
 
-async def fill(machine: Machine, topic: Topic, count: int = 300) -> Offset:
+async def fill(machine: SingleMachine, topic: Topic, count: int = 300) -> Offset:
     for number in range(count):
         last = await machine.put(topic, (b"key%d" % (number % 50), b"%d " % number + b"v" * 40))
     return last
 
 
-async def test_a_snapshot_is_known_when_it_is_stored_and_old_ones_go(machine: Machine) -> None:
+async def test_a_snapshot_is_known_when_it_is_stored_and_old_ones_go(machine: SingleMachine) -> None:
     await machine.add_node("n1", keep=2)
     topic = await machine.make_table()
     offsets = []
@@ -126,7 +126,7 @@ async def test_a_snapshot_is_known_when_it_is_stored_and_old_ones_go(machine: Ma
     assert (known[-1].node, known[-1].keys) == ("n1", 20)
 
 
-async def test_the_log_is_trimmed_below_a_snapshot_and_no_further(machine: Machine) -> None:
+async def test_the_log_is_trimmed_below_a_snapshot_and_no_further(machine: SingleMachine) -> None:
     await machine.add_node("n1")
     topic = await machine.make_table()
     last = await fill(machine, topic)
@@ -151,7 +151,7 @@ async def test_the_log_is_trimmed_below_a_snapshot_and_no_further(machine: Machi
     assert (await machine.level("n1", topic)).index.digest() == digest
 
 
-async def test_compaction_drops_what_is_void(machine: Machine) -> None:
+async def test_compaction_drops_what_is_void(machine: SingleMachine) -> None:
     await machine.add_node("n1")
     topic = await machine.make_table()
     last = await fill(machine, topic)
@@ -164,7 +164,7 @@ async def test_compaction_drops_what_is_void(machine: Machine) -> None:
     assert (await machine.level("n1", topic)).index.digest() == digest
 
 
-async def test_a_move_and_its_way_back(machine: Machine) -> None:
+async def test_a_move_and_its_way_back(machine: SingleMachine) -> None:
     await machine.add_node("n1")
     topic = await machine.make_table()
     await machine.add_node("n2")
@@ -180,7 +180,7 @@ async def test_a_move_and_its_way_back(machine: Machine) -> None:
             machine.hostings[source].node.replica(topic.id, ZERO)
 
 
-async def test_a_replica_more_and_one_less(machine: Machine) -> None:
+async def test_a_replica_more_and_one_less(machine: SingleMachine) -> None:
     await machine.add_node("n1")
     topic = await machine.make_table()
     await machine.add_node("n2")
@@ -193,7 +193,7 @@ async def test_a_replica_more_and_one_less(machine: Machine) -> None:
     assert machine.catalog.map.table(topic.id).readable(ZERO) == ("n2",)
 
 
-async def copied(machine: Machine, topic: Topic, name: str, offset: int) -> tuple[Job, dict[bytes, bytes]]:
+async def copied(machine: SingleMachine, topic: Topic, name: str, offset: int) -> tuple[Job, dict[bytes, bytes]]:
     target = await machine.make_table(name)
     how = {"source_table": topic.id, "source_partition": 0, "offset": offset}
     job = await machine.job(TaskPlan("copy", target.id, ZERO, "n1", how))
@@ -202,7 +202,7 @@ async def copied(machine: Machine, topic: Topic, name: str, offset: int) -> tupl
     return job, {key: entry.value for key, entry in page.entries}
 
 
-async def test_a_partition_as_it_was_at_any_offset(machine: Machine) -> None:
+async def test_a_partition_as_it_was_at_any_offset(machine: SingleMachine) -> None:
     await machine.add_node("n1")
     topic = await machine.make_table()
     states: list[dict[bytes, bytes]] = []
@@ -226,7 +226,7 @@ async def test_a_partition_as_it_was_at_any_offset(machine: Machine) -> None:
     assert (job.state, job.tasks[0].note.split(":")[0]) == ("failed", "token_ahead")
 
 
-async def test_a_past_that_is_gone_is_said(machine: Machine) -> None:
+async def test_a_past_that_is_gone_is_said(machine: SingleMachine) -> None:
     await machine.add_node("n1")
     topic = await machine.make_table()
     last = await fill(machine, topic)
@@ -241,7 +241,7 @@ async def test_a_past_that_is_gone_is_said(machine: Machine) -> None:
     assert len(found) == 50
 
 
-async def test_expiries_are_carried_over(machine: Machine) -> None:
+async def test_expiries_are_carried_over(machine: SingleMachine) -> None:
     await machine.add_node("n1")
     topic = await machine.make_table()
     attributes = [attribute_of(Operation.PUT, expiry=Expiry.TTL), attribute_of(Operation.PUT)]
@@ -260,7 +260,7 @@ async def test_expiries_are_carried_over(machine: Machine) -> None:
 
 
 async def test_a_copy_that_was_interrupted_writes_nothing_twice(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: SingleMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(point_in_time, "_BATCH_RECORDS", 10)
     await machine.add_node("n1")
@@ -292,7 +292,9 @@ async def test_a_copy_that_was_interrupted_writes_nothing_twice(
     assert digest == {key: entry.value for key, entry in source.index.scan(b"", None).entries}
 
 
-async def test_snapshots_by_schedule_are_taken_once_by_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_snapshots_by_schedule_are_taken_once_by_one(
+    machine: SingleMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(snapshotting, "_LOOK_S", 0.01)
     await machine.add_node("n1", every_s=0.2)
     await machine.add_node("n2", every_s=0.2)
@@ -305,7 +307,7 @@ async def test_snapshots_by_schedule_are_taken_once_by_one(machine: Machine, mon
 
 
 async def test_a_new_replica_of_a_large_table_begins_with_a_snapshot(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: SingleMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bootstrapping, "_REPLAY_RECORDS", 10)
     await machine.add_node("n1")
@@ -327,7 +329,7 @@ def test_the_actions_are_those_that_the_catalog_knows() -> None:
     assert set(node_actions(None, None, None)) == ACTIONS - {"remove"}  # type: ignore[arg-type]
 
 
-async def over_a_trimmed_topic(machine: Machine, *, replicas: int = 1) -> tuple[Topic, Offset]:
+async def over_a_trimmed_topic(machine: SingleMachine, *, replicas: int = 1) -> tuple[Topic, Offset]:
     """A table over a topic of 300 records, the first of which are gone; where it begins."""
     topic = await machine.log.create_topic("flights", partitions=1)
     last = await fill(machine, topic)
@@ -338,7 +340,7 @@ async def over_a_trimmed_topic(machine: Machine, *, replicas: int = 1) -> tuple[
     return topic, start
 
 
-async def test_replicas_of_a_table_that_begins_above_0(machine: Machine) -> None:
+async def test_replicas_of_a_table_that_begins_above_0(machine: SingleMachine) -> None:
     await machine.add_node("n1")
     topic, start = await over_a_trimmed_topic(machine)
     digest = (await machine.level("n1", topic)).index.digest()
@@ -354,7 +356,7 @@ async def test_replicas_of_a_table_that_begins_above_0(machine: Machine) -> None
     assert f"the table at {start}: what was between is trimmed" in rebuilt.tasks[0].note
 
 
-async def test_a_snapshot_carries_where_its_table_begins(machine: Machine) -> None:
+async def test_a_snapshot_carries_where_its_table_begins(machine: SingleMachine) -> None:
     await machine.add_node("n1")
     topic, start = await over_a_trimmed_topic(machine)
     last = await fill(machine, topic, 10)
@@ -366,7 +368,7 @@ async def test_a_snapshot_carries_where_its_table_begins(machine: Machine) -> No
     assert (await machine.level("n1", topic)).index.digest() == digest
 
 
-async def test_the_past_of_a_table_that_begins_above_0(machine: Machine) -> None:
+async def test_the_past_of_a_table_that_begins_above_0(machine: SingleMachine) -> None:
     await machine.add_node("n1")
     topic, start = await over_a_trimmed_topic(machine)
     await machine.level("n1", topic)
@@ -376,7 +378,7 @@ async def test_the_past_of_a_table_that_begins_above_0(machine: Machine) -> None
 
 
 @pytest.mark.parametrize("action", ["trim", "compact"])
-async def test_a_topic_of_others_is_not_shortened(machine: Machine, action: str) -> None:
+async def test_a_topic_of_others_is_not_shortened(machine: SingleMachine, action: str) -> None:
     await machine.add_node("n1")
     topic, _ = await over_a_trimmed_topic(machine)
     with pytest.raises(CommandRejected, match=f"is the topic 'flights-v1' of others: it is theirs to {action}"):

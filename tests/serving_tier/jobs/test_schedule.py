@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from serving_tier.jobs.schedule import SnapshotSchedule
 
 NAME = (TableId("AAAAAAAAAAAAAAAAAAAAAA"), Partition(0))

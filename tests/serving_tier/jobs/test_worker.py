@@ -12,9 +12,9 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import Job
 from log_tier.catalog.commands import AbortJob, CreateTable, RegisterNode, ResumeJob, StartJob, TaskPlan
 from log_tier.embedded import EmbeddedLog
-from log_tier.errors import OffsetTrimmed, Overloaded
-from log_tier.identifiers import Partition
-from log_tier.log import Topic
+from log_tier.model.errors import OffsetTrimmed, Overloaded
+from log_tier.model.identifiers import Partition
+from log_tier.model.log import Topic
 from serving_tier.jobs import worker as module
 from serving_tier.jobs.worker import JobWorker, TaskRun
 

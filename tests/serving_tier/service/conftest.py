@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from two_nodes import TwoNodes, two_nodes
+from kit.cluster.two_nodes import TwoNodes, two_nodes
 
 
 @pytest.fixture

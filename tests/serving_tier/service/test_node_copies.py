@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from two_nodes import DEADLINE_S, ZERO, TwoNodes, until
+from kit.cluster.two_nodes import DEADLINE_S, ZERO, TwoNodes, until
 
-from log_tier.errors import Disconnected, DuramenError, NotHosted, Overloaded, ShuttingDown
-from log_tier.identifiers import Offset, Partition
-from serving_tier.digest import digest_moment
-from serving_tier.lmdb_index import LmdbIndex
+from log_tier.model.errors import Disconnected, DuramenError, NotHosted, Overloaded, ShuttingDown
+from log_tier.model.identifiers import Offset, Partition
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.replica.digest import digest_pinned
 from serving_tier.service import server as module
 from serving_tier.service.copies import COPIES_MAX
 from serving_tier.service.peer import NodePeer
@@ -60,8 +60,8 @@ async def test_a_copy_of_a_live_replica_holds_the_same_elsewhere(nodes: TwoNodes
     assert copied.applied == manifest.offset >= 2999
     async for chunk in nodes.log.read(nodes.topic.id, ZERO, Offset(copied.applied + 1), follow=False):
         copied.apply(chunk.data)
-    with copied.moment() as moment:
-        elsewhere = digest_moment(moment, buckets=16)
+    with copied.pinned() as pinned:
+        elsewhere = digest_pinned(pinned, buckets=16)
     copied.close()
     await nodes.level(elsewhere.offset)
     here = await nodes.nodes[0].digest(nodes.topic, elsewhere.offset, buckets=16)

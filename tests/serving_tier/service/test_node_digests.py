@@ -7,9 +7,9 @@ import random
 import threading
 
 import pytest
-from two_nodes import DEADLINE_S, TwoNodes, until
+from kit.cluster.two_nodes import DEADLINE_S, TwoNodes, until
 
-from log_tier.errors import (
+from log_tier.model.errors import (
     InvalidRequest,
     LimitExceeded,
     NotHosted,
@@ -18,9 +18,9 @@ from log_tier.errors import (
     ReplicaBehind,
     ShuttingDown,
 )
-from log_tier.identifiers import Offset, table_id_to_bytes
-from serving_tier import digest as digest_module
+from log_tier.model.identifiers import Offset, table_id_to_bytes
 from serving_tier.proto import node_pb2
+from serving_tier.replica import digest as digest_module
 from serving_tier.service import digests as module
 
 
@@ -117,14 +117,14 @@ async def test_a_digest_ends_soon_when_its_replica_is_closed_or_its_asker_leaves
     nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside, may_go = threading.Event(), threading.Event()
-    inner = module.digest_moment
+    inner = module.digest_pinned
 
-    def slow(moment: object, **how: object) -> object:
+    def slow(pinned: object, **how: object) -> object:
         inside.set()
         may_go.wait(DEADLINE_S)
-        return inner(moment, **how)  # type: ignore[arg-type]
+        return inner(pinned, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "digest_moment", slow)
+    monkeypatch.setattr(module, "digest_pinned", slow)
     last = await nodes.write(b"a")
     await nodes.level(last)
     asking = asyncio.ensure_future(nodes.nodes[0].digest(nodes.topic, last))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from two_nodes import DEADLINE_S, ZERO, TwoNodes
+from kit.cluster.two_nodes import DEADLINE_S, ZERO, TwoNodes
 
-from log_tier.batch import Columns, encode_batch
-from log_tier.errors import DuramenError, LimitExceeded, NotHosted, OffsetTrimmed, ReplicaBehind, TokenAhead
-from log_tier.identifiers import Offset, Partition
-from log_tier.record import Condition, Operation, attribute_of
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import DuramenError, LimitExceeded, NotHosted, OffsetTrimmed, ReplicaBehind, TokenAhead
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.record import Condition, Operation, attribute_of
 from serving_tier.service.peer import NodePeer
 from serving_tier.service.voids import VOIDS_MAX
 

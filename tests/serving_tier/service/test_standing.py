@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_tier.errors import DiskFull
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.log import Topic
-from serving_tier.hosting import Pending
-from serving_tier.node import ReplicaName
-from serving_tier.service.standing import Standing, changes_between, standing_of_pending
+from log_tier.model.errors import DiskFull
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Topic
+from serving_tier.node.hosting import Pending
+from serving_tier.node.node import ReplicaName
+from serving_tier.service.replica_status import ReplicaStatus, changes_between, status_of_pending
 
 _NAMES = st.tuples(st.sampled_from([TableId("A" * 22), TableId("B" * 21 + "A")]), st.integers(0, 2).map(Partition))
 _STANDINGS = st.builds(
-    Standing,
+    ReplicaStatus,
     applied=st.integers(0, 2).map(Offset),
     latest=st.integers(0, 2).map(Offset),
     lag_ms=st.integers(0, 1),
@@ -28,10 +28,10 @@ _STANDINGS = st.builds(
 
 
 @given(st.lists(st.dictionaries(_NAMES, _STANDINGS, max_size=5), max_size=8))
-def test_a_follower_of_the_changes_knows_everything(moments: list[dict[ReplicaName, Standing]]) -> None:
-    known: dict[ReplicaName, Standing] = {}
-    before: dict[ReplicaName, Standing] = {}
-    for after in moments:
+def test_a_follower_of_the_changes_knows_everything(pinned_reads: list[dict[ReplicaName, ReplicaStatus]]) -> None:
+    known: dict[ReplicaName, ReplicaStatus] = {}
+    before: dict[ReplicaName, ReplicaStatus] = {}
+    for after in pinned_reads:
         changed, gone = changes_between(before, after)
         assert not set(changed) & set(gone)
         assert all(name not in known or known[name] != after[name] for name in changed), "nothing is told twice"
@@ -44,7 +44,7 @@ def test_a_follower_of_the_changes_knows_everything(moments: list[dict[ReplicaNa
 
 def test_what_is_not_open_says_why() -> None:
     pending = Pending(Topic(TableId("A" * 22), "flights", 1), Partition(0), "copying from n1", 5, 20)
-    assert standing_of_pending(pending, None)[3:5] == ("bootstrapping", "copying from n1 5 of 20")
+    assert status_of_pending(pending, None)[3:5] == ("bootstrapping", "copying from n1 5 of 20")
     pending.trouble = "no store answers"
-    assert standing_of_pending(pending, None).reason == "copying from n1 5 of 20; before: no store answers"
-    assert standing_of_pending(None, DiskFull("no room"))[3:5] == ("stopped", "no room")
+    assert status_of_pending(pending, None).reason == "copying from n1 5 of 20; before: no store answers"
+    assert status_of_pending(None, DiskFull("no room"))[3:5] == ("stopped", "no room")

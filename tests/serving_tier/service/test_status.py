@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from two_nodes import DEADLINE_S, ZERO, ServedNode, TwoNodes, until
+from kit.cluster.two_nodes import DEADLINE_S, ZERO, ServedNode, TwoNodes, until
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import CreateTable, RegisterNode
-from log_tier.errors import DiskFull, DuramenError, Overloaded, ShuttingDown, TableNotFound
-from log_tier.identifiers import Offset, Partition, table_id_from_bytes
-from serving_tier.hosting import Hosting, Pending
+from log_tier.model.errors import DiskFull, DuramenError, Overloaded, ShuttingDown, TableNotFound
+from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from serving_tier.jobs.worker import TaskProgress
-from serving_tier.load import Load
-from serving_tier.node import Node, ReplicaName
+from serving_tier.node.hosting import Hosting, Pending
+from serving_tier.node.load import Load
+from serving_tier.node.node import Node, ReplicaName
 from serving_tier.proto import node_pb2
-from serving_tier.service import status as module
-from serving_tier.service.status import NodeStatusFeed
+from serving_tier.service import status_feed as module
+from serving_tier.service.status_feed import NodeStatusFeed
 
 
 class Follower:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_index import LiveIndex
+from kit.index.live_index import LiveIndex
 
 from serving_tier.snapshots import SnapshotStore
 

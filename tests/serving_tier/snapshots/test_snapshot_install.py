@@ -9,11 +9,11 @@ from pathlib import Path
 import google_crc32c
 import lmdb
 import pytest
-from live_index import LiveIndex, digest_of_folder, flip, stored_file
-from stored_log import PARTITION, TABLE
+from kit.index.live_index import LiveIndex, digest_of_folder, flip, stored_file
+from kit.log.stored_log import PARTITION, TABLE
 
-from log_tier.errors import Damaged, DuramenError, SnapshotDamaged, UnknownFormat
-from log_tier.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.errors import Damaged, DuramenError, SnapshotDamaged, UnknownFormat
+from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from serving_tier.snapshots import SnapshotManifest, SnapshotStore, install_snapshot, recover_folder, take_snapshot
 from serving_tier.snapshots.local_disk import Folders
 from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, format_manifest

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_tier.errors import SnapshotDamaged, UnknownFormat
-from log_tier.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes
+from log_tier.model.errors import SnapshotDamaged, UnknownFormat
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes
 from serving_tier.snapshots.manifest import (
     FILES,
     MANIFEST_BYTES_MAX,

@@ -9,7 +9,7 @@ import lmdb
 import pytest
 from lmdb.verify import verify
 
-from log_tier.errors import SnapshotDamaged
+from log_tier.model.errors import SnapshotDamaged
 from serving_tier.snapshots.manifest import PIECE_BYTES
 from serving_tier.snapshots.pages import PageCheck
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_tier.catalog.cluster_map import SnapshotEntry
-from log_tier.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, TableId
 from serving_tier.snapshots import safe_trim_offset, snapshots_to_remove
 
 

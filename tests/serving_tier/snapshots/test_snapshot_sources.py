@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from live_index import LiveIndex, digest_of_folder, flip, stored_file
-from stored_log import PARTITION, TABLE
+from kit.index.live_index import LiveIndex, digest_of_folder, flip, stored_file
+from kit.log.stored_log import PARTITION, TABLE
 
 from log_tier.catalog.cluster_map import SnapshotEntry
-from log_tier.errors import (
+from log_tier.model.errors import (
     Disconnected,
     DiskFull,
     DuramenError,
@@ -20,8 +20,8 @@ from log_tier.errors import (
     SnapshotDamaged,
     Unavailable,
 )
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.log import Bounds, Topic
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Bounds, Topic
 from serving_tier.snapshots import CopyPart, SnapshotManifest, SnapshotStore, bootstrap, send_copy, take_snapshot
 from serving_tier.snapshots.manifest import PIECE_BYTES
 from serving_tier.snapshots.peer_copy import install_copy

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_index import LiveIndex, files_below, flip, stored_file
-from stored_log import PARTITION, TABLE
+from kit.index.live_index import LiveIndex, files_below, flip, stored_file
+from kit.log.stored_log import PARTITION, TABLE
 
-from log_tier.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable, UnknownFormat
-from log_tier.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable, UnknownFormat
+from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from serving_tier.snapshots import SnapshotManifest, SnapshotStore, take_snapshot
 from serving_tier.snapshots.manifest import format_manifest
 from serving_tier.snapshots.take import copied_index
@@ -265,7 +265,7 @@ async def test_a_folder_that_may_not_be_used_says_so(live: LiveIndex, store: Sna
     script = f"""
 import asyncio, os
 from serving_tier.snapshots import SnapshotStore
-from log_tier.errors import SnapshotStoreUnavailable
+from log_tier.model.errors import SnapshotStoreUnavailable
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
 async def main():

@@ -6,14 +6,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from live_index import LiveIndex, digest_of_folder, files_below, flip
-from stored_log import PARTITION, TABLE, put
+from kit.index.live_index import LiveIndex, digest_of_folder, files_below, flip
+from kit.log.stored_log import PARTITION, TABLE, put
 
-from log_tier.errors import DiskFull, IndexDamaged, SnapshotDamaged, SnapshotStoreUnavailable
-from log_tier.identifiers import NOTHING
-from serving_tier.lmdb_index import LmdbIndex
+from log_tier.concurrency.threads import Stop
+from log_tier.model.errors import DiskFull, IndexDamaged, SnapshotDamaged, SnapshotStoreUnavailable
+from log_tier.model.identifiers import NOTHING
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots import SnapshotStore, install_snapshot, take_snapshot
-from serving_tier.snapshots.threads import Stop
 
 DEADLINE_S = 60
 

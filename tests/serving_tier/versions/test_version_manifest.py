@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_tier.errors import SnapshotDamaged, UnknownFormat
-from log_tier.identifiers import Offset, Partition, TableId, table_id_from_bytes
-from log_tier.partitioner import PARTITIONERS
+from log_tier.model.errors import SnapshotDamaged, UnknownFormat
+from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes
+from log_tier.model.partitioner import PARTITIONERS
 from serving_tier.snapshots.manifest import SnapshotFile, SnapshotManifest, format_manifest
 from serving_tier.versions.manifest import (
     VERSION_BYTES_MAX,

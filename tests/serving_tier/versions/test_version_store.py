@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stored_log import TABLE, StoredLog, put
+from kit.log.stored_log import TABLE, StoredLog, put
 
-from log_tier.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
-from log_tier.identifiers import Offset, Partition, table_id_from_bytes
-from serving_tier.lmdb_index import LmdbIndex
+from log_tier.model.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
+from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots import take_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
 from serving_tier.versions import VersionManifest, VersionStore

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from spark_session import start_spark
+from kit.spark.spark_session import start_spark
 
 from spark_bulk.build import bulk
 from spark_bulk.build.partition_build import BuildPlan, partition_builder

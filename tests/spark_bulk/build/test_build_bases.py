@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from log_tier.batch import Columns, decode_batch, encode_batch
-from log_tier.batch_header import split_batches, stamp_batch
 from log_tier.embedded import EmbeddedLog
-from log_tier.errors import InvalidToken, OffsetTrimmed, TokenAhead
-from log_tier.identifiers import Offset, Partition, table_id_from_bytes
-from log_tier.log import Bounds, Log, ReadChunk, Topic
+from log_tier.model.batch import Columns, decode_batch, encode_batch
+from log_tier.model.batch_header import split_batches, stamp_batch
+from log_tier.model.errors import InvalidToken, OffsetTrimmed, TokenAhead
+from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.log import Bounds, Log, ReadChunk, Topic
+from log_tier.model.record import Operation
+from log_tier.model.tokens import Token
 from log_tier.open import open_log
-from log_tier.record import Operation
-from log_tier.tokens import Token
 from spark_bulk.build.bases import find_bases, log_time_at
 from spark_bulk.source.place import TablePlace
 

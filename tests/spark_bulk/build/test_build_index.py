@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from building import content_of, values_of
+from kit.spark.building import content_of, values_of
 
-from log_tier.errors import (
+from log_tier.model.errors import (
     InvalidKey,
     InvalidRequest,
     InvalidToken,
@@ -23,13 +23,13 @@ from log_tier.errors import (
     SnapshotStoreUnavailable,
     TableNotFound,
 )
-from log_tier.identifiers import Partition
-from log_tier.record import VALUE_BYTES_MAX
-from log_tier.tokens import Token
+from log_tier.model.identifiers import Partition
+from log_tier.model.record import VALUE_BYTES_MAX
+from log_tier.model.tokens import Token
 from serving_tier.versions import VersionStore
 from spark_bulk.build.bulk import Built, build_index
+from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.session import java_problem
-from spark_bulk.waiting import wait_for
 
 pytestmark = [
     pytest.mark.spark,

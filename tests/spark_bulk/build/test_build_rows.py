@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 
 import pytest
-from building import PARTITION, PARTITIONS, Row, mark, rows_batch
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.spark.building import PARTITION, PARTITIONS, Row, mark, rows_batch
 
-from log_tier.errors import InvalidKey, InvalidRequest, InvalidValue
-from log_tier.record import VALUE_BYTES_MAX
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.record import VALUE_BYTES_MAX
 from spark_bulk.build.rows import Duplicates, PartitionRows
 
 

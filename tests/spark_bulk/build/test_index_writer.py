@@ -12,18 +12,25 @@ from pathlib import Path
 import lmdb
 import pyarrow as pa
 import pytest
-from building import BASE, PARTITION, TABLE, entries_of, write_index
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.spark.building import BASE, PARTITION, TABLE, entries_of, write_index
 
-from log_tier.batch import Columns, encode_batch
-from log_tier.batch_header import stamp_batch
-from log_tier.errors import DiskFull, IndexDamaged, InvalidKey, InvalidRequest, InvalidValue, SnapshotStoreUnavailable
-from log_tier.identifiers import Offset, Partition
-from log_tier.record import KEY_BYTES_MAX, VALUE_BYTES_MAX, Operation
-from serving_tier.entry import Entry
-from serving_tier.index_folder import verify_index
-from serving_tier.lmdb_index import LmdbIndex
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch_header import stamp_batch
+from log_tier.model.errors import (
+    DiskFull,
+    IndexDamaged,
+    InvalidKey,
+    InvalidRequest,
+    InvalidValue,
+    SnapshotStoreUnavailable,
+)
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.record import KEY_BYTES_MAX, VALUE_BYTES_MAX, Operation
+from serving_tier.fold.entry import Entry
+from serving_tier.index.lmdb.folder import verify_index
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots import SnapshotStore, install_snapshot
 from spark_bulk.build import index_writer
 from spark_bulk.build.index_writer import Base, Column, IndexWriter, store_index
@@ -234,7 +241,7 @@ def test_the_file_that_lmdb_wrote_is_in_append_order(tmp_path: Path) -> None:
 _MEASURED = """
 import asyncio, json, sys
 from pathlib import Path
-from building import BASE, PARTITION, TABLE
+from kit.spark.building import BASE, PARTITION, TABLE
 from serving_tier.snapshots.store import SnapshotStore
 from spark_bulk.build.index_writer import IndexWriter, store_index
 from spark_bulk.source.index_file import IndexFile

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from building import BASE, PARTITION, PARTITIONS, TABLE, entries_of, mark, rows_batch, topic
+from kit.spark.building import BASE, PARTITION, PARTITIONS, TABLE, entries_of, mark, rows_batch, topic
 
-from log_tier.errors import InvalidKey, InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
-from serving_tier.entry import Entry
+from log_tier.model.errors import InvalidKey, InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
+from serving_tier.fold.entry import Entry
 from serving_tier.snapshots import SnapshotStore, install_snapshot
 from spark_bulk.build.index_writer import Base
 from spark_bulk.build.outcome import PartitionOutcome

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server_process import run_duramen
+from kit.client.server_process import run_duramen
 
 from spark_bulk.build.bulk import Built, build_index
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from building import content_of, values_of
+from kit.spark.building import content_of, values_of
 
-from log_tier.errors import InvalidRequest, InvalidToken, InvalidValue
-from log_tier.identifiers import NOTHING, Partition
-from log_tier.record import Operation
-from log_tier.tokens import Token
-from serving_tier.entry import Entry
+from log_tier.model.errors import InvalidRequest, InvalidToken, InvalidValue
+from log_tier.model.identifiers import NOTHING, Partition
+from log_tier.model.record import Operation
+from log_tier.model.tokens import Token
+from serving_tier.fold.entry import Entry
 from spark_bulk.build.bulk import Built, build_index
 from spark_bulk.repush import repush
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_tier.errors import Damaged, UnknownFormat
-from log_tier.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes
-from log_tier.tokens import Token
+from log_tier.model.errors import Damaged, UnknownFormat
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes
+from log_tier.model.tokens import Token
 from spark_bulk.export.manifest import EXPORT_BYTES_MAX, ExportFile, ExportManifest, format_export, parse_export
 
 NUMBERS = st.integers(0, 2**62)

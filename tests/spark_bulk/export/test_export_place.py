@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from log_tier.errors import Damaged, DeadlineExceeded, SnapshotStoreUnavailable
-from log_tier.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.errors import Damaged, DeadlineExceeded, SnapshotStoreUnavailable
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from spark_bulk.export import place as place_module
 from spark_bulk.export.manifest import ExportFile, ExportManifest
 from spark_bulk.export.place import ExportPlace

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from log_tier.errors import ConditionFailed, InvalidKey, InvalidRequest, InvalidToken, TokenAhead
-from log_tier.identifiers import NOTHING, Partition
-from log_tier.tokens import Token
+from log_tier.model.errors import ConditionFailed, InvalidKey, InvalidRequest, InvalidToken, TokenAhead
+from log_tier.model.identifiers import NOTHING, Partition
+from log_tier.model.tokens import Token
 from spark_bulk.export import ExportManifest, ExportPlace, export_changes, export_table
 
 pytestmark = [

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from server_process import ServerProcess
+from kit.client.server_process import ServerProcess
 
 import duramen
 from duramen.blocking import Database

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from spark_session import start_spark
+from kit.spark.spark_session import start_spark
 
 import spark_bulk
 from spark_bulk.source.place import all_bounds, find_table

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server_process import ServerProcess
+from kit.client.server_process import ServerProcess
 
 from duramen.blocking import Database
-from log_tier.batch import Columns, decode_batch
-from log_tier.batch_header import split_batches
 from log_tier.embedded import EmbeddedLog
-from log_tier.errors import DuramenError, InvalidRequest, Overloaded, TableNotFound, WriteUnknown
-from log_tier.identifiers import Offset, Partition, TableId
-from log_tier.log import Appended, Topic
+from log_tier.model.batch import Columns, decode_batch
+from log_tier.model.batch_header import split_batches
+from log_tier.model.errors import DuramenError, InvalidRequest, Overloaded, TableNotFound, WriteUnknown
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Appended, Topic
+from log_tier.model.record import Operation
 from log_tier.open import open_log
-from log_tier.record import Operation
-from serving_tier.memory_index import MemoryIndex
+from serving_tier.index.memory_index import MemoryIndex
 from spark_bulk.source import appending
 from spark_bulk.source.appending import Appender
 from spark_bulk.source.identities import TaskIdentity
@@ -221,7 +221,7 @@ def test_a_micro_batch_that_is_run_again(tmp_path: Path) -> None:
 def test_two_attempts_side_by_side(
     server: ServerProcess, database: Database, table_name: str, small_batches: None, seed: int
 ) -> None:
-    """A slow task and its speculative twin, in any interleaving; the slow one is killed somewhere."""
+    """A slow task and its speculative upstream connection, in any interleaving; the slow one is killed somewhere."""
     table = database.create_table(table_name, partitions=1)
     place = asyncio.run(find_table(server.target, table_name, timeout_s=20))
     drafted = [each._replace(partition=Partition(0)) for each in rows(200)]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_tier.batch import Columns, encode_batch
-from log_tier.batch_header import stamp_batch
-from log_tier.errors import InvalidValue
-from log_tier.identifiers import Offset, Partition
-from log_tier.record import Expiry, Operation
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch_header import stamp_batch
+from log_tier.model.errors import InvalidValue
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.record import Expiry, Operation
 from spark_bulk.source.changes import Changes, change_columns
 
 SCHEMA = pa.schema(

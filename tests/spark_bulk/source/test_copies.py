@@ -7,18 +7,18 @@ import shutil
 from pathlib import Path
 
 import pytest
-from server_process import ServerProcess, run_duramen
-from table_places import place_of, snapshot_at
+from kit.client.server_process import ServerProcess, run_duramen
+from kit.spark.table_places import place_of, snapshot_at
 
 import duramen
 from duramen.blocking import Database, Table
-from log_tier.barrier import Barrier, barrier_batch
-from log_tier.batch import Columns, encode_batch
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.embedded import EmbeddedLog
-from log_tier.errors import OffsetTrimmed, TableNotFound, TokenAhead, Unavailable
-from log_tier.identifiers import Offset, Partition
-from log_tier.log import Bounds, Topic
+from log_tier.model.barrier import Barrier, barrier_batch
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import OffsetTrimmed, TableNotFound, TokenAhead, Unavailable
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Bounds, Topic
 from spark_bulk.source import copies
 from spark_bulk.source.copies import StandingIndex, Wanted, plan_steps, standing_index
 from spark_bulk.source.index_file import IndexFile

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from server_process import ServerProcess
+from kit.client.server_process import ServerProcess
 
 import duramen
 from duramen.blocking import Database, Table
-from log_tier.errors import OffsetTrimmed, Unavailable
-from log_tier.identifiers import Offset, Partition
+from log_tier.model.errors import OffsetTrimmed, Unavailable
+from log_tier.model.identifiers import Offset, Partition
 from spark_bulk.source import feed
 from spark_bulk.source.feed import FeedPart, read_feed
 from spark_bulk.source.place import PeerAddress, find_table

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_tier.errors import IndexDamaged
-from serving_tier.entry import NEVER, stored_entry
+from log_tier.model.errors import IndexDamaged
+from serving_tier.fold.entry import NEVER, stored_entry
 from spark_bulk.source.index_file import IndexFile
 from spark_bulk.source.key_ranges import ALL_KEYS, KeyRange, prefix_range
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_filters import Filter, filters
+from kit.spark.pyspark_filters import Filter, filters
 
 from spark_bulk.source.key_ranges import ALL_KEYS, KeyRange, prefix_range, range_of_filters
 

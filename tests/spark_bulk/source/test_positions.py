@@ -7,11 +7,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from table_places import place_of
+from kit.spark.table_places import place_of
 
-from log_tier.errors import InvalidToken, OffsetTrimmed, TokenAhead
-from log_tier.identifiers import NOTHING, Offset, Partition, table_id_from_bytes
-from log_tier.log import Bounds
+from log_tier.model.errors import InvalidToken, OffsetTrimmed, TokenAhead
+from log_tier.model.identifiers import NOTHING, Offset, Partition, table_id_from_bytes
+from log_tier.model.log import Bounds
 from spark_bulk.source.positions import check_covered, format_position, parse_position, share_limit
 
 offsets = st.dictionaries(st.integers(0, 7).map(Partition), st.integers(-1, 1 << 50).map(Offset))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_tier.errors import InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
 from spark_bulk.source.columns import (
     LOG_COLUMNS,
     TABLE_COLUMNS,

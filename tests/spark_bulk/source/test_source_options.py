@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from log_tier.errors import InvalidRequest, InvalidToken
-from log_tier.identifiers import Offset, Partition, table_id_from_bytes
-from log_tier.tokens import Token
+from log_tier.model.errors import InvalidRequest, InvalidToken
+from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.tokens import Token
 from spark_bulk.source.key_ranges import ALL_KEYS, KeyRange
 from spark_bulk.source.options import parse_read_options, parse_write_options
 

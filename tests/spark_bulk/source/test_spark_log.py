@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server_process import ServerProcess, run_duramen
-from sparks import SparkTable, failure
+from kit.client.server_process import ServerProcess, run_duramen
+from kit.spark.sparks import SparkTable, failure
 
 import duramen
 from duramen.blocking import Database, Table
-from log_tier.partitioner import partition_of
+from log_tier.model.partitioner import partition_of
 
 pytestmark = pytest.mark.spark
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from server_process import ServerProcess, run_duramen
-from sparks import SparkTable, failure
+from kit.client.server_process import ServerProcess, run_duramen
+from kit.spark.sparks import SparkTable, failure
 
 import duramen
 from duramen.blocking import Database

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from server_process import ServerProcess
-from sparks import SparkTable, failure
+from kit.client.server_process import ServerProcess
+from kit.spark.sparks import SparkTable, failure
 
 from duramen.blocking import Database, Table
 from spark_bulk.source.place import all_bounds, find_table

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from log_tier.errors import LimitExceeded
-from log_tier.identifiers import Partition, table_id_from_bytes
+from log_tier.model.errors import LimitExceeded
+from log_tier.model.identifiers import Partition, table_id_from_bytes
 from spark_bulk.source.identities import EPOCHS_MAX, ROWS_MAX, TaskIdentity
 
 TABLES = [table_id_from_bytes(bytes([number] * 16)) for number in range(2)]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_tier.errors import DuramenError, InvalidKey, InvalidRequest, InvalidValue
-from log_tier.identifiers import Partition
-from log_tier.partitioner import PARTITIONERS, Partitioner, partition_of
-from log_tier.record import (
+from log_tier.model.errors import DuramenError, InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.identifiers import Partition
+from log_tier.model.partitioner import PARTITIONERS, Partitioner, partition_of
+from log_tier.model.record import (
     EXPIRY_SHIFT,
     KEY_BYTES_MAX,
     OPERATION_MASK,

@@ -1,0 +1,138 @@
+"""How a change is carried out: shown, asked for where it destroys, begun, and waited for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from duramen.cli.admin.connection import ask
+from duramen.cli.admin.format import duration, place, size
+from duramen.cli.admin.progress import follow, say_job_end
+from duramen.cli.terminal.exits import ERROR, OK
+from duramen.cli.terminal.output import say, say_json, say_table
+from log_tier.model.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from router.admin.client import AdminConnection
+    from router.admin.requests import Change
+
+__all__ = ["DryRun", "Wait", "WaitTimeout", "Yes", "carry_out", "confirm", "say_plan", "wait_for"]
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and what it would cost.")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
+WaitTimeout = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", help="How long to wait; the job goes on after that.", min=0.1),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+# Of one question; what is waited for is the job.
+_CALL_S: Final = 30.0
+
+_STEPS_SHOWN: Final = 40
+
+
+def carry_out(
+    change: Change,
+    *,
+    at: str,
+    json: bool,
+    dry_run: bool,
+    wait: bool,
+    timeout: float | None,
+    yes: bool = True,
+    destroys: str = "",
+    destroys_if: Sequence[str] = (),
+) -> int:
+    """Do `change` by way of the server at `at`; the exit code.
+
+    `destroys`: what is lost, where that has to be asked for unless `yes`; with `destroys_if` only for plans that have a
+    step with one of these actions.
+    """
+
+    async def carried(admin: AdminConnection) -> int:
+        plan_id = ""
+        if dry_run or not yes:
+            plan = await admin.start(change, dry_run=True)
+            if dry_run:
+                _say(plan, json)
+                return OK
+            actions = {step["action"] for step in plan["steps"]}
+            if not destroys_if or actions & set(destroys_if):
+                plan_id = plan["plan"]
+                import asyncio
+
+                await asyncio.to_thread(_confirm, plan, destroys, json)
+        plan = await admin.start(change, plan_id=plan_id)
+        _say(plan, json)
+        if plan["job"] is None:
+            return OK
+        return await wait_for(admin, plan["job"], json=json, wait=wait, timeout=timeout)
+
+    return ask(at, _CALL_S, carried)
+
+
+async def wait_for(admin: AdminConnection, job_id: int, *, json: bool, wait: bool, timeout: float | None) -> int:
+    """Watch a job to its end, or say where it can be watched; the exit code."""
+    if not wait:
+        if not json:
+            say(f"job {job_id} has begun: `duramen admin job {job_id}` shows how far it is")
+        return OK
+    job = await follow(admin, job_id, timeout=timeout, bar=not json)
+    if json:
+        say_json(job)
+    else:
+        say_job_end(job)
+    return OK if job["state"] == "done" else ERROR
+
+
+def _confirm(plan: dict[str, Any], destroys: str, json: bool) -> None:
+    """Show a plan, and ask whether to go on; as `confirm`."""
+    if not json and sys.stdin.isatty():
+        say_plan(plan)
+    confirm(f"{plan['kind']} of {plan['subject']}: {destroys}", json=json)
+
+
+def confirm(what: str, *, json: bool) -> None:
+    """Ask whether to go on. Raises `InvalidRequest` where nobody is there, `typer.Abort` for a no."""
+    if json or not sys.stdin.isatty():
+        raise InvalidRequest(f"{what}; say --yes, or look at it first with --dry-run")
+    typer.confirm(f"{what}. Go on?", abort=True)
+
+
+def _say(plan: dict[str, Any], json: bool) -> None:
+    if json:
+        say_json(plan, flush=True)
+    else:
+        say_plan(plan)
+
+
+def say_plan(plan: dict[str, Any]) -> None:
+    """A plan for people: its steps and what they cost."""
+    steps = plan["steps"]
+    if not steps:
+        say(f"{plan['kind']} {plan['subject']}: nothing has to be done")
+    else:
+        columns = ["action", "partition", "node", "from", "bytes", "what"]
+        rows = [
+            (step["action"], place(step), step["node"], step["from"] or "", _bytes(step), step["note"])
+            for step in steps[:_STEPS_SHOWN]
+        ]
+        say_table(columns, rows, right=["bytes"])
+        if len(steps) > _STEPS_SHOWN:
+            say(f"… and {len(steps) - _STEPS_SHOWN} more")
+        count = f"{len(steps)} step{'s' if len(steps) > 1 else ''}"
+        cost = f"some {duration(plan['seconds'])}"
+        if plan["bytes"]:
+            cost = f"{size(plan['bytes'])} to copy, {cost} at {size(plan['rate_bytes_s'])}/s a node"
+        dry = " (not begun: a dry run)" if plan["dry_run"] else ""
+        say(f"{plan['kind']} {plan['subject']}: {count}, {cost}{dry}")
+    for note in plan["notes"]:
+        say(f"note: {note}")
+
+
+def _bytes(step: dict[str, Any]) -> str:
+    return size(step["bytes"]) if step["bytes"] else ""

@@ -1,0 +1,192 @@
+"""`duramen admin nodes | partitions | lag | snapshots`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from duramen.cli.admin.connection import Table, ask
+from duramen.cli.admin.format import duration, moment, offset, place, size
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
+from duramen.cli.terminal.output import say, say_json, say_table
+
+__all__ = ["lag", "nodes", "partitions", "snapshots"]
+
+# A clock that is off by more than this makes log times and expiries strange.
+_SKEW_SHOWN_MS: Final = 500
+
+
+def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
+    """Show the serving nodes: who is there, what they hold, how busy they are.
+
+    \b
+      duramen admin nodes
+      duramen admin nodes --json | jq 'select(.state == "lost") | .node'
+    """
+    found = ask(at, timeout, lambda admin: admin.nodes())
+    if json:
+        for each in found:
+            say_json(each)
+        return
+    if not found:
+        say("no node has registered yet: `duramen serve node` starts one")
+        return
+    columns = ["node", "state", "address", "replicas", "ready", "bytes", "lag", "load", "disk free", "up"]
+    say_table(
+        columns,
+        [
+            (
+                each["node"],
+                _node_state(each),
+                each["address"] or "(in a program)",
+                each["replicas"],
+                each["ready"],
+                size(each["bytes"]),
+                duration(each["lag_ms"] / 1000),
+                each["load"],
+                size(each["disk_free"]),
+                duration(each["uptime_s"]),
+            )
+            for each in found
+        ],
+        right=columns[3:],
+    )
+    for each in found:
+        if each["state"] == "lost":
+            say(f"{each['node']} is lost: {each['reason']}")
+        elif abs(each["clock_skew_ms"]) > _SKEW_SHOWN_MS:
+            say(f"the clock of {each['node']} is off by {each['clock_skew_ms'] / 1000:+.1f} s")
+
+
+def _node_state(each: dict[str, Any]) -> str:
+    return f"{each['state']}, draining" if each["draining"] else str(each["state"])
+
+
+def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
+    """Show every partition: its log, its replicas and how they stand.
+
+    A replica that is not simply a ready member is shown with its role or state.
+
+    \b
+      duramen admin partitions
+      duramen admin partitions flights
+      duramen admin partitions --json | jq 'select(.ready < .wanted)'
+    """
+    found = ask(at, timeout, lambda admin: admin.partitions(table))
+    if json:
+        for each in found:
+            say_json(each)
+        return
+    if not found:
+        say("no tables yet: `duramen table create NAME` makes one")
+        return
+    columns = ["partition", "earliest", "latest", "keys", "bytes", "snapshot", "ready", "replicas"]
+    say_table(
+        columns,
+        [
+            (
+                place(each),
+                each["earliest"],
+                offset(each["latest"]),
+                each["keys"],
+                size(each["bytes"]),
+                offset(each["snapshot"]),
+                f"{each['ready']} of {each['wanted']}",
+                "  ".join(_replica(replica) for replica in each["replicas"]),
+            )
+            for each in found
+        ],
+        right=columns[1:6],
+    )
+    for each in found:
+        if each["void"]:
+            void = f"{each['void']:,} of its records"
+            say(f"{place(each)}: no table can hold {void}, which others wrote; they are skipped")
+        for replica in each["replicas"]:
+            if replica["state"] == "stopped":
+                say(f"{place(each)} on {replica['node']} stopped: {replica['reason']}")
+
+
+def _replica(replica: dict[str, Any]) -> str:
+    notes = [replica["role"]] if replica["role"] != "member" else []
+    if replica["state"] != "ready":
+        notes.append(replica["state"])
+    if replica["state"] in ("replaying", "behind"):
+        notes.append(f"-{replica['lag_records']:,}")
+    return f"{replica['node']} ({', '.join(notes)})" if notes else str(replica["node"])
+
+
+def lag(
+    table: Table = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Only the first so many.")] = 50,
+    at: At = AT_DEFAULT,
+    timeout: Timeout = 10.0,
+    json: Json = False,
+) -> None:
+    """Show how far the replicas are behind the log, the furthest first.
+
+    \b
+      duramen admin lag
+      duramen admin lag flights --limit 5
+    """
+    found = ask(at, timeout, lambda admin: admin.lag(table))
+    if json:
+        for each in found[:limit]:
+            say_json(each)
+        return
+    columns = ["partition", "node", "state", "applied", "latest", "records", "time", "reason"]
+    say_table(
+        columns,
+        [
+            (
+                place(each),
+                each["node"],
+                each["state"],
+                offset(each["applied"]),
+                offset(each["latest"]),
+                each["lag_records"],
+                duration(each["lag_ms"] / 1000),
+                each["reason"],
+            )
+            for each in found[:limit]
+        ],
+        right=columns[3:7],
+    )
+    if len(found) > limit:
+        say(f"{len(found) - limit} more: --limit {len(found)}")
+
+
+def snapshots(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
+    """Show the snapshots that were taken, verified and stored.
+
+    \b
+      duramen admin snapshots
+      duramen admin snapshots flights --json | jq -r .path
+    """
+    found = ask(at, timeout, lambda admin: admin.snapshots(table))
+    if json:
+        for each in found:
+            say_json(each)
+        return
+    if not found:
+        say("no snapshots yet: `duramen admin snapshot` takes them")
+        return
+    columns = ["partition", "offset", "behind", "log time", "keys", "bytes", "by", "path"]
+    say_table(
+        columns,
+        [
+            (
+                place(each),
+                offset(each["offset"]),
+                each["behind_records"],
+                moment(each["log_time_ms"]) if each["log_time_ms"] else "-",
+                each["keys"],
+                size(each["bytes"]),
+                each["node"],
+                each["path"] + ("" if each["usable"] else " (the log no longer goes on from it)"),
+            )
+            for each in found
+        ],
+        right=["offset", "behind", "keys", "bytes"],
+    )

@@ -1,0 +1,110 @@
+"""Watching a job: a progress bar for people, and its end for everybody."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, aclosing
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from duramen.cli.admin.format import place
+from duramen.cli.terminal.output import console, say
+from log_tier.model.errors import DeadlineExceeded, DuramenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from router.admin.client import AdminConnection
+
+__all__ = ["follow", "say_job_end"]
+
+# A server that restarts, or a router that is replaced, is back within this; the job goes on anyway.
+_LOST_S: Final = 30.0
+_PAUSE_S: Final = 0.3
+
+
+async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, bar: bool) -> dict[str, Any]:
+    """The job when it is over. Raises `DeadlineExceeded` where that takes longer than `timeout` seconds, which changes
+    nothing about the job. A server that goes away is asked again, for half a minute.
+    """
+    import asyncio  # here: `duramen --help` shall not wait for it
+
+    with ExitStack() as shown:
+        tell = _bar(shown, job_id) if bar and sys.stderr.isatty() else lambda job: None
+        try:
+            async with asyncio.timeout(timeout):
+                return await _ended(admin, job_id, tell)
+        except TimeoutError as error:
+            if isinstance(error, DuramenError):
+                raise
+            raise DeadlineExceeded(
+                f"job {job_id} is not over after {timeout:g} s and goes on: `duramen admin job {job_id}` watches it"
+            ) from None
+
+
+async def _ended(admin: AdminConnection, job_id: int, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    heard = loop.time()
+    while True:
+        try:
+            async with aclosing(cast("Any", admin.follow_job(job_id))) as documents:
+                async for job in documents:
+                    heard = loop.time()
+                    tell(job)
+                    if job["state"] != "running":
+                        return cast("dict[str, Any]", job)
+        except DuramenError as error:
+            if not error.retryable or loop.time() - heard > _LOST_S:
+                raise
+        await asyncio.sleep(_PAUSE_S)
+
+
+def _bar(shown: ExitStack, job_id: int) -> Callable[[dict[str, Any]], None]:
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    progress = shown.enter_context(
+        Progress(
+            TextColumn(f"job {job_id}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+            console=console(stderr=True),
+            transient=True,
+        )
+    )
+    line = progress.add_task("", total=None)
+
+    def tell(job: dict[str, Any]) -> None:
+        tasks = job["task_list"]
+        progress.update(line, total=max(1, len(tasks)), completed=sum(map(_share, tasks)), description=_doing(job))
+
+    return tell
+
+
+def _share(task: dict[str, Any]) -> float:
+    """How much of a task is done, 0 to 1."""
+    if task["state"] in ("done", "failed", "aborted"):
+        return 1.0
+    return float(task["done"] / task["total"]) if 0 < task["done"] <= task["total"] else 0.0
+
+
+def _doing(job: dict[str, Any]) -> str:
+    """What is going on, in a few words."""
+    if job["waits_for"]:
+        return f"waits for {', '.join(job['waits_for'])}, which cannot be reached"
+    busy = [task for task in job["task_list"] if task["phase"]]
+    if not busy:
+        return f"{job['done']} of {job['tasks']} done"
+    return f"{place(busy[0])} at {busy[0]['node']}: {busy[0]['phase']}"
+
+
+def say_job_end(job: dict[str, Any]) -> None:
+    """How it ended, and what failed."""
+    say(f"job {job['job']} ({job['kind']} {job['subject']}) is {job['state']}: {job['done']} of {job['tasks']} done")
+    failed = [task for task in job["task_list"] if task["state"] == "failed"]
+    for task in failed:
+        say(f"  {task['action']} of {place(task)} at {task['node']}: {task['note']}")
+    if failed:
+        say(f"`duramen admin resume {job['job']}` tries these again, `duramen admin abort {job['job']}` undoes them")

@@ -1,0 +1,4 @@
+"""Commands on tables and their data.
+
+Reading order: `tables.py`, `records.py`, `streams.py`, `load.py`.
+"""

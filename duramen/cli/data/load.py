@@ -1,0 +1,136 @@
+"""`duramen load`: a file into a table, as often as it takes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json, connected
+from duramen.cli.terminal.output import console, say, say_json
+
+if TYPE_CHECKING:
+    from duramen.loading import LoadProgress
+
+__all__ = ["load"]
+
+
+class _Format(StrEnum):
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+def load(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, JSON lines (both also as .gz) or Parquet.")],
+    key: Annotated[list[str], typer.Option("--key", "-k", metavar="COLUMN", help="A key column; may be repeated.")],
+    key_separator: Annotated[str, typer.Option("--key-separator", help="Between several key columns.")] = "/",
+    value: Annotated[
+        str | None, typer.Option("--value", metavar="COLUMN", help="The value is this column, not the row as JSON.")
+    ] = None,
+    numbers: Annotated[
+        bool, typer.Option("--numbers", help="CSV: fields that are JSON numbers as they stand become numbers.")
+    ] = False,
+    delimiter: Annotated[str, typer.Option("--delimiter", help="CSV: what stands between two fields.")] = ",",
+    format_: Annotated[
+        _Format | None, typer.Option("--format", help="If the file's name does not tell.", show_default=False)
+    ] = None,
+    create: Annotated[bool, typer.Option("--create", help="Create the table if it is missing.")] = False,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="With --create: how many.")] = 8,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Go on behind rows that cannot be read, and list them.")
+    ] = False,
+    rejects: Annotated[
+        Path | None,
+        typer.Option("--rejects", metavar="FILE", help="With --skip-bad: where to [default: FILE.rejects.jsonl]."),
+    ] = None,
+    at: At = AT_DEFAULT,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="How long a server that is away is waited for.")
+    ] = 30.0,
+    json: Json = False,
+) -> None:
+    """Load a file into a table. Run it again after any interruption: it goes on where it ended.
+
+    Every row becomes one key. The value is the row as compact JSON (a CSV's fields as text, unless --numbers), or one
+    column with --value. Several key columns are joined by the separator. Of two rows with one key the later stays.
+
+    The same file with the same options is the same load, and each of its rows is written exactly once, however often
+    the command is killed and run again. A row that cannot be read ends the load, with everything before it written:
+    the error names row and column. With --skip-bad such rows are listed in a file and the others loaded.
+
+    \b
+      duramen load flights flights.csv --key carrier --key flight --key time_hour --create --numbers
+      duramen load users users.jsonl.gz --key id --value email
+      duramen load prices prices.csv -k sku --delimiter ';' --skip-bad
+      duramen load events events.parquet -k id --json
+    """
+    from duramen.loading import LoadOptions, RejectsFile, format_of, load_file
+
+    options = LoadOptions(
+        key_columns=tuple(key), key_separator=key_separator, value_column=value, numbers=numbers, delimiter=delimiter
+    )
+    file_format = format_.value if format_ is not None else format_of(file)
+    began = time.monotonic()
+    with ExitStack() as stack:
+        database = stack.enter_context(connected(at, timeout))
+        if create:
+            database.create_table(table, partitions=partitions, if_missing=True)
+        listed = stack.enter_context(RejectsFile(rejects or Path(f"{file}.rejects.jsonl"))) if skip_bad else None
+        # The bar is for somebody who looks on; a file of errors wants none.
+        progress = stack.enter_context(_progress_bar(table)) if sys.stderr.isatty() and not json else None
+        summary = load_file(database.table(table), file, file_format, options, rejects=listed, progress=progress)
+    seconds = time.monotonic() - began
+    rows = summary.written + summary.skipped
+    if json:
+        say_json(
+            {
+                "table": table,
+                "written": summary.written,
+                "skipped": summary.skipped,
+                "rejected": summary.rejected,
+                "rejects": str(listed.path) if listed is not None and listed.count else None,
+                "seconds": round(seconds, 3),
+                "rows_per_second": round(rows / seconds),
+                "token": summary.token,
+            }
+        )
+        return
+    say(f"wrote {summary.written:,} rows to {table} in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)")
+    if summary.skipped:
+        say(f"skipped {summary.skipped:,} rows that an earlier run of this load had written")
+    if listed is not None and listed.count:
+        say(f"rejected {listed.count:,} rows: see {listed.path}")
+
+
+@contextmanager
+def _progress_bar(table: str) -> Iterator[Callable[[LoadProgress], None]]:
+    """A bar on the standard error."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    with Progress(
+        TextColumn(f"loading {table}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rows]:,} rows"),
+        TextColumn("{task.fields[rate]:,.0f} rows/s"),
+        TimeRemainingColumn(),
+        console=console(stderr=True),
+        transient=True,
+        refresh_per_second=5,
+    ) as bar:
+        task = bar.add_task("", total=None, rows=0, rate=0.0)
+        began = time.monotonic()
+
+        def show(progress: LoadProgress) -> None:
+            rate = progress.rows / max(time.monotonic() - began, 1e-3)
+            bar.update(task, total=progress.size, completed=progress.position, rows=progress.rows, rate=rate)
+
+        yield show

@@ -1,0 +1,203 @@
+"""`duramen table create | list | describe | drop`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, cast
+
+import typer
+
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout, connected
+from duramen.cli.terminal.output import say, say_json, say_table
+from duramen.client.results import TableInfo
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.partitioner import Partitioner, check_partitioner
+from log_tier.model.table_ref import TableRef
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Create, list, describe and drop tables.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")]
+
+
+@app.command()
+def create(
+    table: _Name,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="How many; the number stays. Default: 8.")
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option("--replicas", "-r", help="How many nodes hold each partition; default: all, up to three."),
+    ] = None,
+    over: Annotated[
+        str | None,
+        typer.Option("--over", metavar="TOPIC", help="Lay it over this topic of others, on a Kafka log."),
+    ] = None,
+    partitioner: Annotated[
+        str | None,
+        typer.Option(
+            "--partitioner",
+            help="How keys find their partition: slot, or murmur2 as Kafka's producers do. Default: slot; with --over "
+            "murmur2.",
+        ),
+    ] = None,
+    if_missing: Annotated[bool, typer.Option("--if-missing", help="One that is there already is fine.")] = False,
+    at: At = AT_DEFAULT,
+    timeout: Timeout = 10.0,
+    json: Json = False,
+) -> None:
+    """Create a table.
+
+    A table's keys are spread over its partitions, each with a log and an index of its own.
+
+    With --over the table's log is a topic that exists already and that others write: what they write is in the table,
+    what is written to the table they see. It has as many partitions as the topic, and keys are placed as its producers
+    place them. Dropping the table keeps the topic.
+
+    \b
+      duramen table create flights
+      duramen table create events --partitions 32 --if-missing
+      duramen table create ships --replicas 2             # on a cluster
+      duramen table create orders --over orders-v1 --partitioner murmur2
+    """
+    with connected(at, timeout) as database:
+        if partitioner is not None:
+            check_partitioner(partitioner)
+        database.create_table(
+            table,
+            partitions=partitions,
+            replicas=replicas,
+            over=over,
+            partitioner=cast("Partitioner | None", partitioner),
+            if_missing=if_missing,
+        )
+        made = database.describe_table(table).table
+    if json:
+        say_json(_document(made))
+    else:
+        say(f"{_named(made)} has {made.partitions} partition{'s' if made.partitions > 1 else ''} (id {made.id})")
+
+
+@app.command("list")
+def list_tables(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
+    """List the tables.
+
+    \b
+      duramen table list
+      duramen table list --json | jq -r .table
+    """
+    with connected(at, timeout) as database:
+        found = database.tables()
+    if json:
+        for table in found:
+            say_json(_document(table))
+    elif found:
+        say_table(
+            ["table", "partitions", "partitioner", "over", "id"],
+            [(t.name, t.partitions, t.partitioner, t.over or "–", t.id) for t in found],
+            right=["partitions"],
+        )
+    else:
+        say("no tables yet: `duramen table create NAME` makes one")
+
+
+@app.command()
+def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
+    """Show how a table's partitions stand.
+
+    For each: the offsets that its log holds, how far its index has applied them, how many keys there are.
+
+    \b
+      duramen table describe flights
+    """
+    with connected(at, timeout) as database:
+        description = database.describe_table(table)
+    described, parts = description.table, description.partitions
+    if json:
+        for part in parts:
+            say_json(
+                {
+                    "table": described.name,
+                    "id": described.id,
+                    "partitioner": described.partitioner,
+                    "over": described.over or None,
+                    **part._asdict(),
+                }
+            )
+        return
+    say(
+        f"{_named(described)}, id {described.id}, partitioner {described.partitioner}: "
+        f"{sum(part.keys for part in parts):,} keys"
+    )
+    columns = ["partition", "earliest", "latest", "applied", "keys", "index KiB", "state"]
+    say_table(
+        columns,
+        [
+            (
+                part.partition,
+                part.earliest,
+                part.latest,
+                part.applied,
+                part.keys,
+                part.index_bytes // 1024,
+                f"{part.state}: {part.reason}" if part.reason else part.state,
+            )
+            for part in parts
+        ],
+        right=columns[:-1],
+    )
+
+
+@app.command()
+def drop(
+    table: _Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    at: At = AT_DEFAULT,
+    timeout: Timeout = 10.0,
+    json: Json = False,
+) -> None:
+    """Delete a table with all it holds. It cannot be undone.
+
+    Of a table over a topic of others (see create --over) only the indexes go: the topic keeps its records.
+
+    \b
+      duramen table drop flights --yes
+    """
+    with connected(at, timeout) as database:
+        description = database.describe_table(table)
+        keys = sum(part.keys for part in description.partitions)
+        over = description.table.over
+        if not yes:
+            lost = f"its indexes with {keys:,} keys; its topic {over} stays" if over else f"its {keys:,} keys for ever"
+            if not sys.stdin.isatty():
+                raise InvalidRequest(f"dropping {table} deletes {lost}: say --yes")
+            typer.confirm(f"Drop table {table}? It deletes {lost}", abort=True)
+        database.drop_table(table)
+    if json:
+        say_json(
+            {"table": table, "id": description.table.id, "dropped": True, "keys": keys, "kept_topic": over or None}
+        )
+    elif over:
+        say(f"dropped {table} with its indexes of {keys:,} keys; its topic {over} stays as it is")
+    else:
+        say(f"dropped {table} with its {keys:,} keys")
+
+
+def _named(table: TableRef | TableInfo) -> str:
+    return f"table {table.name}" + (f" over topic {table.over}" if table.over else "")
+
+
+def _document(table: TableRef | TableInfo) -> dict[str, Any]:
+    return {
+        "table": table.name,
+        "id": table.id,
+        "partitions": table.partitions,
+        "partitioner": table.partitioner,
+        "over": table.over or None,
+    }

@@ -1,0 +1,230 @@
+"""`duramen serve log | node | router`: one role of a cluster in this process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from duramen.cli.terminal.options import Json
+from duramen.cli.terminal.output import say, say_json
+from duramen.server.supervisor.parent import end_with_parent
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Run one role of a cluster: the log, a serving node, or a router.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A TOML file; deploy/ has a commented one per role.")
+]
+_Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The data folder.")]
+_Host = Annotated[str | None, typer.Option("--host", help="The address to listen on.")]
+_Port = Annotated[int | None, typer.Option("--port", help="The port; 0 takes a free one and prints it.")]
+_RespPort = Annotated[
+    int | None, typer.Option("--resp-port", help="The port of the Redis protocol; 0 takes a free one, -1: none.")
+]
+_RespSocket = Annotated[str | None, typer.Option("--resp-socket", metavar="PATH", help="The same on a Unix socket.")]
+_Log = Annotated[
+    str | None, typer.Option("--log", metavar="URL", help="Where the log is: grpc:// or kafka://host:port.")
+]
+_LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")]
+
+
+def _given(**flags: Any) -> dict[str, Any]:
+    return {key: value for key, value in flags.items() if value is not None}
+
+
+@app.command()
+def log(
+    config: _Config = None,
+    data: _Data = None,
+    host: _Host = None,
+    port: _Port = None,
+    log_level: _LogLevel = None,
+    json: Json = False,
+) -> None:
+    """Run the log: the one place where written data must not be lost.
+
+    \b
+      duramen serve log --config /etc/duramen/log.toml
+      duramen serve log --data /var/lib/duramen/log --port 7071
+    """
+    from duramen.server.roles.log_role import LogRole
+    from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.settings.loading import load_settings
+    from duramen.server.settings.models import LogSettings
+
+    settings = load_settings(LogSettings, config, _given(data=data, host=host, port=port, log_level=log_level))
+    _begin(settings.log_level)
+    announce = _Announcer("log", "log", settings.host, json, data=str(settings.data.absolute()))
+    opening = LogRole.open(settings.data, host=settings.host, port=settings.port)
+    run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
+    announce.stopped()
+
+
+@app.command()
+def node(
+    config: _Config = None,
+    node_id: Annotated[str | None, typer.Option("--id", help="The node's name in the catalog.")] = None,
+    data: _Data = None,
+    log: _Log = None,
+    host: _Host = None,
+    port: _Port = None,
+    advertise: Annotated[
+        str | None, typer.Option("--advertise", metavar="HOST:PORT", help="Where others reach this node.")
+    ] = None,
+    advertise_host: Annotated[
+        str | None, typer.Option("--advertise-host", metavar="HOST", help="The same with the port that it listens on.")
+    ] = None,
+    snapshots: Annotated[str | None, typer.Option("--snapshots", metavar="URL", help="The snapshot store.")] = None,
+    snapshot_every_s: Annotated[
+        float | None,
+        typer.Option("--snapshot-every-s", metavar="SECONDS", help="Between two snapshots; 0: only on demand."),
+    ] = None,
+    take_over: Annotated[
+        bool | None,
+        typer.Option("--take-over/--no-take-over", help="Take the id over from a data folder that is lost."),
+    ] = None,
+    resp_port: _RespPort = None,
+    resp_socket: _RespSocket = None,
+    log_level: _LogLevel = None,
+    json: Json = False,
+) -> None:
+    """Run a serving node: it hosts the replicas that the catalog gives it.
+
+    \b
+      duramen serve node --config /etc/duramen/node.toml
+      duramen serve node --id n2 --data /var/lib/duramen/n2 --log grpc://log:7071 --port 7073
+    """
+    from duramen.server.roles.node_role import NodeRole
+    from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.settings.loading import load_settings
+    from duramen.server.settings.models import NodeSettings
+    from duramen.server.settings.resp import resp_settings
+    from duramen.server.wiring.serving_node import SnapshotPolicy
+
+    flags = _given(
+        id=node_id,
+        data=data,
+        log=log,
+        host=host,
+        port=port,
+        advertise=advertise,
+        snapshots=snapshots,
+        snapshot_every_s=snapshot_every_s,
+        take_over=take_over,
+        resp_port=resp_port,
+        resp_socket=resp_socket,
+        log_level=log_level,
+    )
+    settings = load_settings(NodeSettings, config, flags)
+    _begin(settings.log_level)
+    announce = _Announcer("node", settings.id, settings.host, json, data=str(settings.data.absolute()))
+    opening = NodeRole.open(
+        settings.data,
+        node_id=settings.id,
+        log_url=settings.log,
+        host=settings.host,
+        port=settings.port,
+        advertise=settings.advertise or (f"{advertise_host}:0" if advertise_host else ""),
+        snapshots=SnapshotPolicy(settings.snapshots, settings.snapshot_every_s, settings.snapshots_keep),
+        take_over=settings.take_over,
+        resp_endpoint=resp_settings(settings),
+    )
+    run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
+    announce.stopped()
+
+
+@app.command()
+def router(
+    config: _Config = None,
+    log: _Log = None,
+    host: _Host = None,
+    port: _Port = None,
+    resp_port: _RespPort = None,
+    resp_socket: _RespSocket = None,
+    log_level: _LogLevel = None,
+    json: Json = False,
+) -> None:
+    """Run a router: it has no state, and there may be any number.
+
+    \b
+      duramen serve router --config /etc/duramen/router.toml
+      duramen serve router --log grpc://log:7071 --port 7070
+    """
+    from duramen.server.roles.router_role import RouterRole
+    from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.settings.loading import load_settings
+    from duramen.server.settings.models import RouterSettings
+    from duramen.server.settings.resp import resp_settings
+
+    flags = _given(log=log, host=host, port=port, resp_port=resp_port, resp_socket=resp_socket, log_level=log_level)
+    settings = load_settings(RouterSettings, config, flags)
+    _begin(settings.log_level)
+    announce = _Announcer("router", "router", settings.host, json)
+    opening = RouterRole.open(
+        log_url=settings.log,
+        host=settings.host,
+        port=settings.port,
+        client_log_url=None if settings.client_log == "same" else settings.client_log,
+        resp_endpoint=resp_settings(settings),
+    )
+    run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
+    announce.stopped()
+
+
+def _begin(level: str) -> None:
+    end_with_parent()
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+class _Announcer:
+    """Says that a role began and ended."""
+
+    def __init__(self, role: str, name: str, host: str, as_json: bool, **fields: str) -> None:
+        self._role, self._name, self._host, self._as_json, self._fields = role, name, host, as_json, fields
+
+    def started(self, running: Any) -> None:
+        if self._as_json:
+            say_json(
+                {
+                    "event": "started",
+                    "role": self._role,
+                    "name": self._name,
+                    "host": self._host,
+                    "port": running.port,
+                    "pid": os.getpid(),
+                    **({"resp_port": running.resp_port} if getattr(running, "resp_port", 0) else {}),
+                    **self._fields,
+                },
+                flush=True,
+            )
+            return
+        say(f"{self._role} {self._name} is up on {self._host}:{running.port}")
+        if getattr(running, "resp_port", 0):
+            say(f"  redis     redis-cli -p {running.resp_port}")
+        for key, value in self._fields.items():
+            say(f"  {key:<9} {value}")
+        say("  stop      Ctrl-C, or SIGTERM")
+        sys.stdout.flush()
+
+    def stopping(self, reason: str) -> None:
+        if self._as_json:
+            say_json({"event": "stopping", "signal": reason}, flush=True)
+        else:
+            say(f"{reason}: stopping")
+            sys.stdout.flush()
+
+    def stopped(self) -> None:
+        if self._as_json:
+            say_json({"event": "stopped"}, flush=True)
+        else:
+            say("stopped cleanly")

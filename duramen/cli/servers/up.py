@@ -1,0 +1,229 @@
+"""`duramen up`: the whole database in one process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from duramen.cli.terminal.options import Json
+from duramen.cli.terminal.output import say, say_json
+from log_tier.model.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from duramen.server.roles.all_in_one import SingleServer
+
+__all__ = ["up"]
+
+
+class _LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def up(
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="The data folder; made where it is missing.")
+    ] = Path("duramen-data"),
+    host: Annotated[str, typer.Option("--host", help="The address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port; 0 takes a free one and prints it.")] = 7070,
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="URL", help="Where the log is, if not in DIR: kafka://host:port.")
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", metavar="N", help="Run log, N serving nodes and a router as processes of their own."),
+    ] = None,
+    snapshot_every_s: Annotated[
+        float, typer.Option("--snapshot-every-s", metavar="SECONDS", help="Between two snapshots; 0: only on demand.")
+    ] = 0.0,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="With --log: the data folder that was used before is lost for good.")
+    ] = False,
+    resp_port: Annotated[
+        int | None,
+        typer.Option("--resp-port", help="Speak the Redis protocol there, too; 0 takes a free port and prints it."),
+    ] = None,
+    resp_socket: Annotated[
+        Path | None, typer.Option("--resp-socket", metavar="PATH", help="The same on a Unix socket.")
+    ] = None,
+    resp_password: Annotated[
+        str, typer.Option("--resp-password", envvar="DURAMEN_RESP_PASSWORD", help="What AUTH must give there.")
+    ] = "",
+    resp_readers: Annotated[
+        int,
+        typer.Option(
+            "--resp-readers", metavar="N", help="Processes that read there, beside the server.", min=0, max=64
+        ),
+    ] = 0,
+    resp_cache_mebibytes: Annotated[
+        int, typer.Option("--resp-cache-mebibytes", metavar="N", help="Memory there for values that were read.", min=0)
+    ] = 512,
+    log_level: Annotated[
+        _LogLevel, typer.Option("--log-level", help="How much the server tells on the standard error.")
+    ] = _LogLevel.WARNING,
+    json: Json = False,
+) -> None:
+    """Start a server: log, indexes and front in one process, on one port; or, with --nodes, a cluster.
+
+    It runs until Ctrl-C or SIGTERM and then closes cleanly; `kill -9` loses nothing that was acknowledged. One process
+    owns a data folder at a time. There is no access control: listen on other addresses than 127.0.0.1 only in a
+    network that you trust.
+
+    \b
+      duramen up
+      duramen up --data /var/lib/duramen --host 0.0.0.0 --port 7070
+      duramen up --port 0 --json          # one JSON line with the port, when it is ready
+      duramen up --nodes 3                # five processes; one that dies is started again
+      duramen up --resp-port 6379         # and redis-cli, or any client of Redis
+      duramen up --log kafka://broker1:9092,broker2:9092
+    """
+    import logging
+
+    if take_over and log is None:
+        raise InvalidRequest("--take-over goes with --log: without it the log itself is in the data folder")
+    if not 0 <= port < 65536:
+        raise InvalidRequest(f"a port is 0 to 65535, not {port}")
+    if resp_port is not None and not 0 <= resp_port < 65536:
+        raise InvalidRequest(f"a port is 0 to 65535, not {resp_port}")
+    logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.supervisor.parent import end_with_parent
+
+    end_with_parent()
+    if nodes is not None:
+        if resp_socket is not None:
+            raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
+        from duramen.server.supervisor.cluster import supervise
+
+        tell = _tell_json if json else _tell_people
+        run_role(
+            supervise(
+                data,
+                log_url=log,
+                take_over=take_over,
+                nodes=nodes,
+                host=host,
+                port=port,
+                log_level=log_level.value,
+                snapshot_every_s=snapshot_every_s,
+                tell=tell,
+                resp_port=resp_port,
+                resp_password=resp_password,
+                resp_cache_mebibytes=resp_cache_mebibytes,
+                resp_readers=resp_readers,
+            )
+        )
+        return
+    from duramen.server.roles.all_in_one import SingleServer
+    from duramen.server.wiring.serving_node import SnapshotPolicy
+    from router.endpoints.resp.server.sockets import RespSettings
+
+    announce = _Announcer(data, log, host, json)
+    policy = SnapshotPolicy(every_s=snapshot_every_s)
+    resp_endpoint = RespSettings(
+        host=host,
+        port=resp_port,
+        socket_path=resp_socket,
+        password=resp_password,
+        readers=resp_readers,
+        cache_mebibytes=resp_cache_mebibytes,
+    )
+    opening = SingleServer.open(
+        data, log_url=log, take_over=take_over, host=host, port=port, snapshots=policy, resp_endpoint=resp_endpoint
+    )
+    run_role(run_until_signal(opening, started=announce.started, stopping=announce.stopping))
+    announce.stopped()
+
+
+def _tell_json(event: dict[str, Any]) -> None:
+    say_json(event, flush=True)
+
+
+def _tell_people(event: dict[str, Any]) -> None:
+    kind = event["event"]
+    if kind == "child":
+        say(f"  {event['name']:<8} {event['role']:<7} port {event['port']:<6} pid {event['pid']}")
+    elif kind == "exited":
+        say(f"  {event['name']} (pid {event['pid']}) ended with {event['code']}: it is started again")
+    elif kind == "failed":
+        say(f"  {event['name']} cannot be started, and is tried again: {event['error']}")
+    elif kind == "started":
+        at = f"localhost:{event['port']}"
+        say(f"Duramen is up on {event['host']}:{event['port']}")
+        say(f"  data      {event['data']}")
+        say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        if event.get("resp_port"):
+            say(f"  redis     redis-cli -p {event['resp_port']}, or any client of Redis")
+        say("  stop      Ctrl-C, or SIGTERM")
+    elif kind == "stopping":
+        say(f"{event['signal']}: stopping")
+    else:
+        say("stopped cleanly")
+    sys.stdout.flush()
+
+
+class _Announcer:
+    """Says that the server began and ended."""
+
+    def __init__(self, data: Path, log: str | None, host: str, json: bool) -> None:
+        self._data, self._host, self._json = data.absolute(), host, json
+        # Its query may hold a password.
+        self._log = log.partition("?")[0] if log is not None else None
+
+    def started(self, server: SingleServer) -> None:
+        tables = sorted(server.data_plane.catalog.map.tables.values(), key=lambda table: table.name)
+        recovery: Any = getattr(server.data_plane.log, "recovery", None)
+        cuts = [str(cut) for cut in recovery.cuts] if recovery else []
+        damages = [damage.message for damage in recovery.damages] if recovery else []
+        notes = list(recovery.notes) if recovery else []
+        if self._json:
+            say_json(
+                {
+                    "event": "started",
+                    "host": self._host,
+                    "port": server.port,
+                    **({"resp_port": server.resp_port} if server.resp_port else {}),
+                    "pid": os.getpid(),
+                    "data": str(self._data),
+                    "log": self._log,
+                    "tables": [{"table": t.name, "id": t.id, "partitions": t.partitions} for t in tables],
+                    "recovery": {"cuts": cuts, "damages": damages, "notes": notes},
+                },
+                flush=True,
+            )
+            return
+        at = f"{'localhost' if self._host in ('127.0.0.1', '0.0.0.0') else self._host}:{server.port}"
+        names = ", ".join(f"{t.name} ({t.partitions})" for t in tables[:8]) + (" …" if len(tables) > 8 else "")
+        say(f"Duramen is up on {self._host}:{server.port}")
+        say(f"  data      {self._data}")
+        if self._log is not None:
+            say(f"  log       {self._log}")
+        say(f"  tables    {names or 'none yet: duramen table create NAME'}")
+        say("  recovery  " + ("\n            ".join([*cuts, *notes]) or "nothing to recover"))
+        for damage in damages:
+            say(f"  DAMAGE    {damage}")
+        say(f'  connect   duramen.connect("{at}"), or any command with --at {at}')
+        if server.resp_port:
+            say(f"  redis     redis-cli -p {server.resp_port}, or any client of Redis")
+        say("  stop      Ctrl-C, or SIGTERM")
+        sys.stdout.flush()
+
+    def stopping(self, signal: str) -> None:
+        if self._json:
+            say_json({"event": "stopping", "signal": signal}, flush=True)
+        else:
+            say(f"{signal}: stopping")
+            sys.stdout.flush()
+
+    def stopped(self) -> None:
+        if self._json:
+            say_json({"event": "stopped"}, flush=True)
+        else:
+            say("stopped cleanly")

@@ -1,0 +1,194 @@
+"""`duramen bulk`: a table's whole content, built by Spark and put into service."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from duramen.cli.admin import versions
+from duramen.cli.admin.change import carry_out
+from duramen.cli.admin.format import size
+from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
+from duramen.cli.terminal.output import say, say_json
+from log_tier.model.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from spark_bulk.build.bulk import Built
+
+__all__ = ["Master", "absolute", "app", "build", "check_there", "go_on", "say_built", "shows_progress"]
+
+Master = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Spark's master: local[*] (the default), spark://…, yarn, …"),
+]
+
+
+# To find the table in.
+_LOOK_S: Final = 30.0
+
+
+class _Duplicates(StrEnum):
+    ERROR = "error"
+    LAST = "last"
+
+
+def build(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table; it is there already.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="What Spark can read: paths, patterns, URLs.")],
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Where the version goes: a new folder, s3://…")],
+    key: Annotated[list[str], typer.Option("--key", "-k", metavar="COLUMN", help="A key column; may be repeated.")],
+    key_separator: Annotated[str, typer.Option("--key-separator", help="Between several key columns.")] = "/",
+    value: Annotated[
+        list[str] | None,
+        typer.Option("--value", metavar="COLUMN", help="The value is this column; several, or none: JSON of them."),
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="parquet, csv, json, orc, …")] = "parquet",
+    sql: Annotated[
+        str | None,
+        typer.Option("--sql", metavar="QUERY", help="Build from this query; the files are the view `input`."),
+    ] = None,
+    duplicates: Annotated[
+        _Duplicates, typer.Option("--duplicates", help="Several rows of a key: an error, or the last one counts.")
+    ] = _Duplicates.ERROR,
+    order_by: Annotated[
+        list[str] | None, typer.Option("--order-by", metavar="COLUMN", help="By which the last one is the last.")
+    ] = None,
+    stage: Annotated[bool, typer.Option("--stage", help="Have every replica fetch it afterwards.")] = False,
+    swap: Annotated[bool, typer.Option("--swap", help="And put it into service.")] = False,
+    master: Master = None,
+    at: At = AT_DEFAULT,
+    timeout: Timeout = 60.0,
+    json: Json = False,
+) -> int:
+    """Build a version of a table from files, with Spark: placed and sorted as the nodes keep it.
+
+    What is written to the table from now on comes on top of it. Nothing is served from it before `swap`.
+
+    \b
+      duramen bulk build flights flights.parquet --key carrier --key flight --url file:///bulk/flights/1
+      duramen bulk build flights 's3a://lake/flights/*.parquet' --key id --url s3://bulk/flights/2 --swap
+    """
+    from spark_bulk.build.bulk import build_index
+    from spark_bulk.session import local_session
+
+    if not files or not key:
+        raise InvalidRequest("a build names files and a key column")
+    check_there(at, table, timeout)
+    told: list[Built] = []
+    with local_session("duramen bulk build", master=master or "local[*]", progress=shows_progress(json)) as spark:
+        frame = _read(spark, files, format_)
+        if sql is not None:
+            frame.createOrReplaceTempView("input")
+            frame = spark.sql(sql)
+        frame, key_name = _keyed(frame, key, key_separator)
+        rest = [name for name in frame.columns if name != key_name]
+        build_index(
+            frame,
+            at=at,
+            table=table,
+            key=key_name,
+            value=value[0] if value and len(value) == 1 else (value or rest),
+            url=absolute(url),
+            duplicates=duplicates.value,
+            order_by=order_by or None,
+            timeout=timeout,
+            report=told.append,
+        )
+    say_built(told[0], table, absolute(url), json)
+    return go_on(table, absolute(url), at, stage=stage or swap, swap=swap, json=json)
+
+
+def say_built(built: Built, table: str, url: str, json: bool) -> None:
+    """What a build did."""
+    version = built.version
+    if json:
+        say_json(
+            {
+                "event": "built",
+                "table": table,
+                "url": url,
+                "id": version.id,
+                "rows": built.rows,
+                "dropped": built.dropped,
+                "keys": version.keys,
+                "bytes": version.bytes,
+                "offsets": [part.offset for part in version.parts],
+            },
+            flush=True,
+        )
+        return
+    dropped = f", {built.dropped:,} duplicates dropped" if built.dropped else ""
+    what = f"{version.keys:,} keys, {size(version.bytes)} in {version.partitions} partitions"
+    say(f"{built.rows:,} rows{dropped}: {what}")
+    say(f"built at {url}; next: duramen bulk stage {table} {url}")
+
+
+def go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool) -> int:
+    """Stage what was built, and swap it in, as far as that was asked for; the exit code."""
+    from router.admin.requests import Stage, Swap
+
+    for wanted, change in ((stage, Stage(table, url)), (swap, Swap(table))):
+        if wanted:
+            code = carry_out(change, at=at, json=json, dry_run=False, wait=True, timeout=None)
+            if code:
+                return code
+    return 0
+
+
+def check_there(at: str, table: str, timeout: float) -> None:
+    """Raise `TableNotFound`, `Disconnected` before Spark starts, which takes a while."""
+    from spark_bulk.runtime.waiting import wait_for
+    from spark_bulk.source.place import find_table
+
+    wait_for(find_table(at, table, timeout_s=min(timeout, _LOOK_S)))
+
+
+def shows_progress(json: bool) -> bool:
+    """Is there a person who would see a bar?"""
+    return not json and sys.stderr.isatty()
+
+
+def absolute(url: str) -> str:
+    """A folder by its whole path: nodes that run elsewhere in the file system look for it."""
+    return url if "://" in url else f"file://{Path(url).absolute()}"
+
+
+def _read(spark: Any, files: list[str], format_: str) -> Any:
+    reader = spark.read.format(format_)
+    if format_ == "csv":
+        reader = reader.option("header", "true")
+    return reader.load(files)
+
+
+def _keyed(frame: Any, key: list[str], separator: str) -> tuple[Any, str]:
+    """One key column: several are joined as text."""
+    if len(key) == 1:
+        return frame, key[0]
+    from pyspark.sql import functions
+
+    return frame.withColumn("_key", functions.concat_ws(separator, *key)), "_key"
+
+
+_HELP = """
+A table's whole content, built by Spark and put into service without a pause.
+
+\b
+  duramen bulk build flights flights.parquet --key carrier --key flight --url file:///bulk/flights/1
+  duramen bulk stage flights file:///bulk/flights/1     # every replica fetches and verifies it
+  duramen bulk swap flights                             # from here on it is read
+  duramen bulk rollback flights                         # and back
+
+It needs `pip install 'duramen[spark]'` and Java 17 or newer; stage, swap and rollback need neither.
+"""
+
+app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
+app.command("build")(build)
+app.command("versions")(versions.versions)
+app.command("stage")(versions.stage)
+app.command("swap")(versions.swap)
+app.command("rollback")(versions.rollback)
+app.command("discard")(versions.discard)

@@ -1,0 +1,110 @@
+"""Options that many commands share, and the connection that they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from duramen.client import consistency as levels
+from log_tier.model.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from duramen.blocking import Database
+
+__all__ = [
+    "AT_DEFAULT",
+    "After",
+    "At",
+    "IfAbsent",
+    "IfPresent",
+    "IfVersion",
+    "Json",
+    "Level",
+    "MaxLag",
+    "ReadLevel",
+    "Timeout",
+    "TokenOnly",
+    "Ttl",
+    "check_at",
+    "connected",
+    "level_of",
+]
+
+AT_DEFAULT: Final = "localhost:7070"
+
+At = Annotated[
+    str, typer.Option("--at", envvar="DURAMEN_AT", metavar="HOST:PORT", help="The server.", show_default=True)
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, errors included.")]
+Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long the call may take.")]
+After = Annotated[
+    str | None,
+    typer.Option("--after", metavar="TOKEN", help="See at least what this token has seen (`put --token` prints one)."),
+]
+
+
+class ReadLevel(StrEnum):
+    """How new a read must be; see `duramen.client.table.Table`."""
+
+    SESSION = "session"
+    EVENTUAL = "eventual"
+    STRONG = "strong"
+    BOUNDED = "bounded"
+
+
+_PLAIN: Final[dict[ReadLevel, levels.Level]] = {
+    ReadLevel.SESSION: "session",
+    ReadLevel.EVENTUAL: "eventual",
+    ReadLevel.STRONG: "strong",
+}
+
+Level = Annotated[
+    ReadLevel,
+    typer.Option(
+        "--level",
+        help="strong: everything that was acknowledged when the command began; eventual: what is there; bounded: what "
+        "was acknowledged --max-lag seconds ago.",
+    ),
+]
+MaxLag = Annotated[
+    float | None,
+    typer.Option("--max-lag", metavar="SECONDS", help="With --level bounded: how old the answer may be at most."),
+]
+Ttl = Annotated[float | None, typer.Option("--ttl", metavar="SECONDS", help="The key expires after that time.")]
+IfAbsent = Annotated[bool, typer.Option("--if-absent", help="Only if the key is not there.")]
+IfPresent = Annotated[bool, typer.Option("--if-present", help="Only if the key is there.")]
+IfVersion = Annotated[
+    int | None,
+    typer.Option("--if-version", metavar="N", help="Only if the key's version is N (`get --json` tells it)."),
+]
+TokenOnly = Annotated[bool, typer.Option("--token", help="Print the write's token and nothing else.")]
+
+
+def level_of(level: ReadLevel, max_lag: float | None) -> levels.Level:
+    """What the two options mean together. Raises `InvalidRequest` where they do not go together."""
+    if (level is ReadLevel.BOUNDED) != (max_lag is not None):
+        raise InvalidRequest("--level bounded and --max-lag SECONDS go together: give both, or none")
+    return levels.bounded(max_lag) if max_lag is not None else _PLAIN[level]
+
+
+@contextmanager
+def connected(at: str, timeout: float) -> Iterator[Database]:
+    """A connection for one command. Raises `InvalidRequest` for what is no address, `Disconnected`."""
+    check_at(at, timeout)
+    import duramen
+
+    with duramen.connect(at, timeout=timeout) as database:
+        yield database
+
+
+def check_at(at: str, timeout: float) -> None:
+    """Raises `InvalidRequest` for what is no address, and for no time."""
+    host, colon, port = at.rpartition(":")
+    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+        raise InvalidRequest(f"{at!r} is no address: --at takes HOST:PORT, like {AT_DEFAULT}")
+    if timeout <= 0:
+        raise InvalidRequest(f"--timeout takes a number of seconds above 0, not {timeout:g}")

@@ -1,0 +1,70 @@
+"""What a command says: a JSON object per line for programs, text and tables for people, one line for an error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from log_tier.model.errors import DuramenError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["console", "say", "say_error", "say_failure", "say_json", "say_note", "say_table"]
+
+
+def say(text: str) -> None:
+    """A line for people."""
+    sys.stdout.write(text + "\n")
+
+
+def say_json(fields: Mapping[str, Any], *, flush: bool = False) -> None:
+    """An object for programs; `flush` in streams that somebody waits for."""
+    sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
+    if flush:
+        sys.stdout.flush()
+
+
+def say_note(text: str) -> None:
+    """A remark that is not the command's result."""
+    sys.stderr.write(text + "\n")
+
+
+def say_error(code: str, message: str, fields: Mapping[str, Any], *, retryable: bool, as_json: bool) -> None:
+    """The one line of an error."""
+    if as_json:
+        line = json.dumps(
+            {"error": code, "message": message, "fields": dict(fields), "retryable": retryable}, ensure_ascii=False
+        )
+    else:
+        line = "error: " + " ".join(message.split())
+    sys.stdout.flush()
+    sys.stderr.write(line + "\n")
+
+
+def say_failure(error: DuramenError, *, as_json: bool) -> None:
+    """The same for an error of ours."""
+    say_error(error.code, error.message, error.fields, retryable=error.retryable, as_json=as_json)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Rich's console; it drops colours by itself where nobody sees them."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+    """A table for people; the columns in `right` hold numbers."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left")
+    for row in rows:
+        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
+    console().print(table)

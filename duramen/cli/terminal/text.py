@@ -1,0 +1,46 @@
+"""Bytes as text and back: UTF-8 where it can be read, `base64:…` where not.
+
+    b"UA1545"            UA1545
+    b"caf\\xc3\\xa9"       café
+    b"\\x00\\x01"          base64:AAE=            no printable text
+    b"\\xff"              base64:/w==            no UTF-8
+    b"base64:x"          base64:YmFzZTY0Ong=    text, but it would be taken for something else
+
+For people, control characters count as unprintable (a key must not move a terminal's cursor), but a value may hold
+line ends and tabs. In JSON, which escapes them, all UTF-8 is text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+from log_tier.model.errors import InvalidRequest
+from router.admin.answers.json_text import BASE64, encoded, json_text
+
+__all__ = ["BASE64", "bytes_of", "json_text", "shown_key", "shown_value"]
+
+_LINE_BREAKS: Final = str.maketrans("", "", "\n\r\t")
+
+
+def shown_key(data: bytes) -> str:
+    """A key for people; also a value that must stay on one line."""
+    text = json_text(data)
+    return text if text.isprintable() else encoded(data)
+
+
+def shown_value(data: bytes) -> str:
+    """A value for people, over as many lines as it has."""
+    text = json_text(data)
+    return text if text.translate(_LINE_BREAKS).isprintable() else encoded(data)
+
+
+def bytes_of(text: str) -> bytes:
+    """What somebody typed, as bytes. Raises `InvalidRequest` where `base64:` is followed by something else."""
+    if not text.startswith(BASE64):
+        return text.encode("utf-8", "surrogateescape")  # the shell's own bytes, whatever they are
+    try:
+        return base64.b64decode(text[len(BASE64) :], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"{text[:40]!r} is no base64 ({error}); text that begins so is typed in base64") from error

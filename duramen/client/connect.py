@@ -1,0 +1,115 @@
+"""From an address to a connection: what is there is asked, and the shortest way to it is taken.
+
+a server that is the whole cluster      one gRPC connection to it
+a router or a node of a larger one      the routed connection (`router.routing`) in this process: the map from that
+                                        server, straight to the nodes and to the log; and that server again for
+                                        whatever cannot be reached from here
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+from log_tier.catalog.remote import RemoteMaps, View, fetch_view
+from log_tier.model.errors import (
+    DeadlineExceeded,
+    Disconnected,
+    DuramenError,
+    InvalidRequest,
+    Unavailable,
+    UnknownFormat,
+)
+from log_tier.model.log import Log
+from log_tier.remote.remote_log import RemoteLog
+from router.data.requests import Connection
+from router.endpoints.grpc.connection import GrpcConnection
+from router.membership.live_membership import LiveMembership
+from router.routing.failover import FailoverConnection
+from router.routing.routed_connection import RoutedConnection
+
+__all__ = ["connect_to", "split_targets"]
+
+logger = logging.getLogger(__name__)
+
+# Of several servers one may be away in a way that nobody notices; the next one should be asked soon.
+_SEVERAL_S: Final = 2.0
+
+# The log answers in a millisecond where it can be reached at all.
+_LOG_S: Final = 1.0
+
+
+def split_targets(target: str | Sequence[str]) -> list[str]:
+    """`host:port`, several of them with commas between, or a sequence. Raises `InvalidRequest` where there is none."""
+    given = target.split(",") if isinstance(target, str) else list(target)
+    targets = [each.strip() for each in given if each.strip()]
+    if not targets:
+        raise InvalidRequest(f"{target!r} names no server: connect takes host:port, or several of them")
+    return targets
+
+
+async def connect_to(targets: Sequence[str], *, timeout: float, direct: bool) -> Connection:
+    """Connect to the first of these servers that answers; the others are asked when it is lost.
+
+    `direct` False: everything goes through the server. Raises `Disconnected` where none answers.
+    """
+    answering, view = await _first_view(targets, timeout)
+    ordered = [answering, *(target for target in targets if target != answering)]
+    alone = direct and len(ordered) == 1 and view is not None and view.role == "single"
+    servers = [GrpcConnection(target, alone=alone) for target in ordered]
+    server: Connection = servers[0] if len(servers) == 1 else FailoverConnection(servers)
+    if view is None or view.role == "single" or not direct:
+        return server
+    async with AsyncExitStack() as opened:
+        opened.push_async_callback(server.close)
+        maps = await RemoteMaps.open(ordered[0], view, *ordered[1:])
+        opened.push_async_callback(maps.close)
+        membership = await LiveMembership.open(maps)
+        opened.push_async_callback(membership.close)
+        log = await _reached(view.log_url)
+        connection = RoutedConnection.for_client(maps, membership, log, server)
+        opened.pop_all()  # the connection's from now on
+        return connection
+    raise AssertionError("not reached")
+
+
+async def _first_view(targets: Sequence[str], timeout: float) -> tuple[str, View | None]:
+    """The first server that answers, and what it says of the cluster; None where it knows of no cluster."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    failure: DuramenError = Disconnected("no server was asked")
+    for number, target in enumerate(targets):
+        left = max(0.0, deadline - loop.time())
+        try:
+            return target, await fetch_view(
+                target, timeout=left if number == len(targets) - 1 else min(left, _SEVERAL_S)
+            )
+        except UnknownFormat:
+            return target, None
+        except Unavailable as error:
+            failure = error
+        except TimeoutError:
+            failure = DeadlineExceeded(f"the server at {target} did not answer in time; is it running?")
+    raise failure
+
+
+async def _reached(url: str) -> Log | None:
+    """The log, where it can be reached from here."""
+    scheme, _, netloc = url.partition("://")
+    if scheme != "grpc" or not netloc:
+        return None
+    log = await RemoteLog.open(netloc)
+    try:
+        async with asyncio.timeout(_LOG_S):
+            await log.topics()
+    except (DuramenError, TimeoutError) as error:
+        logger.info("the log at %s is not reached from here, writes go through the server: %s", url, error)
+        await log.close()
+        return None
+    except BaseException:
+        await log.close()
+        raise
+    return log

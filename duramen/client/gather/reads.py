@@ -1,0 +1,322 @@
+"""Reads that leave together.
+
+While requests are under way, new calls gather; when one comes back, what has gathered leaves as one request with many
+keys. A single caller finds the way free and is not delayed; a thousand callers share a few requests, and a request for
+a thousand keys costs little more than one for a single key.
+
+Two kinds of groups never hold each other up. **Shared** groups ask for the session's offsets, which replicas nearly
+always have; they travel together, and a part that would wait is sent back after `_PATIENCE_S` and asked again alone.
+**Own** groups (an explicit token, `strong`) may well wait, so each travels by itself. A group that must be asked again
+later, because its server is away, waits for that outside of the way too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from duramen.client.gather.pending_calls import PendingCalls
+from duramen.client.session import Session
+from log_tier.model.errors import (
+    DatabaseClosed,
+    DeadlineExceeded,
+    DuramenError,
+    LimitExceeded,
+    Overloaded,
+    ReplicaBehind,
+)
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.table_ref import TableRef
+from router.data.requests import Connection, ReadPart, ReadResult
+
+__all__ = ["READS_PENDING_MAX", "ReadCoalescer"]
+
+# Requests with shared groups that are under way at once: while the server works on one, the client fills the other.
+_IN_FLIGHT_MAX: Final = 2
+
+# What one request carries; a server answers on its event loop, some 2 µs a key.
+_KEYS_PER_REQUEST: Final = 4_000
+
+# Keys that wait in this client. Beyond it the program asks faster than it is answered.
+READS_PENDING_MAX: Final = 1_000_000
+
+# A part that is not ready by then must not hold up the others in its request.
+_PATIENCE_S: Final = 0.02
+
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_MAX_S: Final = 0.5
+
+# The connection's own answer at the deadline says more than ours, so it is asked for a moment earlier.
+_MARGIN_S: Final = 0.01
+
+
+class _Call(NamedTuple):
+    future: asyncio.Future[ReadResult]
+    keys: Sequence[bytes]
+    deadline: float
+
+
+class _Group:
+    """Calls for one partition that may share a part."""
+
+    __slots__ = ("after", "callers", "count", "lag_max_ms", "partition", "reason", "seen", "strong", "table")
+
+    def __init__(
+        self,
+        table: TableRef,
+        partition: Partition,
+        after: Offset | None,
+        *,
+        strong: bool,
+        seen: bool,
+        lag_max_ms: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.table = table
+        self.partition = partition
+        self.after = after
+        """None: what the session has seen when the request leaves."""
+        self.strong = strong
+        self.lag_max_ms = lag_max_ms
+        self.seen = seen
+        """The session is to remember what was read."""
+        self.callers: PendingCalls[_Call] = PendingCalls(loop, self._too_late)
+        self.count = 0
+        self.reason: DuramenError | None = None
+        """Why it was not answered so far."""
+
+    def add(self, call: _Call) -> None:
+        self.callers.add(call)
+        self.count += len(call.keys)
+
+    def part(self, session: Session) -> ReadPart:
+        calls = self.callers.calls
+        keys: Sequence[bytes] = calls[0].keys
+        if len(calls) > 1:
+            keys = [key for call in calls for key in call.keys]
+        after = session.offsets(self.table)[self.partition] if self.after is None else self.after
+        return ReadPart(self.table.id, self.partition, keys, after, self.strong, self.lag_max_ms)
+
+    def piece(self, calls: Sequence[_Call], loop: asyncio.AbstractEventLoop) -> _Group:
+        """A group like this one, for other calls."""
+        piece = _Group(
+            self.table,
+            self.partition,
+            self.after,
+            strong=self.strong,
+            seen=self.seen,
+            lag_max_ms=self.lag_max_ms,
+            loop=loop,
+        )
+        for call in calls:
+            piece.add(call)
+        return piece
+
+    def _too_late(self, nobody_left: bool) -> DuramenError:
+        return self.reason or DeadlineExceeded("the read was not answered in time; give it more")
+
+
+class ReadCoalescer:
+    """Gathers the reads of one client. Belongs to one event loop."""
+
+    def __init__(self, connection: Connection, session: Session) -> None:
+        self._connection = connection
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._shared: dict[tuple[TableId, Partition, Offset | None, int], _Group] = {}
+        self._pending = 0
+        self._in_flight = 0
+        self._scheduled = False
+        self._closed = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(
+        self,
+        table: TableRef,
+        partition: Partition,
+        keys: Sequence[bytes],
+        *,
+        after: Offset | None,
+        strong: bool,
+        seen: bool,
+        deadline: float,
+        lag_max_ms: int = 0,
+    ) -> asyncio.Future[ReadResult]:
+        """Ask for keys of one partition; `after` None means the session's offset, `seen` that the session learns.
+
+        The future holds one entry per key, or raises the typed error, and not later than at the deadline. Never waits.
+        """
+        if self._closed:
+            raise _closed()
+        if self._pending + len(keys) > READS_PENDING_MAX:
+            raise Overloaded(f"{self._pending} keys wait to be read in this client; ask later", limit=READS_PENDING_MAX)
+        call = _Call(self._loop.create_future(), keys, deadline)
+        self._pending += len(keys)
+        if strong or (after is not None and after > NOTHING):
+            group = _Group(table, partition, after, strong=strong, seen=seen, lag_max_ms=lag_max_ms, loop=self._loop)
+            group.add(call)
+            self._start([group], patience=0.0).add_done_callback(lambda _: self._left(len(keys)))
+            return call.future
+        place = (table.id, partition, after, lag_max_ms)
+        shared = self._shared.get(place)
+        if shared is None:
+            shared = self._shared[place] = _Group(
+                table, partition, after, strong=False, seen=seen, lag_max_ms=lag_max_ms, loop=self._loop
+            )
+        shared.add(call)
+        if not self._scheduled and self._in_flight < _IN_FLIGHT_MAX:
+            # Not at once but at the end of this round of the loop: callers of the same round leave together.
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+        return call.future
+
+    def _left(self, keys: int) -> None:
+        self._pending -= keys
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        while self._shared and self._in_flight < _IN_FLIGHT_MAX and not self._closed:
+            groups: list[_Group] = []
+            count = 0
+            while self._shared and count < _KEYS_PER_REQUEST:
+                place = next(iter(self._shared))
+                group = self._shared.pop(place)
+                groups.append(group)
+                count += group.count
+            self._pending -= count
+            self._in_flight += 1
+            self._start(groups, patience=_PATIENCE_S).add_done_callback(self._landed)
+
+    def _landed(self, _: asyncio.Task[None]) -> None:
+        self._in_flight -= 1
+        if self._shared and not self._scheduled:
+            self._flush()
+
+    def _start(self, groups: list[_Group], *, patience: float, pause: float = 0.0) -> asyncio.Task[None]:
+        task = self._loop.create_task(self._send(groups, patience, pause))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _send(self, groups: list[_Group], patience: float, pause: float) -> None:
+        """Ask once, after a pause; what must be asked again is handed on."""
+        try:
+            if pause:
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            wanted = [(group, last) for group in groups if (last := group.callers.last_deadline()) is not None]
+            if not wanted:
+                return
+            remaining = max(last for _, last in wanted) - self._loop.time()
+            groups = [group for group, _ in wanted]
+            results: Sequence[ReadResult | DuramenError]
+            try:
+                parts = [group.part(self._session) for group in groups]
+                results = await self._connection.read(
+                    parts, timeout=remaining - min(_MARGIN_S, remaining / 10), patience=patience
+                )
+            except DuramenError as error:
+                results = [error] * len(groups)
+            for group, result in zip(groups, results, strict=True):
+                if isinstance(result, ReadResult):
+                    self._answer(group, result)
+                else:
+                    self._retry(group, result, patience, pause, alone=len(groups) == 1)
+        except BaseException as error:
+            # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
+            reason = _closed() if isinstance(error, asyncio.CancelledError) else DuramenError(f"a bug: {error!r}")
+            for group in groups:
+                group.callers.fail(reason)
+            raise
+
+    def _retry(self, group: _Group, error: DuramenError, patience: float, pause: float, *, alone: bool) -> None:
+        """A part was not answered: ask again if that can help, else tell its callers."""
+        if isinstance(error, ReplicaBehind) and patience:
+            self._start([group], patience=0.0)
+        elif isinstance(error, LimitExceeded) and not alone:
+            self._start([group], patience=0.0)  # there was no room for it beside the others
+        elif isinstance(error, LimitExceeded) and group.count > 1:
+            self._split(group)
+        elif error.retryable and not isinstance(error, DeadlineExceeded):
+            group.reason = error
+            self._start([group], patience=0.0, pause=min(pause * 2, _PAUSE_MAX_S) or _PAUSE_FIRST_S)
+        else:
+            group.callers.fail(error)
+
+    def _answer(self, group: _Group, result: ReadResult) -> None:
+        if group.seen:
+            self._session.saw(group.table, group.partition, result.applied)
+        group.callers.settle()
+        calls = group.callers.calls
+        if len(calls) == 1:
+            future = calls[0].future
+            if not future.done():
+                future.set_result(result)
+            return
+        applied, values, versions, expiries = result
+        at = 0
+        for future, keys, _ in calls:
+            end = at + len(keys)
+            if not future.done():
+                future.set_result(
+                    ReadResult(applied, values[at:end], versions[at:end], expiries[at:end] if expiries else None)
+                )
+            at = end
+
+    def _split(self, group: _Group) -> None:
+        """The reply would be too large: ask in two halves."""
+        group.callers.settle()
+        calls = group.callers.calls
+        if len(calls) > 1:
+            middle = len(calls) // 2
+            for half in (calls[:middle], calls[middle:]):
+                self._start([group.piece(half, self._loop)], patience=0.0)
+            return
+        task = self._loop.create_task(self._read_halves(group, calls[0]))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _read_halves(self, group: _Group, call: _Call) -> None:
+        middle = len(call.keys) // 2
+        halves = [
+            _Call(self._loop.create_future(), keys, call.deadline) for keys in (call.keys[:middle], call.keys[middle:])
+        ]
+        for half in halves:
+            self._start([group.piece([half], self._loop)], patience=0.0)
+        try:
+            first, second = await asyncio.gather(*(half.future for half in halves))
+        except DuramenError as error:
+            group.callers.fail(error)
+            return
+        except asyncio.CancelledError:
+            group.callers.fail(_closed())
+            raise
+        if not call.future.done():
+            call.future.set_result(_joined(first, second))
+
+    async def close(self) -> None:
+        """End what is under way; its callers get `DatabaseClosed`."""
+        self._closed = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for group in self._shared.values():
+            group.callers.fail(_closed())
+        self._shared.clear()
+
+
+def _closed() -> DatabaseClosed:
+    return DatabaseClosed("the database was closed; connect or open again")
+
+
+def _joined(first: ReadResult, second: ReadResult) -> ReadResult:
+    expiries = None
+    if first.expiries or second.expiries:
+        expiries = [*(first.expiries or [0] * len(first.values)), *(second.expiries or [0] * len(second.values))]
+    return ReadResult(
+        min(first.applied, second.applied),
+        [*first.values, *second.values],
+        [*first.versions, *second.versions],
+        expiries,
+    )

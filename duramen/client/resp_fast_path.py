@@ -1,0 +1,233 @@
+"""The shortest way from a blocking caller to a server: its own thread, its own socket, the server's RESP endpoint.
+
+Where one server is the whole cluster and has a RESP endpoint without password and TLS, `get(key)` and `put(key, value)`
+with nothing else said go there: no event loop, no gRPC, no other thread. All else, and whatever this way cannot do at a
+moment, goes by gRPC as ever, which knows how to wait, to try again, and what to say. The session is the same one.
+
+    D1  A read carries what the session has seen, and the reply the offset that it stands at.
+    D2  A put is a batch of its own, with a producer id of its thread's and a sequence. If its reply is lost, the same
+        bytes go again by gRPC, and take effect once.
+    D3  A connection on which anything went wrong is closed: a late reply must not be taken for the next one's.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import struct
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from duramen.client.results import Done
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.record import KEY_BYTES_MAX
+from log_tier.model.table_ref import TableRef
+from router.data.direct_reads import NOT_FRESH
+
+if TYPE_CHECKING:
+    from duramen.client.session import Session
+    from duramen.client.table import Table
+
+__all__ = ["FastPathTable", "Lost", "RespFastPath"]
+
+# A read takes some microseconds and a put a sync. Who is not answered within this goes by gRPC, which waits longer.
+_PATIENCE_S: Final = 2.0
+
+# An endpoint that could not be reached is tried again after so long.
+_AWAY_S: Final = 1.0
+
+_VALUE_BYTES_MAX: Final = 1 << 20
+"""Larger ones gain nothing here."""
+
+
+class Lost(NamedTuple):
+    """A put that was sent and not answered: these bytes must be repeated, and nothing else."""
+
+    ref: TableRef
+    partition: Partition
+    records: Columns
+    batch: bytes
+
+
+class _Line:
+    """One thread's connection. Everything is done by that thread, but for `end`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        import hiredis
+
+        self.socket = socket.create_connection((host, port), timeout=_PATIENCE_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # By the kernel, and not by `settimeout`, which asks it before every step.
+        self.socket.settimeout(None)
+        patience = struct.pack("@ll", int(_PATIENCE_S), 0)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
+        reader: Any = hiredis.Reader()
+        self._feed, self._gets = reader.feed, reader.gets
+        self._pack: Any = hiredis.pack_command
+        self.process = os.getpid()
+        self.producer = secrets.randbits(63) | 1
+        self.sequences: dict[tuple[str, int], int] = {}
+
+    def ask(self, *words: bytes) -> Any:
+        """One command and its reply. Raises `OSError`; then this line is over."""
+        self.socket.sendall(self._pack(words))
+        while (reply := self._gets()) is False:
+            data = self.socket.recv(65536)
+            if not data:
+                raise ConnectionError("the server has ended the connection")
+            self._feed(data)
+        return reply
+
+    def end(self) -> None:
+        """Wake whoever waits in it, and close it."""
+        with suppress(OSError):  # it may be over already
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+
+class RespFastPath:
+    """The way to one server's endpoint, for all threads. `close()` ends it."""
+
+    def __init__(self, host: str, port: int, session: Session, *, compress: bool) -> None:
+        self.session = session
+        self.compress = compress
+        self._host, self._port = host, port
+        self._own = threading.local()
+        self._lines: set[_Line] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._away_until_s = 0.0
+
+    def table(self, inner: Table) -> FastPathTable:
+        """The fast path to a table."""
+        return FastPathTable(self, inner)
+
+    def line(self) -> _Line | None:
+        """This thread's connection; None where there can be none at this moment."""
+        line: _Line | None = getattr(self._own, "line", None)
+        if line is not None and line.process == os.getpid():
+            return line
+        if self._closed or time.monotonic() < self._away_until_s:
+            return None
+        try:
+            line = _Line(self._host, self._port)
+        except OSError:
+            self._away_until_s = time.monotonic() + _AWAY_S
+            return None
+        with self._lock:
+            if self._closed:
+                line.end()
+                return None
+            self._lines.add(line)
+        self._own.line = line
+        self._own.keeper = _Keeper(self, line)
+        return line
+
+    def drop(self, line: _Line) -> None:
+        """Something went wrong on it: the next call takes a new one."""
+        with self._lock:
+            self._lines.discard(line)
+        line.end()
+        if getattr(self._own, "line", None) is line:
+            self._own.line = None
+
+    def close(self) -> None:
+        """Take nothing more. Idempotent."""
+        with self._lock:
+            self._closed = True
+            lines, self._lines = self._lines, set()
+        for line in lines:
+            line.end()
+
+
+class _Keeper:
+    """Goes with its thread, and takes the thread's connection along."""
+
+    def __init__(self, fast_path: RespFastPath, line: _Line) -> None:
+        self._fast_path, self._line = fast_path, line
+
+    def __del__(self) -> None:
+        if self._line.process == os.getpid():
+            self._fast_path.drop(self._line)
+
+
+class FastPathTable:
+    """One table's gets and puts. Safe from any thread."""
+
+    def __init__(self, fast_path: RespFastPath, inner: Table) -> None:
+        self._fast_path = fast_path
+        self._inner = inner
+
+    def get(self, key: bytes) -> object:
+        """The value, None where the key is absent, or `NOT_FRESH`: ask the slow path. Some 20 µs."""
+        ref = self._inner.found
+        if ref is None or type(key) is not bytes or not 0 < len(key) <= KEY_BYTES_MAX:
+            return NOT_FRESH
+        fast_path = self._fast_path
+        line = fast_path.line()
+        if line is None:
+            return NOT_FRESH
+        partition = ref.partition_of(key)
+        seen = fast_path.session.offsets(ref)[partition]
+        place = (ref.id.encode(), b"%d" % partition, b"%d" % seen)
+        try:
+            reply = line.ask(b"DURAMEN.READ", *place, key)
+            if type(reply) is not list and str(reply).startswith("TRYAGAIN ") and seen != NOTHING:
+                # What was written a moment ago is applied in a moment.
+                line.ask(b"DURAMEN.AWAIT", *place)
+                reply = line.ask(b"DURAMEN.READ", *place, key)
+        except OSError:
+            fast_path.drop(line)
+            return NOT_FRESH
+        except BaseException:
+            fast_path.drop(line)  # an interrupt: its reply is still to come
+            raise
+        if type(reply) is not list:
+            return NOT_FRESH  # an error: the slow path says it in our words
+        fast_path.session.saw(ref, partition, Offset(reply[0]))
+        return reply[1]
+
+    def put(self, key: bytes, value: bytes) -> Done | Lost | None:
+        """Write a value. `Lost`: repeat it by gRPC; None: nothing was sent, write it by gRPC."""
+        ref = self._inner.found
+        if (
+            ref is None
+            or type(key) is not bytes
+            or not 0 < len(key) <= KEY_BYTES_MAX
+            or type(value) is not bytes
+            or len(value) > _VALUE_BYTES_MAX
+        ):
+            return None
+        fast_path = self._fast_path
+        line = fast_path.line()
+        if line is None:
+            return None
+        partition = ref.partition_of(key)
+        records = Columns([key], [value])
+        place = (ref.id, partition)
+        sequence = line.sequences.get(place, 0)
+        try:
+            batch = encode_batch(records, producer_id=line.producer, sequence=sequence, compress=fast_path.compress)
+        except DuramenError:
+            return None
+        line.sequences[place] = sequence + 1
+        try:
+            reply = line.ask(b"DURAMEN.WRITE", ref.id.encode(), b"%d" % partition, batch)
+        except OSError:
+            fast_path.drop(line)
+            return Lost(ref, partition, records, batch)
+        except BaseException:
+            fast_path.drop(line)
+            raise
+        if type(reply) is not list:
+            # What was refused is refused by gRPC too, in our words.
+            return None if str(reply).startswith("NOTWRITTEN ") else Lost(ref, partition, records, batch)
+        offset = Offset(reply[0])
+        fast_path.session.saw(ref, partition, offset)
+        return Done(ref.id, partition, offset)

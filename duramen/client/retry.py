@@ -1,0 +1,36 @@
+"""Calls that may be made again: questions, which change nothing, asked until somebody answers or the time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from log_tier.model.errors import DeadlineExceeded, Unavailable
+
+__all__ = ["ask_until"]
+
+T = TypeVar("T")
+
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_MAX_S: Final = 0.5
+
+
+async def ask_until(deadline: float, ask: Callable[[float], Awaitable[T]]) -> T:
+    """`await ask(remaining seconds)`, again after an error with which a retry can help.
+
+    `deadline` is on the event loop's clock. Raises the last error when the next try would come too late.
+    """
+    loop = asyncio.get_running_loop()
+    pause = _PAUSE_FIRST_S
+    while True:
+        try:
+            return await ask(max(0.0, deadline - loop.time()))
+        except DeadlineExceeded:
+            raise
+        except Unavailable:
+            if loop.time() + pause >= deadline:
+                raise
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(pause * 2, _PAUSE_MAX_S)

@@ -1,0 +1,113 @@
+"""Watches: from stored batches to changes, and on again after a lost connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from duramen.client.results import Change
+from log_tier.model.batch import decode_batch
+from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.errors import Disconnected, DuramenError, TableNotFound, Unavailable
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
+from log_tier.model.table_ref import TableRef
+from router.data.requests import WatchEvent
+
+if TYPE_CHECKING:
+    from duramen.client.database import Database
+
+__all__ = ["changes_of", "watch_table"]
+
+_PAUSE_FIRST_S: Final = 0.05
+_PAUSE_MAX_S: Final = 1.0
+
+_OPERATIONS: Final = {int(operation): operation for operation in Operation}
+
+
+async def watch_table(
+    database: Database,
+    ref: TableRef,
+    after: Mapping[Partition, Offset] | None,
+    start: Literal["now", "earliest"],
+    timeout: float,
+) -> AsyncGenerator[list[Change], None]:
+    """Yield runs of changes for ever. A lost server is waited for up to `timeout` seconds, then `Disconnected`.
+
+    The positions of all partitions are kept here, and a new connection begins exactly there: no gap, no duplicate.
+    """
+    partitions = [Partition(number) for number in range(ref.partitions)]
+    positions: dict[Partition, Offset] = {}
+    if after is not None:
+        positions = {partition: Offset(after.get(partition, NOTHING) + 1) for partition in partitions}
+    elif start == "earliest":
+        description = await database.describe_table(ref.name, timeout=timeout)
+        if description.table.id != ref.id:
+            raise TableNotFound(f"table {ref.name} was dropped and made again; watch it anew", table=ref.name)
+        positions = {part.partition: part.earliest for part in description.partitions}
+    loop = asyncio.get_running_loop()
+    pause, lost_at = _PAUSE_FIRST_S, loop.time()
+    while True:
+        try:
+            watch: Any = database.connection.watch(ref.id, positions)
+            async with aclosing(watch) as events:
+                async for event in cast("AsyncIterator[WatchEvent]", events):
+                    pause, lost_at = _PAUSE_FIRST_S, 0.0
+                    if event.positions is not None:
+                        positions = dict(event.positions)
+                        continue
+                    before = {partition: Offset(position - 1) for partition, position in positions.items()}
+                    changes = list(changes_of(ref.id, event, positions[event.partition], before))
+                    position = max(positions[event.partition], _after(event))
+                    positions[event.partition] = position
+                    # What a watch has shown, this client has seen: no later read shows less.
+                    database.session.saw(ref, event.partition, Offset(position - 1))
+                    if changes:
+                        yield changes
+        except Unavailable as error:
+            lost_at = lost_at or loop.time()
+            if loop.time() - lost_at > timeout or not positions:
+                raise _lost(error, timeout) from error
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _PAUSE_MAX_S)
+
+
+def _lost(error: DuramenError, timeout: float) -> DuramenError:
+    return Disconnected(f"{error.message} (waited up to {timeout:g} s; watch again with the last change's token)")
+
+
+def _after(event: WatchEvent) -> Offset:
+    """The offset that follows an event's batches, which may end in records that are no changes."""
+    last = NOTHING
+    for batch in split_batches(event.batches):
+        last = read_header(batch).last_offset
+    return Offset(last + 1)
+
+
+def changes_of(
+    table_id: TableId, event: WatchEvent, position: Offset, before: Mapping[Partition, Offset]
+) -> Iterator[Change]:
+    """The changes in an event from `position` on: without no-ops, rejected records and second copies."""
+    void = frozenset(event.void_offsets)
+    for data in split_batches(event.batches):
+        batch = decode_batch(data)
+        columns, timestamp_ms = batch.columns, batch.header.timestamp_ms
+        attributes = columns.attributes
+        for number, offset in enumerate(batch.offsets()):
+            if offset < position or offset in void:
+                continue
+            code = PLAIN_PUT if attributes is None else attributes[number] & OPERATION_MASK
+            if code in (Operation.NOOP, Operation.VOID):
+                continue
+            yield Change(
+                table_id,
+                event.partition,
+                Offset(offset),
+                timestamp_ms,
+                _OPERATIONS[code],
+                columns.keys[number],
+                None if code == Operation.DELETE else columns.values[number],
+                before,
+            )

@@ -1,0 +1,61 @@
+"""The log role: the embedded log behind gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from duramen.server.roles.grpc_server import GrpcServer
+from log_tier.embedded import RecoveryReport
+from log_tier.model.log import Log
+from log_tier.open import open_log
+from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.remote.service import LogService
+
+__all__ = ["LogRole"]
+
+_SERVICES: Final = (log_pb2.DESCRIPTOR.services_by_name["Log"].full_name,)
+
+
+class LogRole:
+    """A running log server. It owns the data folder; one process at a time does."""
+
+    role = "log"
+
+    def __init__(self, shell: GrpcServer, log: Log, opened: AsyncExitStack) -> None:
+        self.shell = shell
+        self.log = log
+        self._opened = opened
+
+    @classmethod
+    async def open(cls, data: Path, *, host: str, port: int) -> LogRole:
+        """Open the log below `data` and listen. Raises `PortInUse`, `FolderInUse`, and what opening a log raises."""
+        async with AsyncExitStack() as opened:
+            shell = await GrpcServer.listen(host, port)
+            async with AsyncExitStack() as unless_opened:
+                unless_opened.push_async_callback(shell.close)
+                log = await open_log(f"file://{quote(str(await asyncio.to_thread(data.absolute)))}")
+                unless_opened.pop_all()
+            opened.push_async_callback(log.close)
+            opened.push_async_callback(shell.close)  # the first to close: the log ends when nobody asks it any more
+            log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
+            await shell.start(_SERVICES)
+            return cls(shell, log, opened.pop_all())
+        raise AssertionError("not reached")
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self.shell.port
+
+    @property
+    def recovery(self) -> RecoveryReport | None:
+        """What opening the log found and did."""
+        return getattr(self.log, "recovery", None)
+
+    async def close(self) -> None:
+        """Stop cleanly."""
+        await self._opened.aclose()

@@ -1,0 +1,214 @@
+"""The node role: replicas that follow a log, and the endpoints to them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
+from duramen.server.wiring.node_folder import NodeFolder
+from duramen.server.wiring.register import register_node, told_to_clients
+from duramen.server.wiring.serving_node import COPIES_FOLDER, ON_DEMAND, ServingNode, SnapshotPolicy
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.commands import RegisterNode
+from log_tier.catalog.service import ClusterService, ServerRole
+from log_tier.model.errors import DuramenError, NodeIdTaken
+from log_tier.open import open_log
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from router.admin.lazy import AdminOnDemand
+from router.admin.service import AdminService
+from router.data.local_data import LocalData
+from router.endpoints.grpc.services import KeyValueService, TablesService
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets
+from router.membership.live_membership import LiveMembership
+from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.routing.local_first import LocalFirstConnection
+from router.routing.routed_connection import RoutedConnection
+from serving_tier.proto import node_pb2, node_pb2_grpc
+from serving_tier.service import NodeService, NodeStatusFeed
+
+__all__ = ["NODE_SERVICES", "NodeRole", "add_node_services"]
+
+logger = logging.getLogger(__name__)
+
+NODE_SERVICES: Final = (
+    keyvalue_pb2.DESCRIPTOR.services_by_name["KeyValue"].full_name,
+    tables_pb2.DESCRIPTOR.services_by_name["Tables"].full_name,
+    node_pb2.DESCRIPTOR.services_by_name["Node"].full_name,
+    cluster_pb2.DESCRIPTOR.services_by_name["Cluster"].full_name,
+    admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
+)
+
+# How often the health service looks at the replicas.
+_HEALTH_EVERY_S: Final = 0.5
+
+
+def add_node_services(
+    shell: GrpcServer, data_plane: LocalData, node: ServingNode, admin: AdminOnDemand, *, role: ServerRole, log_url: str
+) -> Callable[[], Awaitable[None]]:
+    """Put a node's endpoints on a shell; returns what closes them."""
+    streams, doors = shell.streams, shell.doors
+    keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(data_plane, streams, node.load), doors)  # type: ignore[no-untyped-call]
+    tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), doors)  # type: ignore[no-untyped-call]
+    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running)
+    service = NodeService(data_plane.node, feed, streams, copies_folder=node.folder / COPIES_FOLDER)
+    node_pb2_grpc.add_NodeServicer_to_server(service, doors)  # type: ignore[no-untyped-call]
+    cluster = ClusterService(data_plane.catalog, streams, role=role, log_url=log_url)
+    cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, doors)  # type: ignore[no-untyped-call]
+    admin_pb2_grpc.add_AdminServicer_to_server(AdminService(admin, streams), doors)  # type: ignore[no-untyped-call]
+
+    return service.close
+
+
+class NodeRole:
+    """A running node. `open()` makes one, `close()` ends it; `ended` is set where it had to end by itself."""
+
+    role = "node"
+
+    def __init__(
+        self, shell: GrpcServer, data_plane: LocalData, node: ServingNode, identity: str, opened: AsyncExitStack
+    ) -> None:
+        self.shell = shell
+        self.data_plane = data_plane
+        self.node = node
+        self.ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
+        """Why this node must not go on."""
+        self.resp_port = 0
+        """Of the RESP endpoint; 0 where there is none."""
+        self._identity = identity
+        self._opened = opened
+        self._watchers: list[asyncio.Task[Any]] = []
+
+    @classmethod
+    async def open(
+        cls,
+        data: Path,
+        *,
+        node_id: str,
+        log_url: str,
+        host: str,
+        port: int,
+        advertise: str = "",
+        snapshots: SnapshotPolicy = ON_DEMAND,
+        take_over: bool = False,
+        resp_endpoint: RespSettings = NO_DOOR,
+    ) -> NodeRole:
+        """Own the folder, register with the catalog, host what it says, listen.
+
+        `advertise`: host:port at which others reach it, with port 0 for the one that it listens on; empty: `host`.
+
+        Returns when it answers; replicas may still be on their way, and its health says so. Raises `NodeIdTaken`,
+        `FolderInUse`, `ForeignFolder`, `PortInUse`, and `Disconnected` where the log does not answer.
+        """
+        async with AsyncExitStack() as opened:
+            folder = await asyncio.to_thread(NodeFolder.open, data, node_id=node_id)
+            opened.callback(folder.close)
+            shell = await GrpcServer.listen(host, port)
+            async with AsyncExitStack() as unless_opened:
+                unless_opened.push_async_callback(shell.close)
+                sockets = RespSockets.take(resp_endpoint)
+                unless_opened.callback(sockets.close)
+                log = await open_log(log_url)
+                opened.push_async_callback(log.close)
+                catalog = await Catalog.open(log)
+                opened.push_async_callback(catalog.close)
+                address = _advertised(advertise, shell)
+                await register_node(catalog, RegisterNode(node_id, address, folder.identity, take_over))
+                node = await ServingNode.open(
+                    log, catalog, data, node_id=node_id, identity=folder.identity, snapshots=snapshots
+                )
+                opened.push_async_callback(node.close)
+                unless_opened.pop_all()
+            data_plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
+            opened.push_async_callback(data_plane.close)
+            admin = AdminOnDemand(catalog, log)
+            opened.push_async_callback(admin.close)
+            close_services = add_node_services(
+                shell, data_plane, node, admin, role="node", log_url=told_to_clients(log_url)
+            )
+            opened.push_async_callback(close_services)
+            opened.push_async_callback(shell.close)
+            added: tuple[str, ...] = ()
+            if resp_endpoint.wanted:
+                membership = await LiveMembership.open(catalog)
+                opened.push_async_callback(membership.close)
+                others = RoutedConnection.for_router(log, catalog, membership)
+                opened.push_async_callback(others.close)
+                nearest = LocalFirstConnection(data_plane, others)
+                added = await open_resp_endpoint(
+                    opened,
+                    shell,
+                    nearest,
+                    catalog,
+                    resp_endpoint,
+                    sockets,
+                    node=data_plane.node,
+                    node_id=node_id,
+                    membership=membership,
+                    admin=admin,
+                )
+            await shell.start((*NODE_SERVICES, *added), serving=False)
+            made = cls(shell, data_plane, node, folder.identity, opened.pop_all())
+            made.resp_port = sockets.port
+            made._watchers = [
+                asyncio.create_task(made._watch_health(), name="health"),
+                asyncio.create_task(made._watch_identity(), name="identity"),
+            ]
+            return made
+        raise AssertionError("not reached")
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self.shell.port
+
+    async def _watch_health(self) -> None:
+        """Ready when every replica that it should have is, and not when one is behind."""
+        while True:
+            hosting = self.node.hosting
+            ready = not hosting.pending and all(replica.state == "ready" for replica in hosting.node)
+            await self.shell.say(serving=ready)
+            await asyncio.sleep(_HEALTH_EVERY_S)
+
+    async def _watch_identity(self) -> None:
+        node_id = self.node.hosting.node_id
+
+        def taken_over(cluster: ClusterMap) -> bool:
+            entry = cluster.nodes.get(node_id)
+            return entry is not None and entry.identity != self._identity
+
+        try:
+            cluster = await self.data_plane.catalog.wait_for(taken_over)
+        except DuramenError as error:
+            self.ended.set_result(error)
+        else:
+            other = cluster.nodes[node_id]
+            self.ended.set_result(
+                NodeIdTaken(
+                    f"the node at {other.address} has taken over the id {node_id} with another data folder: this one "
+                    "stops. Nothing is lost; give it another id to use it again",
+                    node=node_id,
+                )
+            )
+
+    async def close(self) -> None:
+        """Stop cleanly."""
+        for watcher in self._watchers:
+            watcher.cancel()
+        for watcher in self._watchers:
+            with suppress(asyncio.CancelledError):
+                await watcher
+        await self._opened.aclose()
+
+
+def _advertised(advertise: str, shell: GrpcServer) -> str:
+    if not advertise:
+        return shell.address
+    host, _, port = advertise.rpartition(":")
+    return f"{host}:{shell.port}" if port == "0" else advertise

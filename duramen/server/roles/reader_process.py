@@ -1,0 +1,60 @@
+"""A reader process of the RESP endpoint: `python -m duramen.server.roles.reader_process`, started by its server only.
+
+Its task comes on the standard input, as one JSON line, and its listening socket as an inherited file. It says `ready`
+on the standard output, and ends at SIGTERM, or when its server ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from duramen.server.roles.grpc_server import quick_switching
+from duramen.server.roles.run import run_role
+from duramen.server.supervisor.parent import end_with_parent
+from router.endpoints.resp.readers.reader_process import ReaderProcess, ReaderTask
+from router.endpoints.resp.server.sockets import RespSettings, tls_context
+
+__all__ = ["main"]
+
+
+async def _run(said: dict[str, Any]) -> None:
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[None] = loop.create_future()
+
+    def asked() -> None:
+        if not stop.done():
+            stop.set_result(None)
+
+    loop.add_signal_handler(signal.SIGTERM, asked)
+    certificate, key = said["tls_certificate"], said["tls_key"]
+    tls = tls_context(
+        RespSettings(tls_certificate=Path(certificate) if certificate else None, tls_key=Path(key) if key else None)
+    )
+    task = ReaderTask(Path(said["folder"]), said["number"], said["readers"])
+    process = await ReaderProcess.open(task, socket.socket(fileno=said["socket"]), tls=tls)
+    quick_switching()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    await stop
+    await process.close()
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    end_with_parent()
+    said = json.loads(sys.stdin.readline())
+    logging.basicConfig(level=said["log_level"], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # Ctrl-C in a terminal is the server's, which then ends its readers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    run_role(_run(said))
+
+
+if __name__ == "__main__":
+    main()

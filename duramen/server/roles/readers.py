@@ -1,0 +1,142 @@
+"""The reader processes of a RESP endpoint: started, started again where one dies, stopped with the endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+from typing import Final
+
+from duramen.server.supervisor.parent import PARENT_VARIABLE
+from log_tier.model.errors import DuramenError
+from router.endpoints.resp.readers.reader_process import ReaderTask
+from router.endpoints.resp.server.resp_server import RespServer
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets
+
+__all__ = ["Readers"]
+
+logger = logging.getLogger(__name__)
+
+# A reader that was killed is missed at once; one that cannot start is tried every few seconds.
+_PAUSE_FIRST_S: Final = 0.05
+_PAUSE_MAX_S: Final = 5.0
+
+_START_S: Final = 60.0
+
+# Then it is killed, which harms nothing.
+_STOP_S: Final = 5.0
+
+
+class Readers:
+    """The processes of one endpoint. `start()` returns when all of them take connections; `close()` ends them."""
+
+    def __init__(self, resp_server: RespServer, settings: RespSettings, sockets: RespSockets) -> None:
+        self._resp_server = resp_server
+        self._settings = settings
+        self._sockets = [each.fileno() for each in sockets.shared]
+        self._processes: dict[int, Process] = {}
+        self._keeping: list[asyncio.Task[None]] = []
+
+    @property
+    def pids(self) -> list[int]:
+        """Of those that run, by their number."""
+        return [self._processes[number].pid for number in sorted(self._processes)]
+
+    @classmethod
+    async def start(cls, resp_server: RespServer, settings: RespSettings, sockets: RespSockets) -> Readers:
+        """Raises `DuramenError` where one of them does not start."""
+        readers = cls(resp_server, settings, sockets)
+        tasks = resp_server.reader_tasks()
+        try:
+            await asyncio.gather(*(readers._start(task) for task in tasks))
+        except BaseException:
+            await readers.close()
+            raise
+        readers._keeping = [
+            asyncio.create_task(readers._keep(task), name=f"keep reader {task.number}") for task in tasks
+        ]
+        return readers
+
+    async def _start(self, task: ReaderTask) -> None:
+        settings, listening = self._settings, self._sockets[task.number]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "duramen.server.roles.reader_process"),
+            stdin=PIPE,
+            stdout=PIPE,
+            env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+            pass_fds=(listening,),
+        )
+        self._processes[task.number] = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        said = {
+            "folder": str(task.folder),
+            "number": task.number,
+            "readers": task.readers,
+            "socket": listening,
+            "tls_certificate": str(settings.tls_certificate or ""),
+            "tls_key": str(settings.tls_key or ""),
+            "log_level": logging.getLevelName(logging.getLogger().getEffectiveLevel()),
+        }
+        with suppress(ConnectionError):
+            process.stdin.write(json.dumps(said).encode() + b"\n")
+            await process.stdin.drain()
+        try:
+            async with asyncio.timeout(_START_S):
+                ready = await process.stdout.readline()
+        except TimeoutError:
+            ready = b""
+        if not ready:
+            with suppress(ProcessLookupError):
+                process.kill()
+            code = await process.wait()
+            raise DuramenError(
+                f"reader process {task.number} of the RESP endpoint ended with code {code} before it was ready: its "
+                "reason is above; start without --resp-readers meanwhile"
+            )
+
+    async def _keep(self, task: ReaderTask) -> None:
+        """Start it again whenever it ends."""
+        pause = _PAUSE_FIRST_S
+        while True:
+            process = self._processes[task.number]
+            code = await process.wait()
+            logger.error("reader process %s (pid %s) ended with code %s", task.number, process.pid, code)
+            self._resp_server.reader_died()
+            while True:
+                await asyncio.sleep(pause)
+                try:
+                    await self._start(task)
+                except (DuramenError, OSError) as error:
+                    logger.error("%s", error)
+                    pause = min(pause * 2, _PAUSE_MAX_S)
+                else:
+                    pause = _PAUSE_FIRST_S
+                    break
+
+    async def close(self) -> None:
+        """SIGTERM, then SIGKILL. Idempotent."""
+        for keeping in self._keeping:
+            keeping.cancel()
+        await asyncio.gather(*self._keeping, return_exceptions=True)
+        self._keeping = []
+        await asyncio.gather(*(self._stop(process) for process in self._processes.values()))
+        self._processes.clear()
+
+    @staticmethod
+    async def _stop(process: Process) -> None:
+        if process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_S):
+                await process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

@@ -1,0 +1,65 @@
+"""The RESP endpoint of a role: opened over whatever the role reaches the data by, and told of by gRPC."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Final
+
+from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.readers import Readers
+from log_tier.catalog.catalog import Maps
+from router.data.requests import Connection
+from router.endpoints.resp.server.peers import MembershipPeers, RespEndpointService
+from router.endpoints.resp.server.resp_server import OpenAdmin, RespServer
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets
+from router.membership.live_membership import LiveMembership
+from router.proto import fast_door_pb2, fast_door_pb2_grpc
+from serving_tier.node.node import Node
+
+__all__ = ["FAST_DOOR_SERVICES", "NO_DOOR", "open_resp_endpoint"]
+
+FAST_DOOR_SERVICES: Final = (fast_door_pb2.DESCRIPTOR.services_by_name["FastDoor"].full_name,)
+
+NO_DOOR: Final = RespSettings()
+"""Without one."""
+
+
+async def open_resp_endpoint(
+    opened: AsyncExitStack,
+    shell: GrpcServer,
+    connection: Connection,
+    maps: Maps,
+    settings: RespSettings,
+    sockets: RespSockets,
+    *,
+    node: Node | None = None,
+    node_id: str = "",
+    membership: LiveMembership | None = None,
+    admin: OpenAdmin | None = None,
+) -> tuple[str, ...]:
+    """Open the endpoint, if it is wanted; `opened` closes it. The names of the services that were added to the shell.
+
+    `membership`: the other nodes; without it this server is alone. `admin`: what clears tables.
+    """
+    if not settings.wanted:
+        return ()
+    resp_server = await RespServer.open(
+        connection,
+        maps,
+        settings,
+        sockets,
+        node=node,
+        node_id=node_id,
+        membership=membership,
+        peers=MembershipPeers(membership) if membership is not None else None,
+        admin=admin,
+    )
+    opened.push_async_callback(resp_server.close)
+    if settings.readers:
+        readers = await Readers.start(resp_server, settings, sockets)
+        opened.push_async_callback(readers.close)
+    service = RespEndpointService(
+        port=sockets.port, tls=settings.tls_certificate is not None, password=bool(settings.password)
+    )
+    fast_door_pb2_grpc.add_FastDoorServicer_to_server(service, shell.doors)  # type: ignore[no-untyped-call]
+    return FAST_DOOR_SERVICES

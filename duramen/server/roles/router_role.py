@@ -1,0 +1,114 @@
+"""The router role: no state, any number."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Final
+
+from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
+from duramen.server.wiring.register import told_to_clients
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.service import ClusterService
+from log_tier.open import open_log
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from router.admin.admin import Admin
+from router.admin.answers.node_client import ask_members
+from router.admin.service import AdminService
+from router.endpoints.grpc.services import KeyValueService, TablesService
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets
+from router.membership.live_membership import LiveMembership
+from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.routing.routed_connection import RoutedConnection
+
+__all__ = ["RouterRole"]
+
+_SERVICES: Final = (
+    keyvalue_pb2.DESCRIPTOR.services_by_name["KeyValue"].full_name,
+    tables_pb2.DESCRIPTOR.services_by_name["Tables"].full_name,
+    cluster_pb2.DESCRIPTOR.services_by_name["Cluster"].full_name,
+    admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
+)
+
+
+class RouterRole:
+    """A running router."""
+
+    role = "router"
+
+    def __init__(
+        self, shell: GrpcServer, catalog: Catalog, connection: RoutedConnection, opened: AsyncExitStack
+    ) -> None:
+        self.shell = shell
+        self.catalog = catalog
+        self.connection = connection
+        self.resp_port = 0
+        """Of the RESP endpoint; 0 where there is none."""
+        self._opened = opened
+
+    @classmethod
+    async def open(
+        cls,
+        *,
+        log_url: str,
+        host: str,
+        port: int,
+        client_log_url: str | None = None,
+        resp_endpoint: RespSettings = NO_DOOR,
+    ) -> RouterRole:
+        """Follow the catalog and the nodes, listen. `client_log_url`: what clients are told about the log, where that
+        is not `log_url`; empty: they shall write through routers. Raises `PortInUse`, `Disconnected`.
+        """
+        async with AsyncExitStack() as opened:
+            shell = await GrpcServer.listen(host, port)
+            async with AsyncExitStack() as unless_opened:
+                unless_opened.push_async_callback(shell.close)
+                sockets = RespSockets.take(resp_endpoint)
+                unless_opened.callback(sockets.close)
+                log = await open_log(log_url)
+                opened.push_async_callback(log.close)
+                catalog = await Catalog.open(log)
+                opened.push_async_callback(catalog.close)
+                membership = await LiveMembership.open(catalog)
+                opened.push_async_callback(membership.close)
+                unless_opened.pop_all()
+            connection = RoutedConnection.for_router(log, catalog, membership)
+            opened.push_async_callback(connection.close)
+            admin = Admin(catalog, log, membership, ask_members(membership))
+            opened.push_async_callback(admin.close)
+            opened.push_async_callback(shell.close)
+            keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
+            tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.doors)  # type: ignore[no-untyped-call]
+            url = told_to_clients(log_url) if client_log_url is None else client_log_url
+            cluster = ClusterService(catalog, shell.streams, role="router", log_url=url)
+            cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.doors)  # type: ignore[no-untyped-call]
+            admin_pb2_grpc.add_AdminServicer_to_server(AdminService.at_hand(admin, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
+
+            async def at_hand() -> Admin:
+                return admin
+
+            added = await open_resp_endpoint(
+                opened,
+                shell,
+                connection,
+                catalog,
+                resp_endpoint,
+                sockets,
+                node_id="router",
+                membership=membership,
+                admin=at_hand,
+            )
+            await shell.start((*_SERVICES, *added))
+            made = cls(shell, catalog, connection, opened.pop_all())
+            made.resp_port = sockets.port
+            return made
+        raise AssertionError("not reached")
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self.shell.port
+
+    async def close(self) -> None:
+        """Stop cleanly."""
+        await self._opened.aclose()

@@ -1,0 +1,84 @@
+"""Running a role in this process until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from log_tier.model.errors import DuramenError
+
+__all__ = ["Role", "run_role", "run_until_signal"]
+
+logger = logging.getLogger(__name__)
+
+
+class Role(Protocol):
+    """What can be run."""
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        ...
+
+    async def close(self) -> None:
+        """Stop cleanly."""
+        ...
+
+
+R = TypeVar("R", bound=Role)
+
+
+async def run_until_signal(
+    opening: Awaitable[R], *, started: Callable[[R], None], stopping: Callable[[str], None]
+) -> None:
+    """Run a role until SIGTERM, SIGINT, or until it says that it must not go on; then raise why.
+
+    `started` is called when it takes requests, `stopping` with what ended it.
+    """
+    role = await opening
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[str] = loop.create_future()
+
+    def on_signal(number: signal.Signals) -> None:
+        if stop.done():
+            # Asked twice: the log is safe at any moment, only the indexes' clean mark is lost.
+            os._exit(128 + number)
+        stop.set_result(number.name)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    ended: asyncio.Future[DuramenError] | None = getattr(role, "ended", None)
+    failure: DuramenError | None = None
+    try:
+        started(role)
+        waited: list[asyncio.Future[Any]] = [stop] if ended is None else [stop, ended]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if ended is not None and ended.done():
+            failure = ended.result()
+            stop.cancel()
+        stopping(failure.message if failure is not None else stop.result())
+    finally:
+        try:
+            await role.close()
+        except DuramenError as error:
+            logger.error("closing: %s", error)
+            raise
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+    if failure is not None:
+        raise failure
+
+
+def run_role(work: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)

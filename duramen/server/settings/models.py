@@ -1,0 +1,121 @@
+"""The keys of each role. A field's description is the comment that `deploy/*.toml` gives it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+__all__ = ["ROLES", "LogSettings", "NodeSettings", "RouterSettings"]
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+OptionalPort = Annotated[int, Field(ge=-1, le=65535)]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+_HOST: Final = "The address to listen on. There is no access control yet: 127.0.0.1, or a network that you trust."
+_RESP_PORT: Final = "The port of the RESP endpoint, the Redis protocol; 0 takes a free one and says which, -1: none."
+_RESP_SOCKET: Final = "A Unix socket on which the RESP endpoint is, too; empty: none."
+_RESP_PASSWORD: Final = "What clients of the RESP endpoint must give with AUTH; empty: everybody may come in."
+_RESP_CERTIFICATE: Final = (
+    "A certificate with its chain, PEM: the RESP endpoint then speaks TLS on its port; empty: none."
+)
+_RESP_KEY: Final = "The certificate's key, PEM."
+_LOG_LEVEL: Final = "How much is told on the standard error: debug, info, warning, error."
+
+
+class LogSettings(BaseSettings):
+    """`duramen serve log`."""
+
+    model_config = SettingsConfigDict(env_prefix="DURAMEN_LOG_", extra="forbid")
+
+    data: Path = Field(Path("duramen-log"), description="The folder of the log: what must not be lost.")
+    host: str = Field("127.0.0.1", description=_HOST)
+    port: Port = Field(7071, description="The port; 0 takes a free one and says which.")
+    log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
+
+
+class NodeSettings(BaseSettings):
+    """`duramen serve node`."""
+
+    model_config = SettingsConfigDict(env_prefix="DURAMEN_NODE_", extra="forbid")
+
+    id: str = Field("n1", description="The node's name in the catalog; each node has its own, for ever.")
+    data: Path = Field(Path("duramen-node"), description="The folder of its indexes: a cache, it may be lost.")
+    log: str = Field(
+        "grpc://127.0.0.1:7071",
+        description="Where the log is: grpc://host:port, or kafka://host:port,host:port/namespace.",
+    )
+    host: str = Field("127.0.0.1", description=_HOST)
+    port: Port = Field(7072, description="The port; 0 takes a free one and says which.")
+    advertise: str = Field(
+        "", description="host:port at which routers, clients and other nodes reach it; empty: host and port."
+    )
+    snapshots: str = Field(
+        "",
+        description="URL of the snapshot store, the same for all nodes: file:///mnt/shared, s3://bucket/prefix; empty: "
+        "a folder of this node's own, which does not help where its disk is lost.",
+    )
+    snapshot_every_s: float = Field(
+        3600.0,
+        ge=0,
+        description="Seconds between two snapshots of a partition that changed; 0: only on demand. A restore replays "
+        "at most what was written since.",
+    )
+    snapshots_keep: int = Field(
+        2,
+        ge=1,
+        description="Snapshots of each partition that stay. Two: one may turn out bad on the night it is needed.",
+    )
+    take_over: bool = Field(
+        False,
+        description="Become the node of this id although another data folder has it. For a disk that is lost for good.",
+    )
+    resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
+    resp_socket: str = Field("", description=_RESP_SOCKET)
+    resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
+    resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
+    resp_tls_key: str = Field("", description=_RESP_KEY)
+    resp_readers: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="Processes that take the connections of resp_port and read the indexes by themselves, for machines "
+        "with processors to spare; 0: the node does it.",
+    )
+    resp_cache_mebibytes: int = Field(
+        512,
+        ge=0,
+        description="Memory for values that clients of the Redis protocol read lately, taken as it is needed; 0: none. "
+        "Without it they are read from the index, which takes about a microsecond each.",
+    )
+    log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
+
+
+class RouterSettings(BaseSettings):
+    """`duramen serve router`."""
+
+    model_config = SettingsConfigDict(env_prefix="DURAMEN_ROUTER_", extra="forbid")
+
+    log: str = Field(
+        "grpc://127.0.0.1:7071",
+        description="Where the log is: grpc://host:port, or kafka://host:port,host:port/namespace.",
+    )
+    host: str = Field("127.0.0.1", description=_HOST)
+    port: Port = Field(7070, description="The port; 0 takes a free one and says which.")
+    client_log: str = Field(
+        "same",
+        description='Where clients reach the log: grpc://host:port, "same" as `log`, or empty: they write through '
+        "routers, as they do with Kafka. A kafka:// URL is told to whoever asks, and is for Spark.",
+    )
+    resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
+    resp_socket: str = Field("", description=_RESP_SOCKET)
+    resp_password: str = Field("", description=_RESP_PASSWORD, repr=False)
+    resp_tls_certificate: str = Field("", description=_RESP_CERTIFICATE)
+    resp_tls_key: str = Field("", description=_RESP_KEY)
+    log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
+
+
+ROLES: Final = {"log": LogSettings, "node": NodeSettings, "router": RouterSettings}
+"""The settings by role."""

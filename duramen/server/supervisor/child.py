@@ -1,0 +1,152 @@
+"""One child: started, listened to, started again when it dies, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from duramen.server.supervisor.parent import PARENT_VARIABLE
+from log_tier.model.errors import DuramenError, error_from_code
+
+__all__ = ["Child", "Event"]
+
+Event = Callable[[dict[str, Any]], None]
+"""Hears what happens to a child."""
+
+# The first restart is at once: a child that was killed is missed. One that cannot start is tried every few seconds.
+_PAUSE_FIRST_S: Final = 0.1
+_PAUSE_MAX_S: Final = 5.0
+
+# Whoever has lived this long died of something new.
+_LIVED_S: Final = 10.0
+
+# Closing the log and many indexes syncs files; then the child is killed, which loses nothing either.
+_STOP_S: Final = 20.0
+
+
+class Child:
+    """A role in a process. `start()` returns when it answers, `run()` keeps it running, `stop()` ends it."""
+
+    def __init__(self, role: str, name: str, arguments: Sequence[str], *, output: Path, tell: Event) -> None:
+        """`arguments`: those of `duramen serve ROLE`, without the port. `output`: the file of its standard error."""
+        self.role = role
+        self.name = name
+        self.port = 0
+        """0 until it has said which; from then on it keeps it."""
+        self.resp_port: int | None = None
+        """Of its RESP endpoint, kept in the same way; None where it has none."""
+        self.environment: dict[str, str] = {}
+        """What it is told without others seeing it in its command line."""
+        self._arguments = list(arguments)
+        self._output = output
+        self._tell = tell
+        self._process: Process | None = None
+        self._started_s = 0.0
+        self._stopping = False
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs, or ran last."""
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    async def start(self, *, port: int = 0) -> None:
+        """Start it and wait until it takes requests. Raises its own error where it ends before."""
+        command = [sys.executable, "-m", "duramen", "serve", self.role, "--json", "--port", str(self.port or port)]
+        if self.resp_port is not None:
+            command += ["--resp-port", str(self.resp_port)]
+        environment = {**os.environ, **self.environment, PARENT_VARIABLE: str(os.getpid())}
+        self._started_s = asyncio.get_running_loop().time()
+        with self._output.open("ab") as errors:
+            began = errors.tell()
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                *self._arguments,
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=errors,
+                env=environment,
+                # Ctrl-C in a terminal goes to the supervisor, which then stops its children in their order.
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if not line:
+            code = await self._process.wait()
+            raise _failure(self.name, code, self._output, began)
+        said = json.loads(line)
+        self.port = int(said["port"])
+        told = {"event": "child", "role": self.role, "name": self.name, "pid": self.pid, "port": self.port}
+        if self.resp_port is not None:
+            self.resp_port = int(said["resp_port"])
+            told["resp_port"] = self.resp_port
+        self._tell(told)
+
+    async def run(self) -> None:
+        """Keep a started child running until `stop`."""
+        loop = asyncio.get_running_loop()
+        pause = _PAUSE_FIRST_S
+        while True:
+            assert self._process is not None
+            await self._drained(self._process)
+            code = await self._process.wait()
+            if self._stopping:
+                return
+            lived_s = loop.time() - self._started_s
+            self._tell({"event": "exited", "role": self.role, "name": self.name, "pid": self.pid, "code": code})
+            if lived_s > _LIVED_S:
+                pause = _PAUSE_FIRST_S
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _PAUSE_MAX_S)
+            if self._stopping:
+                return
+            try:
+                await self.start()
+            except DuramenError as error:
+                self._tell({"event": "failed", "role": self.role, "name": self.name, "error": error.message})
+
+    @staticmethod
+    async def _drained(process: Process) -> None:
+        """What it says on its way out is nobody's business; the pipe must not fill."""
+        assert process.stdout is not None
+        while await process.stdout.readline():
+            pass
+
+    async def stop(self) -> None:
+        """SIGTERM, then SIGKILL where that is not enough. Idempotent."""
+        self._stopping = True
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+            # A child that somebody has paused could not hear it.
+            process.send_signal(signal.SIGCONT)
+        try:
+            async with asyncio.timeout(_STOP_S):
+                await process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+def _failure(name: str, code: int, output: Path, began: int) -> DuramenError:
+    """Why a child ended before it answered: its own error, where it said one."""
+    with output.open("rb") as file:
+        file.seek(began)
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    for line in reversed(lines):
+        with suppress(ValueError, KeyError, TypeError):
+            said = json.loads(line)
+            return error_from_code(said["error"], f"{name}: {said['message']}", said["fields"])
+    last = lines[-1] if lines else "it said nothing"
+    return DuramenError(f"{name} ended with code {code} before it answered: {last} (all of it: {output})")

@@ -1,0 +1,124 @@
+"""A node's data folder: who the node is, and that one process at a time is it.
+
+    node.json     format, version, the node's id, its identity
+    node.lock     held by the process that is the node; the kernel lets go of it however that process ends
+
+The **identity** is drawn when the folder is made. The catalog keeps it beside the node's id: another folder that claims
+the same id is another node, whatever its configuration says, and is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from duramen.server.wiring.serving_node import NODE_FOLDERS
+from log_tier.model.errors import FolderInUse, FolderReadOnly, ForeignFolder, UnknownFormat
+
+__all__ = ["NodeFolder"]
+
+_FORMAT: Final = "duramen node"
+_VERSION: Final = 1
+_MARKER: Final = "node.json"
+_LOCK: Final = "node.lock"
+
+_IDENTITY_BYTES: Final = 16
+
+
+class NodeFolder:
+    """An owned node folder. `open()` takes it, `close()` gives it back."""
+
+    def __init__(self, path: Path, identity: str, lock: int) -> None:
+        self.path = path
+        self.identity = identity
+        """32 hex digits."""
+        self._lock: int | None = lock
+
+    @classmethod
+    def open(cls, path: Path, *, node_id: str) -> NodeFolder:
+        """Own the folder of the node `node_id`; make it where it is missing or empty. Blocks for two small syncs.
+
+        Raises `FolderInUse`, `ForeignFolder` (somebody else's, or another node's), `FolderReadOnly`, `UnknownFormat`.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            strangers = sorted(
+                entry.name
+                for entry in path.iterdir()
+                if entry.name not in (_MARKER, _MARKER + ".new", _LOCK, *NODE_FOLDERS)
+            )
+            if strangers:
+                raise ForeignFolder(
+                    f"{path} holds {strangers[0]!r}, which no node makes: name an empty folder, or this node's own"
+                )
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if isinstance(error, (FileExistsError, NotADirectoryError)):
+                raise ForeignFolder(f"{path} is a file, a node's data is a folder: name another one") from error
+            raise FolderReadOnly(f"{path} cannot be used: {error.strerror}: make it writable for this user") from error
+        try:
+            _take(lock, path)
+            return cls(path, _identity(path, node_id), lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def close(self) -> None:
+        """Give the folder back. Idempotent."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _take(lock: int, path: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        pid = os.read(lock, 32).decode(errors="replace").strip()
+        raise FolderInUse(
+            f"{path} is used by another process{f' (pid {pid})' if pid else ''}: stop that node, or name another "
+            "folder",
+            **({"pid": int(pid)} if pid.isdigit() else {}),
+        ) from error
+    os.ftruncate(lock, 0)
+    os.write(lock, f"{os.getpid()}\n".encode())
+
+
+def _identity(path: Path, node_id: str) -> str:
+    """Read the marker, or write one for a folder that has none."""
+    file = path / _MARKER
+    try:
+        found = json.loads(file.read_bytes())
+        named = (found["format"], found["version"], found["id"], found["identity"])
+    except FileNotFoundError:
+        identity = secrets.token_hex(_IDENTITY_BYTES)
+        _write(file, {"format": _FORMAT, "version": _VERSION, "id": node_id, "identity": identity})
+        return identity
+    except (ValueError, KeyError, TypeError) as error:
+        raise ForeignFolder(
+            f"{file} cannot be read ({error!r}): restore it; or, as a node's data are copies, remove the folder, start "
+            "the node anew and let it take over (--take-over)"
+        ) from error
+    if named[0] != _FORMAT or named[1] != _VERSION:
+        raise UnknownFormat(f"{file} tells of {named[0]!r} version {named[1]}; this process has {_VERSION}: update it")
+    if named[2] != node_id:
+        raise ForeignFolder(f"{path} is the folder of node {named[2]}, not of {node_id}: name another folder or id")
+    return str(named[3])
+
+
+def _write(file: Path, document: dict[str, object]) -> None:
+    new = file.with_name(file.name + ".new")
+    with open(new, "wb") as opened:
+        opened.write(json.dumps(document, indent=1).encode())
+        opened.flush()
+        os.fsync(opened.fileno())
+    os.replace(new, file)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

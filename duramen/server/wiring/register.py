@@ -1,0 +1,28 @@
+"""Telling the catalog which node this is and where it is reached."""
+
+from __future__ import annotations
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.commands import RegisterNode
+from log_tier.model.errors import CommandRejected, NodeIdTaken
+
+__all__ = ["register_node", "told_to_clients"]
+
+
+async def register_node(catalog: Catalog, command: RegisterNode) -> None:
+    """Submit `command`, unless the catalog knows it all. Raises `NodeIdTaken` where another folder has that id."""
+    known = catalog.map.nodes.get(command.node)
+    if known is not None and (known.address, known.identity) == (command.address, command.identity):
+        return
+    try:
+        await catalog.submit(command)
+    except CommandRejected as error:
+        raise NodeIdTaken(error.message, node=command.node) from error
+
+
+def told_to_clients(log_url: str) -> str:
+    """What a server tells its clients about the log: its address, or nothing where they write through servers.
+
+    A Kafka URL is not passed on: it may hold secrets, and clients need no rights on the cluster.
+    """
+    return log_url if log_url.startswith("grpc://") else ""

@@ -1,0 +1,125 @@
+"""A serving node, wired: everything between a log with its catalog and the endpoints that stand before the node.
+
+    log ──▶ replicas (Node) ◀── Hosting ◀── catalog ──▶ JobWorker ──▶ snapshots, moves, restores …
+              │      ▲                                      │
+              │   LogEnds (how far behind)                  │
+              └──────── status (`serving_tier.service`) ◀────┘
+
+One machine's database has one of these inside; the node role has one and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import NodeEntry
+from log_tier.model.log import Log
+from serving_tier.jobs.actions import node_actions
+from serving_tier.jobs.bootstrapping import node_bootstrap
+from serving_tier.jobs.snapshotting import KEEP_DEFAULT, NodeSnapshots
+from serving_tier.jobs.worker import JobWorker
+from serving_tier.node.hosting import Hosting
+from serving_tier.node.load import Load
+from serving_tier.node.log_ends import LogEnds
+from serving_tier.node.node import Node
+from serving_tier.snapshots.peer_copy import CopySource
+from serving_tier.snapshots.store import SnapshotStore
+
+__all__ = ["COPIES_FOLDER", "INDEX_FOLDER", "NODE_FOLDERS", "ON_DEMAND", "ServingNode", "SnapshotPolicy"]
+
+logger = logging.getLogger(__name__)
+
+INDEX_FOLDER: Final = "index"
+COPIES_FOLDER: Final = "copies"
+_SNAPSHOTS_FOLDER: Final = "snapshots"
+
+NODE_FOLDERS: Final = (INDEX_FOLDER, COPIES_FOLDER, _SNAPSHOTS_FOLDER, "snapshot-work", "point-in-time")
+"""What a node makes below its data folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPolicy:
+    """Where snapshots go, and when."""
+
+    url: str = ""
+    """Of the store; empty: the folder `snapshots` of the node's own data."""
+    every_s: float = 0.0
+    """Seconds between two snapshots of a partition that changed; 0: only on demand."""
+    keep: int = KEEP_DEFAULT
+    """How many of each partition stay."""
+
+
+ON_DEMAND: Final = SnapshotPolicy()
+"""Snapshots in the node's own data, when somebody asks for one."""
+
+
+class ServingNode:
+    """An open node. `open()` makes one, `close()` ends it; log and catalog are their owner's."""
+
+    def __init__(self, hosting: Hosting, worker: JobWorker, folder: Path, opened: AsyncExitStack) -> None:
+        self.hosting = hosting
+        self.worker = worker
+        self.load = Load()
+        """What is under way here; the endpoints count it, the status tells it."""
+        self.folder = folder
+        self._opened = opened
+
+    @classmethod
+    async def open(
+        cls,
+        log: Log,
+        catalog: Catalog,
+        folder: Path,
+        *,
+        node_id: str,
+        identity: str,
+        snapshots: SnapshotPolicy = ON_DEMAND,
+    ) -> ServingNode:
+        """Host what the catalog gives `node_id`, with everything below `folder`. It has been registered before.
+
+        Returns when the replicas that the map names begin to be opened. Raises `InvalidRequest` for a snapshot store
+        that no library here can open.
+        """
+        async with AsyncExitStack() as opened:
+            node = await Node.open(log, folder / INDEX_FOLDER)
+            opened.push_async_callback(node.close)
+            store = SnapshotStore.open(snapshots.url or _local_store(folder))
+            hosting = await Hosting.open(
+                catalog,
+                node,
+                node_id=node_id,
+                identity=identity,
+                bootstrap=node_bootstrap(log, catalog, node_id=node_id, store=store, peer=_peer),
+            )
+            opened.push_async_callback(hosting.close)
+            ends = LogEnds.open(log, node)
+            opened.push_async_callback(ends.close)
+            taken = await NodeSnapshots.open(
+                catalog, hosting, store, keep=snapshots.keep, every_s=snapshots.every_s or None
+            )
+            opened.push_async_callback(taken.close)
+            worker = await JobWorker.open(catalog, node_id=node_id, actions=node_actions(log, hosting, taken))
+            opened.push_async_callback(worker.close)
+            return cls(hosting, worker, folder, opened.pop_all())
+        raise AssertionError("not reached")
+
+    async def close(self) -> None:
+        """Stop working and hosting, close every index cleanly. Idempotent."""
+        await self._opened.aclose()
+
+
+def _peer(entry: NodeEntry) -> CopySource:
+    # Here, because a database in a program has no peers and need not load gRPC for them.
+    from serving_tier.service.peer import NodePeer
+
+    return NodePeer(entry.id, entry.address)
+
+
+def _local_store(folder: Path) -> str:
+    return f"file://{quote(str((folder / _SNAPSHOTS_FOLDER).absolute()))}"

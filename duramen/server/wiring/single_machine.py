@@ -1,0 +1,138 @@
+"""Everything that one machine needs, wired in one place: log, node, front.
+
+The log lies in the data folder, or elsewhere (`log_url`: a Kafka cluster, usually). Whoever owns the log's folder is
+its only node, whatever the catalog says; on a log that others may use too, the node is who its own folder says it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from duramen.server.wiring.node_folder import NodeFolder
+from duramen.server.wiring.register import register_node
+from duramen.server.wiring.serving_node import NODE_FOLDERS, ON_DEMAND, ServingNode, SnapshotPolicy
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.commands import RegisterNode
+from log_tier.model.errors import FolderReadOnly, ForeignFolder, InvalidRequest
+from log_tier.model.log import Log
+from log_tier.open import LOG_FOLDER, open_log
+from router.data.local_data import LocalData
+from router.data.tables import Tables
+
+__all__ = ["NODE_ID", "SingleMachine", "open_local_data", "open_single_machine"]
+
+NODE_ID: Final = "n1"
+"""What the only node of one machine is called in the catalog."""
+
+_CLUSTER_FOLDERS: Final = ("nodes", "output")
+"""What `duramen up --nodes` makes beside them."""
+
+# Log and node share a data folder, so there cannot be a second node of that name.
+_IDENTITY: Final = "single"
+
+
+async def open_local_data(data: Path, *, log_url: str | None = None, take_over: bool = False) -> LocalData:
+    """Open the data folder (made where it is missing) and serve what is in it; `LocalData.close` ends it all.
+
+    Returns as soon as the replicas follow the log: one that still catches up lets its readers wait. Raises
+    `FolderInUse`, `ForeignFolder`, `FolderReadOnly`, `UnknownFormat`, `DiskFull`, `LogDamaged`; with a `log_url` also
+    `Disconnected`, and `NodeIdTaken` where another folder is that log's only node: `take_over` says that it is lost.
+    """
+    return (await open_single_machine(data, log_url=log_url, take_over=take_over)).data_plane
+
+
+class SingleMachine(NamedTuple):
+    """A whole database in this process. The data plane owns everything: `data_plane.close()`."""
+
+    data_plane: LocalData
+    node: ServingNode
+
+
+async def open_single_machine(
+    data: Path,
+    *,
+    log_url: str | None = None,
+    take_over: bool = False,
+    address: str = "",
+    snapshots: SnapshotPolicy = ON_DEMAND,
+) -> SingleMachine:
+    """The same with its parts in reach. `address`: host:port of the server around it, if there is one."""
+    async with AsyncExitStack() as opened:
+        try:
+            identity = _IDENTITY
+            if log_url is not None:
+                _check_no_log(data)
+                folder = await asyncio.to_thread(NodeFolder.open, data, node_id=NODE_ID)
+                opened.callback(folder.close)
+                identity = folder.identity
+            url = log_url if log_url is not None else await asyncio.to_thread(_checked_url, data)
+            log: Log = await open_log(url)
+            opened.push_async_callback(log.close)
+            catalog = await Catalog.open(log)
+            opened.push_async_callback(catalog.close)
+            _check_alone(catalog.map, data)
+            # Whoever owns the log's folder owns everything: nobody else can be this node.
+            command = RegisterNode(NODE_ID, address, identity, take_over=log_url is None or take_over)
+            await register_node(catalog, command)
+            if log_url is None:
+                await Tables(log, catalog).reconcile()
+            node = await ServingNode.open(log, catalog, data, node_id=NODE_ID, identity=identity, snapshots=snapshots)
+            opened.push_async_callback(node.close)
+        except OSError as error:
+            raise FolderReadOnly(
+                f"the data folder {data} cannot be used: {error.strerror or error}; make it readable and writable for "
+                "this user, or name another one"
+            ) from error
+        await node.hosting.settled()
+        return SingleMachine(LocalData(log, catalog, node.hosting, resources=opened.pop_all()), node)
+    raise AssertionError("not reached")
+
+
+def _check_no_log(data: Path) -> None:
+    if (data / LOG_FOLDER).exists():
+        raise InvalidRequest(
+            f"{data} holds a log of its own, whose tables would not be in the other one: start it without --log, or "
+            "name another folder"
+        )
+
+
+def _check_alone(cluster: ClusterMap, data: Path) -> None:
+    """Refuse a cluster's folder: one process would serve only what its first node has."""
+    others = sorted(
+        {
+            replica.node
+            for table in cluster.tables.values()
+            for assigned in table.assignments
+            for replica in assigned
+            if all(other.node != NODE_ID for other in assigned)
+        }
+    )
+    if others:
+        raise InvalidRequest(
+            f"{data} was used by a cluster, and {', '.join(others)} hold partitions that {NODE_ID} does not: start it "
+            f"with `duramen up --nodes {len(cluster.nodes)} --data {data}`, or give {NODE_ID} all partitions first "
+            "(`duramen admin drain`)"
+        )
+
+
+def _checked_url(data: Path) -> str:
+    """The log's URL. Refuses a folder that somebody else made, before anything is written into it."""
+    url = f"file://{quote(str(data.absolute()))}"
+    if not data.exists():
+        return url
+    if not data.is_dir():
+        raise ForeignFolder(f"{data} is a file, the data folder must be a folder: name another one")
+    strangers = sorted(
+        entry.name for entry in data.iterdir() if entry.name not in (LOG_FOLDER, *NODE_FOLDERS, *_CLUSTER_FOLDERS)
+    )
+    if strangers:
+        raise ForeignFolder(
+            f"{data} holds {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}, which Duramen did not make: "
+            "name an empty folder, or one that Duramen made"
+        )
+    return url

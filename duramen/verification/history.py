@@ -1,0 +1,101 @@
+"""The history: every call and its reply. Its form on disk is JSON lines (docs/FORMATS.md), version 1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from log_tier.model.errors import InvalidRequest
+
+__all__ = ["HISTORY_VERSION", "Call", "History", "LogRecord", "Outcome", "read_history", "write_history"]
+
+HISTORY_VERSION: Final = 1
+
+Outcome = Literal["ok", "rejected", "failed", "unknown"]
+"""`failed`: nothing was done, for sure. `unknown`: a write that may be in the log, once, or not at all."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call. Keys and values are ASCII text."""
+
+    number: int
+    client: int
+    kind: str
+    """write, batch, read, scan, watch, replica, served."""
+    start_ns: int
+    """On one monotonic clock for all clients."""
+    end_ns: int = 0
+    partition: int = -1
+    arguments: dict[str, Any] = field(default_factory=dict)
+    outcome: Outcome = "failed"
+    reply: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class LogRecord:
+    """One record of the log, as it was read at the end."""
+
+    partition: int
+    offset: int
+    operation: str
+    """noop, put, delete, add, multiply, min, max, append."""
+    key: str
+    value: str
+    condition: str = ""
+    """absent, present, version, or nothing."""
+    version: int = 0
+    grouped: bool = False
+    """It belongs to the atomic group of the record before it."""
+    producer: int = 0
+    sequence: int = -1
+    batch: int = 0
+    """The base offset of its batch: records of one batch become visible together."""
+    void: bool = False
+    """The server says that it changed nothing."""
+
+
+@dataclass(slots=True)
+class History:
+    """What was asked and answered, and what the log holds."""
+
+    partitions: int
+    calls: list[Call] = field(default_factory=list)
+    log: list[LogRecord] = field(default_factory=list)
+    """By partition and offset."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """The seed, the address, the faults: for people."""
+
+
+def write_history(history: History, path: Path) -> None:
+    """Write it as JSON lines: a header, the calls, the log."""
+    with path.open("w", encoding="ascii") as file:
+        for line in _lines(history):
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+def _lines(history: History) -> Iterator[dict[str, Any]]:
+    yield {"history": HISTORY_VERSION, "partitions": history.partitions, "about": history.about}
+    for call in history.calls:
+        yield {"call": asdict(call)}
+    for record in history.log:
+        yield {"log": asdict(record)}
+
+
+def read_history(lines: Iterable[str]) -> History:
+    """Read it again. Raises `InvalidRequest` for something else, or a newer version."""
+    source = iter(lines)
+    head = json.loads(next(source, "{}"))
+    if head.get("history") != HISTORY_VERSION:
+        raise InvalidRequest(f"this is no history of version {HISTORY_VERSION}: it begins with {str(head)[:80]}")
+    history = History(int(head["partitions"]), about=head["about"])
+    for line in source:
+        document = json.loads(line)
+        if "call" in document:
+            history.calls.append(Call(**document["call"]))
+        else:
+            history.log.append(LogRecord(**document["log"]))
+    return history

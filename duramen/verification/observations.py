@@ -1,0 +1,139 @@
+"""The log read back: through the servers, and by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
+
+from duramen.verification.history import LogRecord
+from log_tier.model.batch import decode_batch
+from log_tier.model.batch_header import split_batches
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Condition, Operation
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
+from log_tier.open import open_log
+from router.data.requests import Connection
+
+__all__ = ["HEAL_S", "SILENCE_S", "differences", "read_log", "read_served_log"]
+
+HEAL_S: Final = 60.0
+"""After the faults everything is alive again, and a restart is over in seconds."""
+
+SILENCE_S: Final = 20.0
+"""A watch shows what is in the log within milliseconds. After so long without a word, what was acknowledged and is not
+shown is in no log, and the checker says so."""
+
+_PAUSE_S: Final = 0.1
+
+# People read the first few, and one is enough.
+_DIFFERENCES_MAX: Final = 20
+
+
+async def read_served_log(connection: Connection, ref: TableRef, end: Token) -> list[LogRecord]:
+    """Every record of the table up to `end`, by partition and offset, as a watch gives them; the void ones are told.
+
+    Where the log ends before `end`, it ends here too, and the checker says what is missing. Raises what does not pass
+    within `HEAL_S`.
+    """
+    wanted = dict(end.offsets(ref.id))
+    found: list[LogRecord] = []
+    positions = {partition: Offset(0) for partition in wanted}
+    deadline = asyncio.get_running_loop().time() + HEAL_S
+    while any(positions[partition] <= offset for partition, offset in wanted.items()):
+        try:
+            events: Any = connection.watch(ref.id, positions)
+            async with aclosing(events) as following, asyncio.timeout(SILENCE_S) as silence:
+                async for event in following:
+                    silence.reschedule(asyncio.get_running_loop().time() + SILENCE_S)
+                    partition = event.partition
+                    records = _records(partition, event.batches, frozenset(event.void_offsets))
+                    records = [record for record in records if record.offset >= positions[partition]]
+                    found += [record for record in records if record.offset <= wanted[partition]]
+                    if records:
+                        positions[partition] = Offset(records[-1].offset + 1)
+                    if all(positions[partition] > offset for partition, offset in wanted.items()):
+                        break
+        except DuramenError as error:
+            if not error.retryable or asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(_PAUSE_S)
+        except TimeoutError:
+            break
+    found.sort(key=lambda record: (record.partition, record.offset))
+    return found
+
+
+async def read_log(url: str, ref: TableRef, end: Token) -> list[LogRecord]:
+    """The same from the log itself, which does not know what is void. Raises what opening and reading it does."""
+    log = await open_log(url)
+    try:
+        found: list[LogRecord] = []
+        for partition, last in sorted(end.offsets(ref.id).items()):
+            found += await _read_partition(log, ref, partition, last)
+        return found
+    finally:
+        await log.close()
+
+
+async def _read_partition(log: Any, ref: TableRef, partition: Partition, last: Offset) -> list[LogRecord]:
+    found: list[LogRecord] = []
+    position = Offset(0)
+    deadline = asyncio.get_running_loop().time() + HEAL_S
+    while True:
+        try:
+            async with aclosing(log.read(ref.id, partition, position, follow=False)) as chunks:
+                async for chunk in chunks:
+                    records = [record for record in _records(partition, chunk.data) if record.offset >= position]
+                    found += [record for record in records if record.offset <= last]
+                    if records:
+                        position = Offset(records[-1].offset + 1)
+            return found  # where it ends too early, the checker says what is missing
+        except DuramenError as error:
+            if not error.retryable or asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(_PAUSE_S)
+
+
+def differences(served: Sequence[LogRecord], log: Sequence[LogRecord]) -> list[str]:
+    """What the servers gave otherwise than the log holds it, as sentences; the first few."""
+    given = {(record.partition, record.offset): replace(record, void=False) for record in served}
+    held = {(record.partition, record.offset): replace(record, void=False) for record in log}
+    return [
+        f"{partition}@{offset}: a server gave {given.get((partition, offset))}, the log holds "
+        f"{held.get((partition, offset))}"
+        for partition, offset in sorted(given.keys() | held.keys())
+        if given.get((partition, offset)) != held.get((partition, offset))
+    ][:_DIFFERENCES_MAX]
+
+
+def _records(partition: int, batches: bytes, void: Collection[int] = ()) -> list[LogRecord]:
+    found: list[LogRecord] = []
+    for data in split_batches(batches):
+        batch = decode_batch(data)
+        header, columns = batch.header, batch.columns
+        for place, offset in enumerate(batch.offsets()):
+            attribute = 1 if columns.attributes is None else columns.attributes[place]
+            condition = Condition(attribute >> CONDITION_SHIFT & 3)
+            operation = Operation(attribute & OPERATION_MASK)
+            found.append(
+                LogRecord(
+                    partition=partition,
+                    offset=offset,
+                    operation=operation.name.lower(),
+                    key=columns.keys[place].decode(),
+                    value=columns.values[place].decode(),
+                    condition="" if condition is Condition.NONE else condition.name.lower(),
+                    version=columns.versions[place] if columns.versions and condition is Condition.VERSION else 0,
+                    grouped=bool(attribute & GROUPED),
+                    producer=header.producer_id,
+                    sequence=header.sequence + offset - header.base_offset,
+                    batch=header.base_offset,
+                    void=offset in void or operation in (Operation.NOOP, Operation.BARRIER),
+                )
+            )
+    return found

@@ -1,0 +1,208 @@
+"""One check: a table of its own, clients and watchers on it for a while, then the log and every replica read back."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+from duramen import aio
+from duramen.client.database import Database
+from duramen.client.table import Table
+from duramen.verification.history import History, LogRecord
+from duramen.verification.observations import HEAL_S, differences, read_log, read_served_log
+from duramen.verification.workload import Recorder, WorkloadShape, run_client, run_watcher
+from log_tier.catalog.remote import fetch_view
+from log_tier.model.errors import Unavailable, WriteUnknown
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
+from router.data.requests import ScanRequest
+from router.endpoints.grpc.connection import GrpcConnection
+
+__all__ = ["Connect", "connect_to", "run_check"]
+
+Connect = Callable[[], Awaitable[Database]]
+"""Makes a new client, with a session of its own."""
+
+_PAUSE_S: Final = 0.1
+
+_PAGE: Final = 2000
+
+
+async def run_check(
+    connect: Connect,
+    *,
+    seconds: float,
+    seed: str,
+    shape: WorkloadShape,
+    partitions: int = 4,
+    targets: Sequence[str] = (),
+    faults: Callable[[asyncio.Event], Awaitable[None]] | None = None,
+    log_url: str | None = None,
+) -> History:
+    """Run the workload and return the whole history.
+
+    `faults` breaks things until the event it gets is set, and returns when everything is alive again. `targets`: a
+    server that tells of the nodes, so that each replica can be read by itself; none: they are not. `log_url`: where the
+    log is, so that it is read without a server between, and what servers give of it is compared.
+
+    Raises what keeps the check from being made at all, `Unavailable` where the cluster does not heal.
+    """
+    recorder = Recorder()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as opened:
+
+        async def client() -> Database:
+            return await opened.enter_async_context(await connect())
+
+        first = await client()
+        table = await first.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions)
+        ref = table._ref or await table._resolve()
+        start = Token({ref.id: {Partition(number): Offset(-1) for number in range(partitions)}})
+        ended: asyncio.Future[Token] = loop.create_future()
+        watchers = [
+            asyncio.create_task(
+                run_watcher(
+                    1000 + number,
+                    (await client()).table(table.name),
+                    ref,
+                    recorder,
+                    seed=seed,
+                    stop=stop,
+                    start=start,
+                    until=asyncio.shield(ended),
+                )
+            )
+            for number in range(shape.watchers)
+        ]
+        clients = [
+            asyncio.create_task(
+                run_client(number, (await client()).table(table.name), ref, recorder, shape, seed=seed, stop=stop)
+            )
+            for number in range(shape.clients)
+        ]
+        breaking = asyncio.create_task(_no_faults(stop) if faults is None else _awaited(faults(stop)))
+        try:
+            await _until(seconds, stop, [*clients, *watchers, breaking])
+            await asyncio.gather(*clients)
+            await breaking
+            end = await _mark_the_end(first, table, ref, recorder)
+            ended.set_result(end)
+            await asyncio.gather(*watchers)
+        finally:
+            for task in (*clients, *watchers, breaking):
+                task.cancel()
+            await asyncio.gather(*clients, *watchers, breaking, return_exceptions=True)
+        history = History(partitions, recorder.calls, about={"seed": seed, "seconds": seconds, "table": table.name})
+        history.log = await read_served_log(first.connection, ref, end)
+        if log_url is not None:
+            call = recorder.begin(-1, "served", session=False)
+            served, history.log = history.log, await read_log(log_url, ref, end)
+            recorder.end(call, "ok", differences=differences(served, history.log))
+            _tell_void(history.log, served)
+        for target in targets[:1]:
+            await _read_replicas(target, ref, _end_of(history.log), recorder)
+        await first.drop_table(table.name)
+        return history
+
+
+def _tell_void(log: list[LogRecord], served: list[LogRecord]) -> None:
+    """The log does not know which of its records changed nothing; the servers say so."""
+    void = {(record.partition, record.offset) for record in served if record.void}
+    for record in log:
+        record.void |= (record.partition, record.offset) in void
+
+
+async def _no_faults(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
+
+
+async def _until(seconds: float, stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Let it run; a task that fails ends the check with its reason."""
+    done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+    stop.set()
+    for task in done:
+        task.result()
+
+
+async def _mark_the_end(database: Database, table: Table, ref: TableRef, recorder: Recorder) -> Token:
+    """One last put in each partition: what every watcher and every replica must reach."""
+    token = Token({ref.id: {}})
+    for number in range(ref.partitions):
+        key = next(key for key in (b"end%d" % k for k in range(10_000)) if ref.partition_of(key) == number)
+        deadline = asyncio.get_running_loop().time() + HEAL_S
+        while True:
+            value = secrets.token_hex(8).encode()
+            operations = [{"operation": "put", "key": key.decode(), "value": value.decode(), "condition": ""}]
+            call = recorder.begin(-1, "write", operations=operations, session=False)
+            call.partition = number
+            try:
+                done = await table.put(key, value, timeout=10)
+            except (Unavailable, WriteUnknown) as error:
+                unknown = isinstance(error, WriteUnknown)
+                recorder.end(call, "unknown" if unknown else "failed", error=error.code)
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                recorder.end(call, "ok", offset=done.offset)
+                token = token.merge(Token.parse(done.token))
+                break
+    return token
+
+
+def _end_of(log: Sequence[LogRecord]) -> dict[Partition, Offset]:
+    """What replicas can be asked for: a log that lost what it acknowledged last ends before the last mark."""
+    return {Partition(record.partition): Offset(record.offset) for record in log}  # by offset: the last one stays
+
+
+async def _read_replicas(target: str, ref: TableRef, end: Mapping[Partition, Offset], recorder: Recorder) -> None:
+    """Each replica's whole content, asked of its node and of nobody else."""
+    view = await fetch_view(target, timeout=10)
+    table = view.map.table(ref.id)
+    for partition, offset in end.items():
+        for node in table.readable(partition):
+            connection = GrpcConnection(view.map.nodes[node].address)
+            try:
+                await _read_replica(connection, node, ref, partition, offset, recorder)
+            finally:
+                await connection.close()
+
+
+async def _read_replica(
+    connection: GrpcConnection, node: str, ref: TableRef, partition: Partition, offset: Offset, recorder: Recorder
+) -> None:
+    call = recorder.begin(-1, "replica", node=node, session=False)
+    call.partition = partition
+    entries: list[list[Any]] = []
+    applied: int = offset
+    begin = b""
+    while True:
+        request = ScanRequest(ref.id, begin, limit=_PAGE, after={partition: offset}, partitions=(partition,))
+        page = await connection.scan(request, timeout=HEAL_S)
+        applied = page.applied[partition]
+        entries += [
+            [key.decode(), value.decode(), version]
+            for key, value, version in zip(page.keys, page.values, page.versions, strict=True)
+        ]
+        if not page.more or not page.keys:
+            break
+        begin = page.keys[-1] + b"\x00"
+    recorder.end(call, "ok", applied=applied, entries=entries)
+
+
+def connect_to(target: str, *, timeout: float) -> Connect:
+    """Clients of a server."""
+
+    async def connect() -> Database:
+        return await aio.connect(target, timeout=timeout)
+
+    return connect

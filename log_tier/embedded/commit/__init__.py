@@ -1,0 +1,8 @@
+"""Group commit: one thread writes for all partitions and makes each group of batches stable with one sync.
+
+A batch is acknowledged after that sync and never before (I1). A commit that touches one partition syncs its segment; a
+commit that touches several syncs the journal instead, which holds their bytes until the segments are synced. A failed
+sync is final (I9): the log stops and says why.
+
+Reading order: `quick_disk.py`, `journal.py`, `committer.py`.
+"""

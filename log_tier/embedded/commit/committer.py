@@ -1,0 +1,328 @@
+"""Group commit: one thread writes for all partitions of a log.
+
+It takes everything that is queued, writes each partition's batches with one write, makes all of it stable with one sync
+(of the segment, or of the journal where several partitions are in it), and tells each event loop once. While it syncs,
+the next appends gather; there is no timer and no linger, so one caller alone pays for one sync and nothing else, and
+many callers share one.
+
+Where a caller has gathered everything itself, nothing waits, and the disk is quick (`quick_disk.py`), the commit is
+made in the caller's thread: two threads less are woken. Never two at once: whoever commits has the turn.
+
+A failed sync is final: everyone who waits and everyone who comes later gets `LogStopped`. The kernel marks pages clean
+after a failed sync, so a second one that succeeds would prove nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final
+
+from log_tier.embedded.commit.journal import Journal, JournalEntry
+from log_tier.embedded.commit.quick_disk import QuickDisk
+from log_tier.embedded.segments.partition_log import PartitionLog, Staged
+from log_tier.embedded.storage.settings import EngineSettings
+from log_tier.model.errors import DiskFull, DuramenError, LogStopped, Overloaded, ShuttingDown
+from log_tier.model.log import Appended
+
+__all__ = ["Committer"]
+
+_logger = logging.getLogger(__name__)
+
+# What waits for a commit: its partition, its bytes, its span, and who wants to know.
+_Append = tuple[PartitionLog, bytes, int, "asyncio.Future[Appended]"]
+_Errand = tuple[Callable[[], None], "Future[None]"]
+_Settled = list[tuple["asyncio.Future[Any]", object]]
+
+# Of a commit in a caller's thread: beyond it the copy into the kernel's memory takes as long as a sync.
+_AT_ONCE_BYTES_MAX: Final = 256 * 1024
+
+
+class Committer:
+    """The writer thread and its queue."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._queue: SimpleQueue[list[_Append] | _Errand | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        """Held by whoever writes to partitions: the writer thread, or a caller that commits at once."""
+        self._disk = QuickDisk()
+        self._queued = 0
+        self._queued_bytes = 0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self.journal: Journal | None = None
+        """Where commits over several partitions are made stable; None: each partition's segment is synced."""
+        self.stopped: LogStopped | None = None
+        """Why this log acknowledges nothing more, if it does not."""
+        self.appends = 0
+        self.commits = 0
+        self.commits_at_once = 0
+        """Those of them that were made in a caller's thread."""
+        self.syncs = 0
+        self.bytes = 0
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="duramen-log-writer", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, batches: Sequence[tuple[PartitionLog, bytes, int]], *, gathered: bool = False
+    ) -> list[asyncio.Future[Appended]]:
+        """Queue checked batches (partition, bytes, span) of the running loop; they share a commit. With `gathered` the
+        commit may be made here, and the futures are done.
+
+        Raises `Overloaded`, `LogStopped`, `ShuttingDown`; then none of them is queued.
+        """
+        size = sum(len(batch) for _, batch, _ in batches)
+        loop = asyncio.get_running_loop()
+        settings = self._settings
+        with self._lock:
+            if self.stopped is not None:
+                raise self.stopped
+            if self._closed:
+                raise ShuttingDown("the log is closing; open it again, or use another replica")
+            if self._queued >= settings.queue_batches_max or self._queued_bytes + size > settings.queue_bytes_max:
+                raise Overloaded(
+                    f"{self._queued} batches of {self._queued_bytes} bytes wait for the disk; at most "
+                    f"{settings.queue_batches_max} and {settings.queue_bytes_max} bytes may: wait and try again",
+                    limit=settings.queue_bytes_max,
+                )
+            # Nothing queued means that nothing is in the thread's hands either, so nobody is overtaken.
+            at_once = (
+                gathered
+                and not self._queued
+                and size <= _AT_ONCE_BYTES_MAX
+                and self._disk.is_quick
+                and self._turn.acquire(blocking=False)
+            )
+            self._queued += len(batches)
+            self._queued_bytes += size
+            appends: list[_Append] = [(log, batch, span, loop.create_future()) for log, batch, span in batches]
+            if not at_once:
+                self._queue.put(appends)
+        if at_once:
+            self._commit_here(appends, loop)
+        return [future for _, _, _, future in appends]
+
+    def _commit_here(self, appends: list[_Append], loop: asyncio.AbstractEventLoop) -> None:
+        """Commit in this thread, which has the turn."""
+        try:
+            self._commit(_by_partition([appends]), here=loop)
+            self.commits_at_once += 1
+        except BaseException as error:
+            self._fail([appends], error)
+            raise
+        finally:
+            self._turn.release()
+
+    def run(self, errand: Callable[[], None]) -> Future[None]:
+        """Have the writer thread do something between two commits."""
+        done: Future[None] = Future()
+        with self._lock:
+            if self._closed:
+                raise ShuttingDown("the log is closing; open it again, or use another replica")
+            self._queue.put((errand, done))
+        return done
+
+    def close(self) -> None:
+        """Commit what is queued, then end the thread. Blocks."""
+        with self._lock:
+            self._closed = True
+            self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        take = self._queue.get
+        going = True
+        while going:
+            work = [take()]
+            # One consumer, so what the queue says it holds is there.
+            work += [take() for _ in range(self._queue.qsize())]
+            try:
+                with self._turn:
+                    going = self._do(work)
+            except BaseException as error:
+                self._abandon(work, error)
+                raise
+
+    def _do(self, work: list[list[_Append] | _Errand | None]) -> bool:
+        """Commit and run errands; whether to go on."""
+        going = True
+        errands: list[_Errand] = []
+        groups: list[list[_Append]] = []
+        for item in work:
+            if item is None:
+                going = False
+            elif isinstance(item, tuple):
+                errands.append(item)
+            else:
+                groups.append(item)
+        if groups:
+            self._commit(_by_partition(groups))
+        for errand, done in errands:
+            try:
+                errand()
+            except (OSError, DuramenError) as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+        return going
+
+    def _abandon(self, work: list[list[_Append] | _Errand | None], error: BaseException) -> None:
+        """Our own bug ended the thread: say so to everyone, so that nobody waits for ever."""
+        self._fail([*work, *(self._queue.get() for _ in range(self._queue.qsize()))], error)
+
+    def _fail(self, work: Sequence[list[_Append] | _Errand | None], error: BaseException) -> None:
+        stopped = self._stop(LogStopped(f"the log's writer ended with {error!r}: restart, and report this as a bug"))
+        for item in work:
+            if item is None:
+                continue
+            if isinstance(item, tuple):
+                if not item[1].done():
+                    item[1].set_exception(stopped)
+            else:
+                for *_, future in item:
+                    tell(future.get_loop(), [(future, stopped)])
+
+    def _commit(
+        self, appends: dict[PartitionLog, list[_Append]], *, here: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """Commit, and tell every loop; `here` is the one in whose thread this is."""
+        began_s = time.perf_counter()
+        staged: list[tuple[PartitionLog, Staged]] = []
+        outcomes: dict[PartitionLog, list[Appended | DuramenError]] = {}
+        for partition, group in appends.items():
+            outcomes[partition], part = self._stage(partition, group)
+            if part is not None:
+                staged.append((partition, part))
+        for partition, failure in self._make_stable(staged).items():
+            outcomes[partition] = [failure] * len(appends[partition])
+        self._disk.took(time.perf_counter() - began_s)
+
+        settled: dict[asyncio.AbstractEventLoop, _Settled] = {}
+        count = size = 0
+        for partition, group in appends.items():
+            for (_, batch, _, future), outcome in zip(group, outcomes[partition], strict=True):
+                settled.setdefault(future.get_loop(), []).append((future, outcome))
+                count += 1
+                size += len(batch)
+                if isinstance(outcome, Appended):
+                    self.appends += 1
+                    self.bytes += len(batch)
+            for waiter in partition.take_waiters():
+                settled.setdefault(waiter.get_loop(), []).append((waiter, None))
+        with self._lock:
+            self._queued -= count
+            self._queued_bytes -= size
+        self.commits += 1
+        for loop, results in settled.items():
+            if loop is here:
+                _settle(results)
+            else:
+                tell(loop, results)
+
+    def _stage(
+        self, partition: PartitionLog, group: list[_Append]
+    ) -> tuple[list[Appended | DuramenError], Staged | None]:
+        """Write one partition's batches; what each of them came to, and what is still to be made stable."""
+        outcome: DuramenError
+        places: list[Appended] = []
+        staged: Staged | None = None
+        try:
+            if self.stopped is not None:
+                raise self.stopped
+            partition.check_writable()
+            places, staged = partition.stage([(batch, span) for _, batch, span, _ in group])
+            outcome = DiskFull(
+                f"{partition.folder} cannot grow. This batch was not written; free space or trim the log, and try again"
+            )
+        except LogStopped as error:
+            outcome = self._stop(error)
+        except DuramenError as error:
+            outcome = error
+        except OSError as error:
+            outcome = self._stop(_write_failed(partition.folder, error))
+        return [*places, *[outcome] * (len(group) - len(places))], staged
+
+    def _make_stable(self, staged: list[tuple[PartitionLog, Staged]]) -> dict[PartitionLog, LogStopped]:
+        """Sync what was staged, with as few syncs as that takes, and let readers see it; who failed, and why."""
+        failed: dict[PartitionLog, LogStopped] = {}
+        journal = self.journal
+        size = sum(part.end_position - part.position for _, part in staged)
+        if journal is not None and len(staged) > 1 and journal.has_room_for(size, len(staged)) and not self.stopped:
+            try:
+                journal.write(
+                    [
+                        JournalEntry(log.topic.id, log.number, part.segment.base, part.position, b"".join(part.data))
+                        for log, part in staged
+                    ],
+                    [part.segment.path for _, part in staged],
+                )
+            except OSError as error:
+                stopped = self._stop(_write_failed(staged[0][0].folder, error))
+                return dict.fromkeys((log for log, _ in staged), stopped)
+            self.syncs += 1
+            for log, part in staged:
+                log.publish(part)
+            return failed
+        for log, part in staged:
+            try:
+                if self.stopped is not None:
+                    raise self.stopped
+                log.settle(part)
+                self.syncs += 1
+            except LogStopped as error:
+                failed[log] = self._stop(error)
+        return failed
+
+    def _stop(self, error: LogStopped) -> LogStopped:
+        if self.stopped is None:
+            _logger.critical("%s", error.message)
+            with self._lock:
+                self.stopped = error
+        return error
+
+
+def _by_partition(groups: Sequence[list[_Append]]) -> dict[PartitionLog, list[_Append]]:
+    found: dict[PartitionLog, list[_Append]] = {}
+    for group in groups:
+        for append in group:
+            found.setdefault(append[0], []).append(append)
+    return found
+
+
+def _write_failed(folder: Path, error: OSError) -> LogStopped:
+    return LogStopped(
+        f"a write to {folder} failed ({error.strerror}), so what is on the disk is unknown: this log acknowledges "
+        "nothing more. Reads go on; look at the disk, then restart to recover"
+    )
+
+
+def tell(loop: asyncio.AbstractEventLoop, outcomes: _Settled) -> None:
+    """Settle futures in the loop that they belong to."""
+    try:
+        loop.call_soon_threadsafe(_settle, outcomes)
+    except RuntimeError:
+        # The loop was closed: nobody waits there any more. What was written stays written.
+        _logger.debug("%d waiters of a closed loop were not told", len(outcomes))
+
+
+def _settle(outcomes: _Settled) -> None:
+    for future, outcome in outcomes:
+        if future.done():
+            continue
+        if isinstance(outcome, DuramenError):
+            # One error may go to many waiters; each gets its own, so that tracebacks do not pile up in one.
+            future.set_exception(type(outcome)(outcome.message, **dict(outcome.fields)))
+        else:
+            future.set_result(outcome)

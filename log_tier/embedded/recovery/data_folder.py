@@ -1,0 +1,155 @@
+"""The folder of an embedded log: whose it is, which format it has, and which topics are in it.
+
+A folder becomes a log's when its marker is written, last of all; before that it must be empty. One process owns it at a
+time, by a lock on a file that the kernel releases when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from log_tier.embedded.recovery.open_partition import RecoveryReport
+from log_tier.embedded.storage import names
+from log_tier.embedded.storage.disk import NO_SPACE, Disk
+from log_tier.embedded.storage.documents import read_document, write_document
+from log_tier.embedded.storage.settings import Entropy
+from log_tier.model.errors import DiskFull, DuramenError, FolderReadOnly, ForeignFolder
+from log_tier.model.identifiers import Partition, TableId, table_id_from_bytes
+from log_tier.model.log import Topic
+
+__all__ = ["DataFolder", "refusal_of"]
+
+_FOLDER_KIND: Final = "duramen-log"
+_TOPIC_KIND: Final = "duramen-topic"
+
+_READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+def refusal_of(error: OSError, folder: Path) -> DuramenError | None:
+    """The typed error for what a file system says when it does not let us write, or None for anything else."""
+    if error.errno in NO_SPACE:
+        return DiskFull(f"{folder} cannot grow: {error.strerror}; free space and try again")
+    if error.errno in _READ_ONLY:
+        return FolderReadOnly(
+            f"{folder} cannot be written: {error.strerror}; make it writable for this user, or choose another folder"
+        )
+    return None
+
+
+class DataFolder:
+    """An owned log folder."""
+
+    def __init__(self, disk: Disk, path: Path, *, random_bytes: Entropy, release: Callable[[], None]) -> None:
+        self._disk, self.path, self._random_bytes, self._release = disk, path, random_bytes, release
+        self._topics = path / names.TOPICS
+
+    @classmethod
+    def open(cls, disk: Disk, path: Path, *, random_bytes: Entropy) -> DataFolder:
+        """Own a folder; make it a log's if it is new or empty.
+
+        Raises `FolderInUse`, `ForeignFolder`, `UnknownFormat`, `FolderReadOnly`, `DiskFull`.
+        """
+        try:
+            return cls._open(disk, path, random_bytes)
+        except NotADirectoryError as error:
+            raise ForeignFolder(f"{path} is no folder: choose another path") from error
+        except FileExistsError as error:
+            raise ForeignFolder(f"{path} is no folder: choose another path") from error
+        except OSError as error:
+            refusal = refusal_of(error, path)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    @classmethod
+    def _open(cls, disk: Disk, path: Path, random_bytes: Entropy) -> DataFolder:
+        disk.make_folder(path)
+        own = {names.LOCK, names.MARKER, names.MARKER + names.PART, names.TOPICS}
+        found = set(disk.list(path))
+        if names.MARKER not in found and (found - own or (names.TOPICS in found and disk.list(path / names.TOPICS))):
+            stranger = min(found - own, default=names.TOPICS)
+            raise ForeignFolder(
+                f"{path} holds {stranger!r} and no {names.MARKER}, so Duramen did not make it: "
+                "choose an empty or a new folder"
+            )
+        release = disk.lock(path / names.LOCK)
+        try:
+            if disk.exists(path / names.MARKER):
+                read_document(disk, path / names.MARKER, _FOLDER_KIND)
+            else:
+                disk.make_folder(path / names.TOPICS)
+                disk.sync_folder(path)
+                identity = table_id_from_bytes(random_bytes(16))
+                write_document(disk, path / names.MARKER, _FOLDER_KIND, {"id": identity})
+                disk.sync_folder(path.parent)
+            return cls(disk, path, random_bytes=random_bytes, release=release)
+        except BaseException:
+            release()
+            raise
+
+    def close(self) -> None:
+        """Give the folder back."""
+        self._release()
+
+    def partition_folder(self, topic: TableId, partition: Partition) -> Path:
+        """Where a partition's files are."""
+        return self._topics / topic / names.partition_name(partition)
+
+    def topics(self, report: RecoveryReport) -> list[Topic]:
+        """All topics; what a crash left half made or half removed is removed. One small read each."""
+        found: list[Topic] = []
+        for name in self._disk.list(self._topics):
+            if names.topic_leftover(name):
+                self._remove(self._topics / name)
+                report.notes.append(f"removed {name}: a topic that was being created or deleted when the log ended")
+                continue
+            topic = names.topic_name(name)
+            if topic is None:
+                raise ForeignFolder(f"{self._topics / name} is no topic: move it away; Duramen did not make it")
+            fields = read_document(self._disk, self._topics / name / names.TOPIC_FILE, _TOPIC_KIND)
+            found.append(Topic(topic, str(fields["name"]), int(fields["partitions"])))
+        return found
+
+    def create(self, name: str, partitions: int) -> Topic:
+        """Make a topic's folders; it is there after the rename, and not at all before."""
+        topic = Topic(table_id_from_bytes(self._random_bytes(16)), name, partitions)
+        building = names.new_topic(self._topics, topic.id)
+        try:
+            for number in range(partitions):
+                self._disk.make_folder(building / names.partition_name(Partition(number)))
+            write_document(
+                self._disk,
+                building / names.TOPIC_FILE,
+                _TOPIC_KIND,
+                {"id": topic.id, "name": name, "partitions": partitions},
+            )
+            self._disk.rename(building, self._topics / topic.id)
+            self._disk.sync_folder(self._topics)
+        except OSError as error:
+            refusal = refusal_of(error, self.path)
+            if refusal is None:
+                raise
+            raise refusal from error
+        return topic
+
+    def delete(self, topic: TableId) -> None:
+        """Remove a topic; it is gone after the rename, whatever happens while its files are removed."""
+        gone = names.gone_topic(self._topics, topic)
+        self._disk.rename(self._topics / topic, gone)
+        self._disk.sync_folder(self._topics)
+        self._remove(gone)
+
+    def _remove(self, folder: Path) -> None:
+        """Remove a topic's folder: two levels, no more."""
+        for name in self._disk.list(folder):
+            inner = folder / name
+            if name.isdigit():
+                for file in self._disk.list(inner):
+                    self._disk.unlink(inner / file)
+                self._disk.remove_folder(inner)
+            else:
+                self._disk.unlink(inner)
+        self._disk.remove_folder(folder)

@@ -1,0 +1,128 @@
+"""Opening a partition: which files are there, which should be, and what the newest one ends with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from log_tier.embedded.recovery.segment_end import Cut, check_sealed, recover_newest
+from log_tier.embedded.segments.partition_log import PartitionLog
+from log_tier.embedded.segments.segment import Segment, damaged
+from log_tier.embedded.segments.tail_cache import TailMemory
+from log_tier.embedded.storage import names
+from log_tier.embedded.storage.checkpoint import Checkpoint
+from log_tier.embedded.storage.disk import Disk
+from log_tier.embedded.storage.settings import Clock, EngineSettings
+from log_tier.model.errors import ForeignFolder, LogDamaged, UnknownFormat
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Topic
+
+__all__ = ["RecoveryReport", "open_partition", "remove_segment"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What opening a log found that is not as a clean close leaves it."""
+
+    cuts: list[Cut] = field(default_factory=list)
+    """Torn tails that were cut."""
+    damages: list[LogDamaged] = field(default_factory=list)
+    """Partitions that refuse appends, with the place of the damage."""
+    notes: list[str] = field(default_factory=list)
+    """Things that were put right and cost nothing."""
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.cuts), *map(str, self.damages), *self.notes]) or "nothing to recover"
+
+
+def open_partition(
+    topic: Topic,
+    number: Partition,
+    folder: Path,
+    *,
+    disk: Disk,
+    clock: Clock,
+    settings: EngineSettings,
+    memory: TailMemory,
+    report: RecoveryReport,
+) -> PartitionLog:
+    """Open one partition, cut a torn tail, and add to the report. Damage does not raise: the partition remembers it.
+
+    Reads one index and about 64 KiB per segment, and what the newest holds behind its last index entry.
+    """
+    found = disk.list(folder)
+    for name in found:
+        if name.endswith(names.PART):
+            disk.unlink(folder / name)
+    bases = sorted(base for base in map(names.segment_base, found) if base is not None)
+    try:
+        checkpoint = Checkpoint.read(disk, folder / names.CHECKPOINT)
+    except (LogDamaged, ForeignFolder, UnknownFormat) as error:
+        report.notes.append(f"went on without a checkpoint, so losses at both ends go unnoticed: {error.message}")
+        checkpoint = Checkpoint(earliest=bases[0] if bases else Offset(0))
+    bases = _finish_trim(disk, folder, bases, checkpoint.earliest)
+    damage: LogDamaged | None = None
+    damage_at_end = False
+    segments = [Segment(folder, base, base, 0, 0) for base in bases]
+    if segments and segments[0].base > checkpoint.earliest:
+        damage = _missing(folder, checkpoint.earliest, f"the oldest one there begins with offset {segments[0].base}")
+    for segment, after in pairwise(segments):
+        problem = check_sealed(disk, segment, after.base, every_bytes=settings.index_every_bytes)
+        segment.end = after.base
+        damage = damage or problem
+    if segments and segments[-1].base >= checkpoint.newest_segment:
+        cut, problem = recover_newest(
+            disk,
+            segments[-1],
+            known_end=checkpoint.end,
+            clean_bytes=checkpoint.clean_bytes,
+            every_bytes=settings.index_every_bytes,
+        )
+        if cut is not None:
+            report.cuts.append(cut)
+        damage_at_end = problem is not None
+        damage = damage or problem
+    elif checkpoint.newest_segment >= 0:
+        if segments:
+            last = segments[-1]
+            problem = check_sealed(disk, last, checkpoint.newest_segment, every_bytes=settings.index_every_bytes)
+            damage = damage or problem
+        damage_at_end = True
+        damage = damage or _missing(folder, checkpoint.newest_segment, "the checkpoint says that it was begun")
+    if damage is not None:
+        report.damages.append(damage)
+    for older, newer in pairwise(segments):
+        newer.newest_ms = max(newer.newest_ms, older.newest_ms)
+    return PartitionLog(
+        topic,
+        number,
+        folder,
+        disk=disk,
+        clock=clock,
+        settings=settings,
+        memory=memory,
+        segments=segments,
+        checkpoint=checkpoint,
+        damage=damage,
+        damage_at_end=damage_at_end,
+    )
+
+
+def _finish_trim(disk: Disk, folder: Path, bases: list[Offset], earliest: Offset) -> list[Offset]:
+    """Remove the segments that a trim gave up before a crash kept it from removing them."""
+    while len(bases) > 1 and bases[1] <= earliest:
+        remove_segment(disk, folder, bases.pop(0))
+    return bases
+
+
+def remove_segment(disk: Disk, folder: Path, base: Offset) -> None:
+    """Remove a segment's files, the cache first."""
+    index = folder / names.index_name(base)
+    if disk.exists(index):
+        disk.unlink(index)
+    disk.unlink(folder / names.segment_name(base))
+
+
+def _missing(folder: Path, base: Offset, why: str) -> LogDamaged:
+    return damaged(folder / names.segment_name(base), 0, base, f"the segment is missing: {why}")

@@ -1,0 +1,175 @@
+"""What a segment's bytes say after a crash: where its batches end, and whether what follows is a tear or damage.
+
+A **tear** is what a crash leaves of writes that nobody was told about. It is legal at the end of the newest segment,
+and it is cut. **Damage** is anything else that cannot be read, and it is never cut: some acknowledged record may be in
+it.
+
+Say the batches are whole up to position P, and the next offset would be E. Behind P:
+
+    only zeros            space that was preallocated; nothing was lost
+    otherwise a tear,     unless something proves that offset E had been on stable storage:
+      · a later batch in this file whose `base offset - unsynced` is above E: it was written after E was synced
+      · an index entry with a valid checksum at E or above: entries are made after the sync
+      · the checkpoint, written when segments are made and at a clean close, names an end above E
+
+So bits that flip in the middle of a log are damage, as is a file cut short after a clean close. What no log of one copy
+can tell from a tear is damage to exactly the last commit before an unclean end; replicas exist for that.
+
+Sealed segments have no tear: they must end where the next one begins. Their last 64 KiB are read at open, the rest is
+checked when it is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from log_tier.embedded.segments.segment import SCAN_BYTES, Run, Segment, damaged, first_in_index, read_run
+from log_tier.embedded.segments.sparse_index import SparseIndex
+from log_tier.embedded.storage.disk import Disk, File
+from log_tier.model.batch_header import BATCH_BYTES_MAX, MAGIC, check_stored_at
+from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
+from log_tier.model.identifiers import NOTHING, Offset
+
+__all__ = ["Cut", "check_sealed", "find_proof", "recover_newest"]
+
+# How far apart two reads of the search for later batches overlap: nothing that begins in one is missed in the next.
+_SEARCH_BYTES: Final = 4 * BATCH_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What recovery cut from the end of a partition. Nothing in it had been acknowledged."""
+
+    file: str
+    position: int
+    """Where the file ends now."""
+    bytes: int
+    """How many were behind it, not counting the zeros at the end."""
+    offset: Offset
+    """The offset that the next record gets."""
+
+    def __str__(self) -> str:
+        return (
+            f"cut a torn tail of {self.bytes} bytes at byte {self.position} of {self.file}: writes that were never "
+            f"acknowledged; the log goes on at offset {self.offset}"
+        )
+
+
+def _scan(file: File, segment: Segment, size: int, index: SparseIndex, every_bytes: int, *, gaps: bool) -> Run:
+    """Walk from the newest usable index entry to the end; fill in what is found. Returns the last run."""
+    start, expected = 0, segment.base
+    if len(index):
+        if first_in_index(file, index.entry(-1), size):
+            expected, start = Offset(index.entry(-1)[0]), index.entry(-1)[1]
+        else:
+            index = SparseIndex()
+    segment.index, segment.end, segment.bytes = index, expected, start
+    indexed = start
+    while True:
+        run = read_run(file, segment.path, segment.bytes, size, segment.end, size=SCAN_BYTES, gaps=gaps)
+        for position, header in run.batches:
+            if position - indexed >= every_bytes:
+                index.add(header.base_offset, position)
+                indexed = position
+            segment.end = Offset(header.base_offset + header.span)
+            segment.bytes = position + header.length
+            segment.newest_ms = header.timestamp_ms
+        if run.damage is not None or not run.batches:
+            return run
+
+
+def check_sealed(disk: Disk, segment: Segment, next_base: Offset, *, every_bytes: int) -> LogDamaged | None:
+    """Check that a sealed segment ends where the next begins; fill in its facts. Reads one index and about 64 KiB."""
+    file = disk.open(segment.path)
+    try:
+        size = file.size()
+        run = _scan(file, segment, size, segment.load_index(disk), every_bytes, gaps=True)
+    finally:
+        file.close()
+    if run.damage is not None:
+        return run.damage
+    if segment.end != next_base:
+        return damaged(
+            segment.path,
+            segment.bytes,
+            segment.end,
+            f"the file ends here, and the next segment begins with offset {next_base}: one between them is missing",
+        )
+    return None
+
+
+def recover_newest(
+    disk: Disk, segment: Segment, *, known_end: Offset, clean_bytes: int, every_bytes: int
+) -> tuple[Cut | None, LogDamaged | None]:
+    """Find the end of the newest segment, cut a tear, and fill in the segment's facts.
+
+    `known_end` is an end that the partition is known to have reached, `clean_bytes` the size that a clean close left
+    (-1: there was none). After it the file ends at `segment.bytes`, on stable storage, unless there is damage.
+    """
+    file = disk.open(segment.path, write=True)
+    try:
+        size = file.size()
+        if size != clean_bytes:
+            # What a process wrote may sit in the kernel's memory only, and after a failed sync the kernel may show
+            # bytes that never reached the device. Sync, forget, and read what is really there.
+            file.fdatasync()
+            file.forget_cached()
+        index = segment.load_index(disk)
+        indexed_end = index.entry(-1)[0] if len(index) else NOTHING
+        run = _scan(file, segment, size, index, every_bytes, gaps=False)
+        position, expected = segment.bytes, segment.end
+        if known_end > expected:
+            why = f"offset {known_end - 1} is known to have been on stable storage"
+        elif indexed_end >= expected:
+            why = f"the index knows offset {indexed_end} (if you put an older file here, remove {segment.index_path})"
+        else:
+            proof = find_proof(file, position, size, expected)
+            why = f"offset {proof[0]} at byte {proof[1]} was written after it was synced" if proof else ""
+        if why:
+            if run.damage is not None:
+                why = f"{run.damage.message.partition(' should be: ')[2].partition('. Nothing was cut')[0]}, and {why}"
+            return None, damaged(segment.path, position, expected, why)
+        cut = None
+        if run.damage is not None:
+            torn = _bytes_before_zeros(file, position, size)
+            if torn:
+                cut = Cut(str(segment.path), position, torn, expected)
+        if size != position:
+            file.truncate(position)
+            file.fdatasync()
+        return cut, None
+    finally:
+        file.close()
+
+
+def find_proof(file: File, position: int, size: int, expected: Offset) -> tuple[int, int] | None:
+    """Look behind `position` for a batch that was written after `expected` was synced: its offset and position."""
+    start = position
+    while start < size:
+        data = file.pread(_SEARCH_BYTES, start)
+        at = data.find(MAGIC)
+        while at >= 0:
+            try:
+                header = check_stored_at(data, at)
+                if header.base_offset - header.unsynced > expected:
+                    return header.base_offset, start + at
+            except (BatchRefused, UnknownFormat):
+                pass
+            at = data.find(MAGIC, at + 1)
+        if start + len(data) >= size:
+            return None
+        start += _SEARCH_BYTES - BATCH_BYTES_MAX
+    return None
+
+
+def _bytes_before_zeros(file: File, position: int, size: int) -> int:
+    """How many bytes lie behind `position`, without the zeros at the end of the file."""
+    end = size
+    while end > position:
+        start = max(position, end - SCAN_BYTES)
+        data = file.pread(end - start, start).rstrip(b"\0")
+        if data:
+            return start + len(data) - position
+        end = start
+    return 0

@@ -1,0 +1,341 @@
+"""One partition: its segments, its end, and the writing half. The reading half is `log_tier.embedded.segments.reader`.
+
+Who may do what: only the writer thread writes (`stage`, `settle`, `seal`, `finish`, `abandon`). Other threads read the
+fields under `lock`. What readers see moves once per commit, after the sync, in `publish`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from log_tier.embedded.segments.segment import Segment
+from log_tier.embedded.segments.sparse_index import SparseIndex, encode_entries
+from log_tier.embedded.segments.tail_cache import TailCache, TailMemory
+from log_tier.embedded.storage import names
+from log_tier.embedded.storage.checkpoint import Checkpoint
+from log_tier.embedded.storage.disk import NO_SPACE, Disk, File
+from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, Clock, EngineSettings
+from log_tier.model.batch_header import stamp_batch
+from log_tier.model.errors import DiskFull, DuramenError, LogDamaged, LogStopped
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.log import Appended, Bounds, Topic
+
+__all__ = ["PartitionLog", "Staged", "Waiter"]
+
+_logger = logging.getLogger(__name__)
+
+# Index entries go to the file in runs of this many, that is once per MiB: after a crash so much more is scanned.
+_INDEX_RUN: Final = 16
+
+Waiter = asyncio.Future[None]
+"""A follower that waits for the next commit."""
+
+
+@dataclass(slots=True)
+class Staged:
+    """Batches that lie in a segment's file and are not yet on stable storage."""
+
+    segment: Segment
+    position: int
+    """Where they begin in the file."""
+    end_position: int
+    end: Offset
+    """The offset after their last record."""
+    timestamp_ms: int
+    data: list[bytes] = field(default_factory=list)
+    placed: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """Base offset, the offset after it, bytes: for the tail cache."""
+    entries: list[tuple[int, int]] = field(default_factory=list)
+    """For the sparse index."""
+
+
+class PartitionLog:
+    """A partition's files and where they end."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        number: Partition,
+        folder: Path,
+        *,
+        disk: Disk,
+        clock: Clock,
+        settings: EngineSettings,
+        memory: TailMemory,
+        segments: list[Segment],
+        checkpoint: Checkpoint,
+        damage: LogDamaged | None,
+        damage_at_end: bool,
+    ) -> None:
+        self.topic, self.number, self.folder = topic, number, folder
+        self.disk, self.settings = disk, settings
+        self.lock = threading.Lock()
+        self.segments = segments
+        """Oldest first. Only the last one may still grow. Invariant: each one's `end` is the next one's `base`."""
+        self.checkpoint = checkpoint
+        self.damage = damage
+        """What makes this partition refuse appends, if something does."""
+        self.damage_at_end = damage_at_end
+        """Whether it lies behind the last offset that can be read, so that a reader meets it there."""
+        self.refusal: DuramenError | None = None
+        """What every caller gets once the topic was deleted or the log was closed."""
+        self.tail = TailCache(memory)
+        self.waiters: list[Waiter] = []
+        self._clock = clock
+        self._file: File | None = None
+        """The newest segment's file, open for writing; None until the first append and between two segments."""
+        self._capacity = 0
+        """How much of it is preallocated."""
+        self._indexed = 0
+        """Position of the newest index entry."""
+        self._unwritten: list[tuple[int, int]] = []
+        """Index entries that are not in the index file yet."""
+        self._newest_ms = segments[-1].newest_ms if segments else 0
+        self._sealed = False
+        """Whether the newest segment is full, so that the next append begins another."""
+
+    @property
+    def next_offset(self) -> Offset:
+        """The offset that the next record gets. All below it are on stable storage."""
+        return self.segments[-1].end if self.segments else Offset(0)
+
+    def bounds(self) -> Bounds:
+        """What can be read."""
+        with self.lock:
+            earliest = self.segments[0].base if self.segments else Offset(0)
+            return Bounds(earliest, Offset(self.next_offset - 1))
+
+    def check_writable(self) -> None:
+        """Raise what keeps this partition from taking appends."""
+        if self.refusal is not None:
+            raise self.refusal
+        if self.damage is not None:
+            raise self.damage
+
+    def check_readable(self) -> None:
+        """Raise what keeps this partition from being read or trimmed."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def stage(self, batches: list[tuple[bytes, int]]) -> tuple[list[Appended], Staged | None]:
+        """Write batches (bytes, span) to the newest segment, without a sync; return their places and what to sync.
+
+        What is staged counts only after `settle`, or after `publish` where a journal made it stable. Where a segment is
+        full, its part is settled here. Raises `DiskFull` where there is no room for the first (nothing was written);
+        returns fewer places than batches where there is none for a later one. Raises `LogStopped` where a sync failed;
+        after any other `OSError` what is on the disk is unknown.
+        """
+        appended: list[Appended] = []
+        staged: Staged | None = None
+        now = max(self._clock(), self._newest_ms)
+        done = 0
+        while done < len(batches):
+            if staged is not None:
+                self.settle(staged)
+                staged = None
+            try:
+                room = self._make_room(len(batches[done][0]), sum(len(batch) for batch, _ in batches[done:]))
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                if appended:
+                    return appended, None
+                raise DiskFull(
+                    f"{self.folder} cannot grow: {error.strerror}. Nothing was written; free space or trim the log, "
+                    "and try again"
+                ) from error
+            segment = self.segments[-1]
+            staged = Staged(segment, segment.bytes, segment.bytes, segment.end, now)
+            base, first = segment.end, segment.end
+            while done < len(batches):
+                batch, span = batches[done]
+                if staged.end_position + len(batch) > room:
+                    break
+                batch = stamp_batch(batch, base_offset=base, timestamp_ms=now, unsynced=base - first)
+                if staged.end_position - self._indexed >= self.settings.index_every_bytes:
+                    staged.entries.append((base, staged.end_position))
+                    self._indexed = staged.end_position
+                staged.data.append(batch)
+                staged.placed.append((base, base + span, batch))
+                appended.append(Appended(base, now))
+                staged.end_position += len(batch)
+                staged.end = base = Offset(base + span)
+                done += 1
+            file = self._file
+            assert file is not None, "room was made in a file"
+            file.pwrite(staged.data, staged.position)
+        return appended, staged
+
+    def settle(self, staged: Staged) -> None:
+        """Sync the segment, then publish. Raises `LogStopped`."""
+        file = self._file
+        assert file is not None, "what is staged lies in an open file"
+        _sync(file, self.folder)
+        self.publish(staged)
+
+    def publish(self, staged: Staged) -> None:
+        """Let readers see what is on stable storage now."""
+        segment = staged.segment
+        index = segment.index
+        assert index is not None, "the newest segment has its index in memory"
+        assert segment.bytes == staged.position, f"staged at {staged.position}, the segment ends at {segment.bytes}"
+        self._newest_ms = staged.timestamp_ms
+        with self.lock:
+            for entry in staged.entries:
+                index.add(*entry)
+            segment.bytes, segment.end, segment.newest_ms = staged.end_position, staged.end, staged.timestamp_ms
+        self.tail.add(staged.placed)
+        if staged.entries:
+            self._unwritten += staged.entries
+            if len(self._unwritten) >= _INDEX_RUN:
+                written, self._unwritten = self._unwritten, []
+                self.write_index(segment, written)
+
+    def take_waiters(self) -> list[Waiter]:
+        """The followers that wait; the caller wakes them."""
+        if not self.waiters:
+            return []
+        with self.lock:
+            waiting, self.waiters = self.waiters, []
+        return waiting
+
+    def wait_past(self, offset: Offset, loop: asyncio.AbstractEventLoop) -> Waiter | None:
+        """A future of `loop` that is done once there may be something at `offset`; None where that is so already."""
+        with self.lock:
+            if self.next_offset > offset or self.refusal is not None:
+                return None
+            waiter = loop.create_future()
+            self.waiters.append(waiter)
+            return waiter
+
+    def forget(self, waiter: Waiter) -> None:
+        """Stop waiting."""
+        with self.lock:
+            if waiter in self.waiters:
+                self.waiters.remove(waiter)
+
+    def refuse(self, refusal: DuramenError) -> list[Waiter]:
+        """From now on everyone gets this error; returns whom to wake."""
+        with self.lock:
+            self.refusal = self.refusal or refusal
+            waiting, self.waiters = self.waiters, []
+        return waiting
+
+    def _make_room(self, first: int, total: int) -> int:
+        """See that `first` of `total` more bytes fit into the newest file; return up to where it may be written."""
+        full = self.settings.segment_bytes
+        segment = self.segments[-1] if self.segments else None
+        if segment is not None and not self._sealed and segment.bytes and segment.bytes + first > full:
+            self.seal()
+            self._sealed = True
+        if segment is None or self._sealed:
+            segment = self._begin_segment(first)
+            self._sealed = False
+        elif self._file is None:
+            self._file = self.disk.open(segment.path, write=True)
+            self._capacity = segment.bytes
+            self._indexed = segment.index.entry(-1)[1] if segment.index else 0
+        if self.checkpoint.newest_segment != segment.base:
+            self.save_checkpoint()
+        if segment.bytes + first > self._capacity:
+            wanted = max(self._capacity * 2, PREALLOCATION_BYTES_MIN, segment.bytes + total)
+            self._grow(max(min(wanted, full), segment.bytes + first))
+        return self._capacity
+
+    def _grow(self, size: int) -> None:
+        file, capacity = self._file, self._capacity
+        assert file is not None, "only an open segment grows"
+        try:
+            file.preallocate(capacity, size - capacity)
+        except OSError:
+            file.truncate(capacity)
+            raise
+        _sync(file, self.folder)
+        self._capacity = size
+
+    def _begin_segment(self, size: int) -> Segment:
+        segment = Segment(self.folder, self.next_offset, self.next_offset, 0, 0, SparseIndex())
+        file = self._file = self.disk.open(segment.path, write=True, create=True)
+        self._capacity = self._indexed = 0
+        # Its name reaches stable storage with the checkpoint, which is written before anything is written to it.
+        try:
+            self._grow(max(min(PREALLOCATION_BYTES_MIN, self.settings.segment_bytes), size))
+        except OSError:
+            self._file = None
+            file.close()
+            self.disk.unlink(segment.path)
+            raise
+        with self.lock:
+            self.segments.append(segment)
+        return segment
+
+    def seal(self) -> None:
+        """Cut the newest file to its batches, put its index beside it, and close it."""
+        if self._file is None:
+            return
+        segment, file, self._file = self.segments[-1], self._file, None
+        try:
+            file.truncate(segment.bytes)
+            _sync(file, self.folder)
+        finally:
+            file.close()
+        self._unwritten = []
+        self.write_index(segment)
+
+    def write_index(self, segment: Segment, entries: list[tuple[int, int]] | None = None) -> None:
+        """Append entries to the index file, or write it anew. It is a cache: without it, a scan takes its place."""
+        index = segment.index
+        assert index is not None, "what is written is in memory"
+        try:
+            file = self.disk.open(segment.index_path, write=True, create=True)
+            try:
+                size = file.size()
+                if entries is None or size == 0:
+                    file.truncate(0)
+                    file.pwrite((index.encode(segment.base),), 0)
+                else:
+                    file.pwrite((encode_entries(entries),), size)
+            finally:
+                file.close()
+        except OSError as error:
+            _logger.warning("%s was not written (%s): a scan takes its place", segment.index_path, error)
+
+    def save_checkpoint(self, *, earliest: Offset | None = None, clean: bool = False) -> None:
+        """Write down what is known to be on stable storage."""
+        segment = self.segments[-1] if self.segments else None
+        checkpoint = Checkpoint(
+            earliest=self.checkpoint.earliest if earliest is None else earliest,
+            end=self.next_offset,
+            newest_segment=segment.base if segment else NOTHING,
+            clean_bytes=segment.bytes if clean and segment else -1,
+        )
+        checkpoint.write(self.disk, self.folder / names.CHECKPOINT)
+        self.checkpoint = checkpoint
+
+    def finish(self) -> None:
+        """A clean end: no space stays reserved, and a checkpoint says where the newest file ends."""
+        self.seal()
+        segment = self.segments[-1] if self.segments else None
+        if segment is not None and self.damage is None and self.checkpoint.clean_bytes != segment.bytes:
+            self.save_checkpoint(clean=True)
+
+    def abandon(self) -> None:
+        """Close the file as it is: the topic was deleted, or the disk failed."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _sync(file: File, folder: Path) -> None:
+    try:
+        file.fdatasync()
+    except OSError as error:
+        raise LogStopped(
+            f"a sync of {folder} failed ({error.strerror}), so what is on the disk is unknown: this log acknowledges "
+            "nothing more. Reads go on; look at the disk, then restart to recover what it really holds"
+        ) from error

@@ -1,0 +1,110 @@
+"""Reading a partition: from memory where the newest batches are asked for, from its files otherwise.
+
+A reader holds one open file at a time, of the segment that it is in. So retention and compaction need not wait for
+readers: a removed or replaced file stays readable for whoever has it open, and the next step goes by names again.
+
+Files are read in threads of their own, one chunk ahead of the consumer, so that checking the next megabyte costs the
+consumer no time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from concurrent.futures import Executor
+from typing import Final
+
+from log_tier.embedded.segments.cold_reader import ColdReader, trimmed
+from log_tier.embedded.segments.partition_log import PartitionLog
+from log_tier.model.errors import InvalidRequest, TokenAhead
+from log_tier.model.identifiers import Offset
+from log_tier.model.log import Bounds, ReadChunk
+
+__all__ = ["CHUNK_BYTES_MAX", "read_partition"]
+
+# A chunk is held whole by everyone who passes it on.
+CHUNK_BYTES_MAX: Final = 64 << 20
+
+_Ahead = asyncio.Future[tuple[bytes, Offset]]
+
+
+async def read_partition(
+    partition: PartitionLog, start: Offset, *, follow: bool, chunk_bytes: int, threads: Executor
+) -> AsyncGenerator[ReadChunk, None]:
+    """What `Log.read` promises, for one partition."""
+    bounds = partition.bounds()
+    _check_start(partition, start, bounds, chunk_bytes)
+    loop = asyncio.get_running_loop()
+    cold: ColdReader | None = None
+    ahead: _Ahead | None = None
+    offset = start
+    try:
+        while True:
+            if partition.refusal is not None:
+                raise partition.refusal
+            if offset >= partition.next_offset or (offset > bounds.latest and not follow):
+                if partition.damage is not None and partition.damage_at_end:
+                    raise partition.damage
+                if not follow:
+                    return
+                await _wait_past(partition, offset, loop)
+                continue
+            if ahead is None:
+                warm = partition.tail.read(offset, chunk_bytes)
+                if warm is not None:
+                    data, offset = warm
+                    yield ReadChunk(data, Offset(partition.next_offset - 1))
+                    continue
+                cold = cold or ColdReader(partition, chunk_bytes)
+                ahead = _read_ahead(loop, threads, cold, offset)
+            data, offset = await ahead
+            ahead = None
+            latest = Offset(partition.next_offset - 1)
+            if offset <= latest and partition.refusal is None and cold and not partition.tail.holds(offset):
+                ahead = _read_ahead(loop, threads, cold, offset)
+            elif cold is not None:
+                cold.close()
+                cold = None
+            if data:
+                yield ReadChunk(data, latest)
+    finally:
+        if cold is not None:
+            cold.close()
+
+
+def _check_start(partition: PartitionLog, start: Offset, bounds: Bounds, chunk_bytes: int) -> None:
+    if start < 0 or not 0 < chunk_bytes <= CHUNK_BYTES_MAX:
+        raise InvalidRequest(
+            f"cannot read from offset {start} in chunks of {chunk_bytes} bytes; offsets begin at 0, chunks have 1 to "
+            f"{CHUNK_BYTES_MAX} bytes"
+        )
+    if start < bounds.earliest:
+        raise trimmed(partition, start, bounds.earliest)
+    if start > bounds.latest + 1:
+        if partition.damage is not None and partition.damage_at_end:
+            raise partition.damage
+        raise TokenAhead(
+            f"{partition.topic.name}/{partition.number} ends at offset {bounds.latest}, offset {start} is asked for: "
+            "the token is of another log, or this log lost its end",
+            partition=partition.number,
+            asked=start,
+            latest=bounds.latest,
+        )
+
+
+async def _wait_past(partition: PartitionLog, offset: Offset, loop: asyncio.AbstractEventLoop) -> None:
+    waiter = partition.wait_past(offset, loop)
+    if waiter is None:
+        return
+    try:
+        await waiter
+    finally:
+        if not waiter.done() or waiter.cancelled():
+            partition.forget(waiter)
+
+
+def _read_ahead(loop: asyncio.AbstractEventLoop, threads: Executor, cold: ColdReader, offset: Offset) -> _Ahead:
+    ahead = loop.run_in_executor(threads, cold.read, offset)
+    # A reader that is closed before it takes this chunk does not want its error either.
+    ahead.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return ahead

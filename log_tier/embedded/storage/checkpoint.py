@@ -1,0 +1,52 @@
+"""What a partition is known to hold: a lower bound, so that a loss is not taken for an end.
+
+Without it a segment that somebody removed at either end of a partition would leave no trace, and neither would a file
+that was cut short after a clean close. It is written when a segment is begun, before old ones are removed, and at a
+clean close. It never has to be taken back: what it says stays true when the log goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from log_tier.embedded.storage.disk import Disk
+from log_tier.embedded.storage.documents import read_document, write_document
+from log_tier.model.identifiers import NOTHING, Offset
+
+__all__ = ["Checkpoint"]
+
+_KIND: Final = "duramen-log-checkpoint"
+_START: Final = Offset(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What is known of one partition."""
+
+    earliest: Offset = _START
+    """Everything below it was trimmed on purpose; older files that are still there are removed at open."""
+    end: Offset = _START
+    """Every offset from `earliest` up to here was on stable storage."""
+    newest_segment: Offset = NOTHING
+    """Base of a segment that was begun; -1: none yet."""
+    clean_bytes: int = -1
+    """The newest segment's size after a clean close; -1: the log was opened for writing since, or never closed."""
+
+    def write(self, disk: Disk, path: Path) -> None:
+        """Two syncs."""
+        write_document(disk, path, _KIND, asdict(self))
+
+    @classmethod
+    def read(cls, disk: Disk, path: Path) -> Checkpoint:
+        """Read it; where there is none, nothing is known. Raises as `read_document` does."""
+        if not disk.exists(path):
+            return cls()
+        fields = read_document(disk, path, _KIND)
+        return cls(
+            Offset(int(fields["earliest"])),
+            Offset(int(fields["end"])),
+            Offset(int(fields["newest_segment"])),
+            int(fields["clean_bytes"]),
+        )

@@ -1,0 +1,214 @@
+"""The seam to the disk: everything that the engine does to files goes through these two protocols.
+
+A narrow seam, after LevelDB's `Env`: tests put a disk behind it that fails a sync, is full, or forgets what was not
+synced (`tests/kit/log/memory_disk.py`). Errors are `OSError`s, as the kernel gives them; who calls turns them into
+Duramen's own, because only the caller knows what was lost.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from log_tier.model.errors import FolderInUse
+
+__all__ = ["NO_SPACE", "Disk", "File", "LocalDisk", "replace_file"]
+
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The errors that pass when somebody frees space."""
+
+# What writev takes in one call (IOV_MAX of Linux).
+_BUFFERS_MAX: Final = 1024
+
+
+class File(Protocol):
+    """An open file. Positions and sizes are bytes."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def pwrite(self, buffers: Sequence[bytes], position: int) -> None:
+        """Write all buffers, end to end."""
+        ...
+
+    def fdatasync(self) -> None:
+        """Bring the bytes, and the size where it changed, to stable storage. An error is final: never call it again."""
+        ...
+
+    def preallocate(self, position: int, size: int) -> None:
+        """Reserve space and extend the file with zeros."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend the file."""
+        ...
+
+    def size(self) -> int:
+        """The file's length."""
+        ...
+
+    def forget_cached(self) -> None:
+        """Ask the kernel to drop its clean pages of this file, so that the next read comes from the device."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+class Disk(Protocol):
+    """A place with folders and files."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        """Open a file for reading, or for reading and writing."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Whether a file or folder is there."""
+        ...
+
+    def list(self, folder: Path) -> list[str]:
+        """The names in a folder, sorted."""
+        ...
+
+    def make_folder(self, folder: Path) -> None:
+        """Make a folder and what is missing above it; one that is there already is fine."""
+        ...
+
+    def remove_folder(self, folder: Path) -> None:
+        """Remove a folder that is empty."""
+        ...
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename, replacing a file that is there."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file."""
+        ...
+
+    def sync_folder(self, folder: Path) -> None:
+        """Bring a folder's names to stable storage."""
+        ...
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        """Take the lock that `path` stands for; return what releases it. Raises `FolderInUse`."""
+        ...
+
+
+class _LocalFile:
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def pread(self, size: int, position: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(self._fd, size - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, buffers: Sequence[bytes], position: int) -> None:
+        if len(buffers) > _BUFFERS_MAX:
+            buffers = (b"".join(buffers),)
+        left = sum(map(len, buffers))
+        written = os.pwritev(self._fd, buffers, position)
+        if written == left:
+            return
+        rest = memoryview(b"".join(buffers))
+        while written < left:
+            written += os.pwrite(self._fd, rest[written:], position + written)
+
+    def fdatasync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def preallocate(self, position: int, size: int) -> None:
+        os.posix_fallocate(self._fd, position, size)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def forget_cached(self) -> None:
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class LocalDisk:
+    """The machine's own file system."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
+        return _LocalFile(os.open(path, flags, 0o644))
+
+    def exists(self, path: Path) -> bool:
+        return os.path.lexists(path)
+
+    def list(self, folder: Path) -> list[str]:
+        return sorted(os.listdir(folder))
+
+    def make_folder(self, folder: Path) -> None:
+        os.makedirs(folder, exist_ok=True)
+
+    def remove_folder(self, folder: Path) -> None:
+        os.rmdir(folder)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(fd)
+            raise FolderInUse(
+                f"{path.parent} is open in another Duramen"
+                + (f", process {owner}" if owner else "")
+                + ": connect to that one, stop it, or choose another folder",
+                **({"pid": int(owner)} if owner.isdigit() else {}),
+            ) from error
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
+        return lambda: os.close(fd)
+
+
+def replace_file(disk: Disk, path: Path, data: bytes, *, part: Path) -> None:
+    """Put `data` at `path`, whole or not at all, whatever happens in between: write, sync, rename, sync the folder."""
+    file = disk.open(part, write=True, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite((data,), 0)
+        file.fdatasync()
+    finally:
+        file.close()
+    disk.rename(part, path)
+    disk.sync_folder(path.parent)

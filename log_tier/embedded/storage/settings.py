@@ -1,0 +1,64 @@
+"""What an operator may choose about the embedded engine; every number has its reason beside it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from log_tier.model.batch_header import BATCH_BYTES_MAX
+
+__all__ = ["PREALLOCATION_BYTES_MIN", "TOPICS_MAX", "Clock", "EngineSettings", "Entropy", "wall_clock_ms"]
+
+# One folder and one small file each, all read when the log opens: ten thousand take about a second.
+TOPICS_MAX: Final = 10_000
+
+# A segment's file grows by doubling from here to its full size, so that a thousand quiet partitions do not reserve
+# 64 GiB, and a busy one pays for ten growths in its life.
+PREALLOCATION_BYTES_MIN: Final = 1 << 20
+
+Clock = Callable[[], int]
+"""Milliseconds since 1970. May jump; a partition's log time never falls all the same."""
+
+Entropy = Callable[[int], bytes]
+"""So many random bytes."""
+
+
+def wall_clock_ms() -> int:
+    """The machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Sizes and bounds of an embedded log."""
+
+    segment_bytes: int = 64 << 20
+    """Full size of a segment. Retention and compaction work on whole segments: smaller ones free space sooner and cost
+    more files. A batch larger than this gets a segment of its own."""
+    index_every_bytes: int = 64 << 10
+    """Distance of two entries of the sparse index: what a cold read scans before it finds its offset."""
+    journal_bytes: int = 16 << 20
+    """Size of each of the two journal files. A busy server fills one in about a second, in which the segments of the
+    other one are synced; reading both at open takes some 20 ms."""
+    queue_bytes_max: int = 64 << 20
+    """Bytes that may wait for the writer thread: four of the largest batches, a tenth of a second of a fast disk."""
+    queue_batches_max: int = 16_384
+    """Batches that may wait: at two syncs a millisecond and one batch each, several seconds."""
+    tail_bytes_max: int = 32 << 20
+    """Newest batches kept in memory over all partitions, so that followers read without the disk."""
+    tombstone_ms: int = 7 * 86_400_000
+    """Age under which compaction keeps a delete that nothing older needs any more: whoever restores from a younger
+    snapshot still learns of it."""
+    random_bytes: Entropy = os.urandom
+    """Where topic ids come from."""
+
+    def __post_init__(self) -> None:
+        if not 1 << 10 <= self.segment_bytes <= 1 << 31:
+            raise ValueError(f"segment_bytes is {self.segment_bytes}; 1 KiB to 2 GiB are possible")
+        if self.queue_bytes_max < BATCH_BYTES_MAX:
+            raise ValueError(f"queue_bytes_max is {self.queue_bytes_max}; one batch may have {BATCH_BYTES_MAX} bytes")
+        if min(self.index_every_bytes, self.queue_batches_max, self.tombstone_ms) < 1 or self.tail_bytes_max < 0:
+            raise ValueError("index_every_bytes, queue_batches_max and tombstone_ms are 1 or more, tail_bytes_max 0")

@@ -1,0 +1,44 @@
+"""librdkafka's news of connections that fail, once a minute for each broker.
+
+Each client of a process tells of each try, and of its own repetitions only: a broker that is away for a minute would be
+thousands of lines, which hide what else happened.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["CONNECTION_NEWS", "ClientLogFilter"]
+
+_EVERY_S: Final = 60.0
+
+_FAILED: Final = re.compile(r"Connect to \S+#(\S+) failed")
+
+
+class ClientLogFilter(logging.Filter):
+    """Lets the first of a broker's failed connections through, and one a minute. Everything else passes."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._told_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to tell it. Threads may race to tell one twice."""
+        found = _FAILED.search(record.getMessage())
+        if found is None:
+            return True
+        now, broker = self._clock(), found[1]
+        told_s = self._told_s.get(broker)
+        if told_s is not None and now - told_s < _EVERY_S:
+            return False
+        self._told_s[broker] = now
+        return True
+
+
+CONNECTION_NEWS: Final = ClientLogFilter()
+"""Of this process: its clients have it in common."""

@@ -1,0 +1,436 @@
+"""The topics of a cluster: making, finding, deleting them, and noticing when one is not the one it was.
+
+A topic is known by its UUID; names are for people, and for Kafka's protocol, which mostly asks by name. So every topic
+in use is looked at once a second: one that is missing or has another UUID, some times in a row, or has other
+partitions, is refused from then on, with the reason (`on_gone` tells readers and writers). In a row, because a broker
+that just started tells of a topic as it was before. A write that went to the new topic meanwhile shows by its offset,
+which the engine compares with the end it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from copy import copy
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
+
+from log_tier.kafka.cluster.address import KafkaAddress
+from log_tier.kafka.cluster.client_log_filter import CONNECTION_NEWS
+from log_tier.kafka.cluster.durability import weaknesses
+from log_tier.kafka.cluster.failures import failure, is_denial, is_missing_topic, is_passing
+from log_tier.kafka.cluster.known_topic import MISSED_TIMES, KnownTopic, Looks, Sight
+from log_tier.model.errors import (
+    DuramenError,
+    InvalidRequest,
+    LimitExceeded,
+    ShuttingDown,
+    TableExists,
+    TableNotFound,
+    Unavailable,
+)
+from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name, table_id_from_bytes
+from log_tier.model.log import Bounds, Topic
+
+__all__ = ["Topics"]
+
+_logger = logging.getLogger(__name__)
+_logger.addFilter(CONNECTION_NEWS)
+
+_T = TypeVar("_T")
+
+# A question to a cluster that does not answer fails after this long; followers and writers have their own patience.
+_ANSWER_S: Final = 10.0
+
+# While it waits for the first one, it listens after so long for why none comes, and then after twice as long.
+_LISTEN_S: Final = 1.0
+
+# One try of it: a broker that was just lost is still asked for some seconds, until the others notice.
+_REQUEST_S: Final = 3.0
+
+# A topic that was made is usable when every partition has a leader: some 100 ms, some seconds on a busy cluster.
+_SETTLE_S: Final = 30.0
+_PAUSE_S: Final = 0.02
+_PAUSE_MAX_S: Final = 0.5
+
+# How often the topics in use are looked at.
+_LOOK_EVERY_S: Final = 1.0
+
+# The same for one question: brokers hear of a new topic within some 50 ms, on a busy machine within a second.
+_HEARD_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+
+# A batch of ours is at most 16 MiB; its records' headers in Kafka take up to as much again for the smallest records.
+_MESSAGE_BYTES: Final = 24 << 20
+
+# Of `max.message.bytes`, what Kafka itself may need.
+_SET_MARGIN: Final = 4096
+
+_SETTINGS: Final[Mapping[str, str]] = {
+    # Bounded by snapshots and trim, and by nothing else.
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    # The log's clock is the brokers', as everything that is stamped there.
+    "message.timestamp.type": "LogAppendTime",
+    "max.message.bytes": str(_MESSAGE_BYTES),
+    "unclean.leader.election.enable": "false",
+}
+
+_BROKERS_WANTED: Final = 3
+
+
+class Topics:
+    """A cluster's topics. `open` makes one, `close` ends its thread. Callable from any event loop."""
+
+    def __init__(self, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None]) -> None:
+        self._address = address
+        self._on_gone = on_gone
+        self._denial: KafkaError | None = None
+        """Why the cluster did not let us in the last time that we tried: no answer tells, it just does not come."""
+        self._client: Any = AdminClient(address.client({"error_cb": self._note}), logger=_logger)
+        self._known: dict[TableId, KnownTopic] = {}
+        self._gone: dict[TableId, DuramenError] = {}
+        self._looks = Looks()
+        self._closing = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="duramen-kafka-topics", daemon=True)
+
+    @classmethod
+    async def open(cls, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None]) -> Topics:
+        """Reach the cluster. Raises `Disconnected`, `AccessDenied`, or `InvalidRequest` for a property that is none."""
+        try:
+            topics = cls(address, on_gone)
+        except KafkaException as error:
+            raise InvalidRequest(f"these Kafka properties cannot be used: {error.args[0].str()}") from error
+        await asyncio.to_thread(topics._metadata)
+        topics._watcher.start()
+        return topics
+
+    async def close(self) -> None:
+        """Stop looking. Idempotent."""
+        self._closing.set()
+        if self._watcher.is_alive():
+            await asyncio.to_thread(self._watcher.join)
+        self._client = None  # the last one to hold it: its connections end with it
+
+    # --- topics
+
+    async def create(self, name: str, partitions: int) -> KnownTopic:
+        """Make a topic and wait until it can be used. Raises `TableExists`, `InvalidName`, `LimitExceeded`."""
+        check_name(name, what="topic")
+        if not 0 < partitions <= PARTITIONS_MAX:
+            raise LimitExceeded(
+                f"a topic has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
+            )
+        kafka_name = self._address.topic_name(name)
+        brokers = len((await asyncio.to_thread(self._metadata)).brokers)
+        replication = self._address.replication or min(_BROKERS_WANTED, brokers)
+        insync = self._address.min_insync or (2 if replication >= _BROKERS_WANTED else 1)
+        settings = {**_SETTINGS, "min.insync.replicas": str(insync)}
+        new = NewTopic(kafka_name, num_partitions=partitions, replication_factor=replication, config=settings)
+        doing = f"making the topic {kafka_name} with replication {replication} on {brokers} brokers"
+        try:
+            await self._ask(self._admin.create_topics([new])[kafka_name], doing)
+        except TableExists:
+            await self._heard_of(kafka_name)  # so that whoever asks for it next finds it
+            raise TableExists(f"the topic {kafka_name} exists") from None
+        description = await self._settled(kafka_name, partitions)
+        # A leader is told before it has begun to lead.
+        await self._offsets(kafka_name, list(map(Partition, range(partitions))), OffsetSpec.latest())
+        return await self._know(kafka_name, description)
+
+    async def adopt(self, kafka_name: str) -> KnownTopic:
+        """Find a topic of others by its name in Kafka. Raises `TableNotFound`, `InvalidRequest` for one of ours."""
+        if self._address.own_name(kafka_name) is not None:
+            raise InvalidRequest(
+                f"{kafka_name} lies in the namespace {self._address.namespace}: those topics are made and named by "
+                "Duramen; a table is laid over topics of others"
+            )
+        found = await self._heard_of(kafka_name)
+        if found is None:
+            raise TableNotFound(f"there is no topic {kafka_name} in {self._address.bootstrap}")
+        return await self._know(kafka_name, found)
+
+    async def delete(self, topic: TableId) -> None:
+        """Delete a topic of ours with all its records. Raises `TableNotFound`, `InvalidRequest` for an adopted one."""
+        known = await self.find(topic)
+        if known.adopted:
+            raise InvalidRequest(f"the topic {known.kafka_name} belongs to others: Duramen does not delete it")
+        await self._ask(
+            self._admin.delete_topics([known.kafka_name])[known.kafka_name], f"deleting the topic {known.kafka_name}"
+        )
+        self._lose(known, TableNotFound(f"the topic {known.topic.name} ({topic}) was deleted"), level=logging.INFO)
+        for _ in range(int(_SETTLE_S / _PAUSE_S)):
+            (found,) = await self._describe([known.kafka_name])
+            if found is None or _id_of(found) != topic:
+                return
+            await asyncio.sleep(_PAUSE_S)
+        raise Unavailable(f"the topic {known.kafka_name} is marked for deletion, and {_SETTLE_S:g} s later still there")
+
+    async def all(self) -> list[Topic]:
+        """The topics of our namespace, by name."""
+        metadata = await asyncio.to_thread(self._metadata)
+        named = sorted((own, name) for name in metadata.topics if (own := self._address.own_name(name)) is not None)
+        described = await self._describe([name for _, name in named])
+        return [
+            Topic(_id_of(found), own, len(found.partitions))
+            for (own, _), found in zip(named, described, strict=True)
+            if found is not None and _id_of(found) not in self._gone
+        ]
+
+    async def find(self, topic: TableId) -> KnownTopic:
+        """The topic with this id. Raises `TableNotFound`, or why it is refused. Asks the cluster the first time.
+
+        One that is missing is asked for again for a second or so: another process may just have made it, and not every
+        broker has heard of it.
+        """
+        pauses = iter(_HEARD_PAUSES_S)
+        while True:
+            known = self._known.get(topic)
+            if known is not None:
+                return known
+            if topic in self._gone:
+                raise copy(self._gone[topic])
+            metadata = await asyncio.to_thread(self._metadata)
+            names = sorted(metadata.topics, key=lambda name: self._address.own_name(name) is None)
+            for name, found in zip(names, await self._describe(names), strict=True):
+                if found is not None and not found.is_internal and _id_of(found) == topic:
+                    return await self._know(name, found)
+            pause = next(pauses, None)
+            if pause is None:
+                break
+            await asyncio.sleep(pause)
+        raise TableNotFound(
+            f"no topic in {self._address.bootstrap} has the id {topic}: it was deleted, or this is another cluster"
+        )
+
+    def refusal(self, topic: TableId) -> DuramenError | None:
+        """Why a topic that was in use is not any more."""
+        error = self._gone.get(topic)
+        return None if error is None else copy(error)
+
+    async def recheck(self, known: KnownTopic) -> None:
+        """Look at a topic now, and some times more where it is not found. Raises why it is refused, if it is."""
+        for pause in (*_HEARD_PAUSES_S, 0.0):
+            (found,) = await self._describe([known.kafka_name])
+            self._judge(known, found, missed_times=1 if not pause else MISSED_TIMES)
+            if known.topic.id in self._gone:
+                raise copy(self._gone[known.topic.id])
+            if found is not None and _id_of(found) == known.topic.id:
+                return
+            await asyncio.sleep(pause)
+
+    # --- offsets
+
+    async def bounds(self, known: KnownTopic, partitions: Iterable[Partition]) -> list[Bounds]:
+        """The bounds of partitions, in two questions. The end is what may be read: before open transactions.
+
+        Only others have those, so where others write, a third question tells what is written behind them.
+        """
+        name = known.kafka_name
+        wanted = list(partitions)
+        questions = [
+            self._offsets(name, wanted, OffsetSpec.earliest()),
+            self._offsets(name, wanted, OffsetSpec.latest()),
+        ]
+        if known.adopted:
+            questions.append(self._offsets(name, wanted, OffsetSpec.latest(), committed=False))
+        lows, highs, *more = await asyncio.gather(*questions)
+        if known.topic.id in self._gone:
+            raise copy(self._gone[known.topic.id])
+        written = more[0] if more else highs
+        return [
+            Bounds(Offset(low), Offset(high - 1), max(0, end - high))
+            for low, high, end in zip(lows, highs, written, strict=True)
+        ]
+
+    async def _offsets(
+        self, name: str, partitions: Sequence[Partition], spec: Any, *, committed: bool = True
+    ) -> list[int]:
+        """One offset of each partition. Asks again while a leader is being found, as long as an answer may take."""
+        asked = [TopicPartition(name, partition) for partition in partitions]
+        doing = f"asking for the offsets of {name}"
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        deadline = time.monotonic() + _ANSWER_S
+        pause = _PAUSE_S
+        while True:
+            answers = self._admin.list_offsets(
+                dict.fromkeys(asked, spec), isolation_level=level, request_timeout=_REQUEST_S
+            )
+            try:
+                found = [(await asyncio.wrap_future(answers[partition])).offset for partition in asked]
+            except KafkaException as error:
+                if not is_passing(error.args[0]) or time.monotonic() + pause > deadline:
+                    raise failure(error, doing) from error
+            else:
+                # Between two leaders librdkafka may know no offset, and call that no error.
+                if min(found) >= 0:
+                    return found
+                if time.monotonic() + pause > deadline:
+                    raise Unavailable(f"Kafka, {doing}: no leader told them within {_ANSWER_S:g} s: try again")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE_MAX_S)
+
+    async def trim(self, known: KnownTopic, partition: Partition, before: Offset) -> Offset:
+        """Remove the records below `before`; return the earliest that is left."""
+        place = TopicPartition(known.kafka_name, partition, before)
+        (answer,) = self._admin.delete_records([place]).values()
+        found = await self._ask(answer, f"removing the records of {known.kafka_name}/{partition} below {before}")
+        if found.low_watermark < 0:
+            raise Unavailable(f"Kafka did not say where {known.kafka_name}/{partition} begins now: try again")
+        return Offset(found.low_watermark)
+
+    # --- the cluster
+
+    @property
+    def _admin(self) -> Any:
+        if self._client is None:
+            raise ShuttingDown("the log is closing")
+        return self._client
+
+    async def _ask(self, answer: Future[_T], doing: str) -> _T:
+        try:
+            return await asyncio.wrap_future(answer)
+        except KafkaException as error:
+            raise failure(error, doing) from error
+
+    def _metadata(self) -> Any:
+        doing = f"asking {self._address.bootstrap} for its topics"
+        self._denial = None
+        deadline = time.monotonic() + _ANSWER_S
+        listen_s = _LISTEN_S
+        while True:
+            try:
+                return self._admin.list_topics(timeout=listen_s)
+            except KafkaException as error:
+                self._admin.poll(0)  # calls `_note`
+                if self._denial is not None:
+                    raise failure(self._denial, doing) from error
+                left_s = deadline - time.monotonic()
+                if not is_passing(error.args[0]) or left_s <= 0:
+                    raise failure(error, doing) from error
+            listen_s = min(2 * listen_s, left_s)
+
+    async def _describe(self, names: Sequence[str]) -> list[TopicDescription | None]:
+        """Descriptions, in order; None for a topic that is not there."""
+        if not names:
+            return []
+        answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=_ANSWER_S)
+        found: list[TopicDescription | None] = []
+        for name in names:
+            try:
+                found.append(await asyncio.wrap_future(answers[name]))
+            except KafkaException as error:
+                if not is_missing_topic(error.args[0]):
+                    raise failure(error, f"describing the topic {name}") from error
+                found.append(None)
+        return found
+
+    async def _heard_of(self, name: str) -> TopicDescription | None:
+        """A description; a topic that was just made is asked for again until the brokers have heard of it."""
+        for pause in _HEARD_PAUSES_S:
+            (found,) = await self._describe([name])
+            if found is not None:
+                return found
+            await asyncio.sleep(pause)
+        return (await self._describe([name]))[0]
+
+    async def _settled(self, name: str, partitions: int) -> TopicDescription:
+        for _ in range(int(_SETTLE_S / _PAUSE_S)):
+            (found,) = await self._describe([name])
+            if (
+                found is not None
+                and len(found.partitions) == partitions
+                and all(each.leader is not None and each.leader.id >= 0 for each in found.partitions)
+                and _id_of(found) not in self._gone
+            ):
+                return found
+            await asyncio.sleep(_PAUSE_S)
+        raise Unavailable(f"the topic {name} was made, and {_SETTLE_S:g} s later not every partition has a leader")
+
+    async def _know(self, name: str, description: TopicDescription) -> KnownTopic:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        answer = self._admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource]
+        entries = await self._ask(answer, f"asking for the settings of the topic {name}")
+        settings = {each.name: each.value for each in entries.values() if each.value is not None}
+        own = self._address.own_name(name)
+        topic = Topic(_id_of(description), own if own is not None else name, len(description.partitions))
+        weak = weaknesses(
+            settings,
+            replication=min(len(each.replicas) for each in description.partitions),
+            adopted=own is None,
+        )
+        known = KnownTopic(
+            topic,
+            name,
+            adopted=own is None,
+            compacted="compact" in settings.get("cleanup.policy", ""),
+            set_bytes_max=min(int(settings.get("max.message.bytes", "1048588")), _MESSAGE_BYTES) - _SET_MARGIN,
+            weaknesses=tuple(weak),
+        )
+        if topic.id in self._gone:
+            raise copy(self._gone[topic.id])
+        if self._known.setdefault(topic.id, known) is known:
+            for weakness in weak:
+                _logger.warning("topic %s: %s", name, weakness)
+        return known
+
+    # --- noticing
+
+    def _watch(self) -> None:
+        while not self._closing.wait(_LOOK_EVERY_S):
+            known = list(self._known.values())
+            if not known:
+                continue
+            try:
+                answers = self._admin.describe_topics(
+                    TopicCollection([each.kafka_name for each in known]), request_timeout=_ANSWER_S
+                )
+                for each in known:
+                    self._judge(each, _described(answers[each.kafka_name]), missed_times=MISSED_TIMES)
+            except ShuttingDown:
+                return
+            except KafkaException as error:
+                # The cluster does not answer; whoever reads or writes learns it by itself.
+                _logger.info("the topics could not be looked at: %s", error)
+
+    def _note(self, error: KafkaError) -> None:
+        _logger.info("%s", error.str())
+        if is_denial(error):
+            self._denial = error
+
+    def _judge(self, known: KnownTopic, found: TopicDescription | None, *, missed_times: int) -> None:
+        sight = None if found is None else Sight(_id_of(found), len(found.partitions))
+        error = self._looks.judge(known, sight, missed_times=missed_times)
+        if error is not None:
+            self._lose(known, error)
+
+    def _lose(self, known: KnownTopic, error: DuramenError, *, level: int = logging.WARNING) -> None:
+        if known.topic.id in self._gone:
+            return
+        self._gone[known.topic.id] = error
+        self._known.pop(known.topic.id, None)
+        self._looks.forget(known.topic.id)
+        _logger.log(level, "%s", error)
+        self._on_gone(known, error)
+
+
+def _described(answer: Future[TopicDescription]) -> TopicDescription | None:
+    try:
+        return answer.result()
+    except KafkaException as error:
+        if is_missing_topic(error.args[0]):
+            return None
+        raise
+
+
+def _id_of(description: TopicDescription) -> TableId:
+    uuid = description.topic_id
+    high, low = uuid.get_most_significant_bits(), uuid.get_least_significant_bits()
+    mask = (1 << 64) - 1
+    return table_id_from_bytes(((high & mask) << 64 | low & mask).to_bytes(16, "big"))

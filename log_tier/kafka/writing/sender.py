@@ -1,0 +1,286 @@
+"""Writing: rounds of batches, so that each lies whole in one record batch of Kafka's.
+
+librdkafka decides by itself when to send what it was given, and would cut a batch wherever it stands at that moment.
+So it is told to linger (practically) for ever, and one thread works in rounds:
+
+    gather what waits ─▶ hand it over, record by record ─▶ flush: everything leaves, partition by partition ─▶ tell
+
+While a round is under way, what comes waits for the next one: a group commit, as in the embedded log. A partition has
+one round under way at most. One whose leader is away keeps only its own callers waiting: the thread goes on with the
+others, and looks after it every few milliseconds.
+
+Invariant: of every item, all records or none were handed over, and the offsets of the first and the last tell whether
+Kafka kept them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from log_tier.kafka.cluster.address import KafkaAddress
+from log_tier.kafka.cluster.client_log_filter import CONNECTION_NEWS
+from log_tier.kafka.cluster.failures import append_failure, is_missing_topic
+from log_tier.kafka.records.encoding import RecordSet
+from log_tier.kafka.records.header import HEADER_NAME
+from log_tier.kafka.writing.send_queue import QUEUE_BYTES_MAX, Item, Place, SendQueue, tell
+from log_tier.model.errors import DuramenError, WriteUnknown
+from log_tier.model.identifiers import Offset, Partition
+
+__all__ = ["Sender"]
+
+_logger = logging.getLogger(__name__)
+_logger.addFilter(CONNECTION_NEWS)
+
+# The largest request; a topic's own limit is smaller.
+_REQUEST_BYTES: Final = 64 << 20
+
+# How long one flush waits: with every leader there it ends by itself within a round trip.
+_FLUSH_S: Final = 0.01
+
+# An idle thread looks after librdkafka's own news this often.
+_IDLE_S: Final = 1.0
+
+# A broker that is away for a minute is waited for. What waits longer ends as `WriteUnknown`; most callers give up
+# before that.
+_PATIENCE_MS: Final = 120_000
+
+# librdkafka takes no more than this.
+_LINGER_MS_MAX: Final = 900_000
+
+# Looks at a producer that is given up, for what it still has to say.
+_LAST_WORDS: Final = 100
+
+# A producer that knows another topic of the same name asks again; each try takes a round trip, or so long.
+_LEARN_S: Final = 0.5
+_LEARN_TRIES_MAX: Final = 20
+
+# A close waits so long for what is under way.
+_CLOSE_S: Final = 10.0
+
+
+class Sender:
+    """Appends sets of records. Thread-safe; its thread runs until `close`."""
+
+    def __init__(self, address: KafkaAddress) -> None:
+        self._address = address
+        self._send_queue = SendQueue()
+        self._sent: set[Item] = set()
+        """What librdkafka was given and is not let go of yet. Only the sender's thread looks at it."""
+        self._settled: list[Item] = []
+        """Of these, what has an outcome."""
+        self._fatal: KafkaError | None = None
+        self.rounds = 0
+        """Flushes that had something to send, for the benchmark."""
+        self._producer = self._new_producer()
+        self._thread = threading.Thread(target=self._run, name="duramen-kafka-sender", daemon=True)
+
+    @classmethod
+    def open(cls, address: KafkaAddress) -> Self:
+        """A sender whose thread runs; `close()` ends it."""
+        sender = cls(address)
+        sender._thread.start()
+        return sender
+
+    def _new_producer(self) -> Producer:
+        named = self._address.properties
+        patience_ms = int(named.get("delivery.timeout.ms", named.get("message.timeout.ms", _PATIENCE_MS)))
+        ours = {
+            "message.timeout.ms": patience_ms,
+            "acks": "all",
+            "enable.idempotence": True,
+            # As long as a record may wait at all: only a flush sends.
+            "linger.ms": min(patience_ms - 1, _LINGER_MS_MAX),
+            "batch.num.messages": 1_000_000,
+            "batch.size": _REQUEST_BYTES,
+            "message.max.bytes": _REQUEST_BYTES,
+            # Ours is counted in bytes, and stricter.
+            "queue.buffering.max.messages": 0,
+            "queue.buffering.max.kbytes": 2 * QUEUE_BYTES_MAX >> 10,
+            "error_cb": self._on_error,
+        }
+        return Producer(self._address.client(ours), logger=_logger)
+
+    def append(
+        self, topic: str, partition: Partition, sets: Sequence[RecordSet], *, size_max: int
+    ) -> list[asyncio.Future[Place]]:
+        """Have sets written, one after the other; a future for each, in the running loop. O(1).
+
+        `size_max`: what the topic takes at once, in bytes; no set is larger.
+
+        The futures raise `WriteUnknown`, or what says that nothing was written. One that is cancelled while it waits is
+        not written. Raises `Overloaded`, `ShuttingDown`.
+        """
+        return self._send_queue.put(topic, partition, sets, size_max=size_max)
+
+    def refuse(self, topic: str, error: DuramenError) -> None:
+        """Fail what waits for a topic that is gone; what is under way ends by itself."""
+        self._send_queue.refuse(topic, error)
+
+    async def close(self) -> None:
+        """Write what was accepted, for some seconds; what is not acknowledged by then is unknown. Idempotent."""
+        self._send_queue.close()
+        await asyncio.to_thread(self._thread.join)
+
+    # --- the sender's thread
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            # A bug of ours: nobody may wait for a thread that is gone.
+            self._end(DuramenError(f"the Kafka sender ended by a bug: {error!r}; restart this process"))
+            raise
+        self._producer.close()
+
+    def _work(self) -> None:
+        """Round after round, until the sender is closed."""
+        patience = _CLOSE_S
+        while True:
+            round_, closing = self._send_queue.gather(wait_s=0 if self._sent else _IDLE_S)
+            self._sent.update(round_)
+            for item in round_:
+                self._hand_over(item)
+            self.rounds += bool(round_)
+            self._serve(_FLUSH_S if self._sent else 0)
+            self._finish()
+            if self._fatal is not None:
+                self._begin_again(self._fatal)
+            if closing:
+                patience -= _FLUSH_S
+                if not self._sent and not round_:
+                    return
+                if patience <= 0:
+                    self._give_up()
+                    return
+
+    def _serve(self, seconds: float) -> None:
+        """Let librdkafka send, and hear what became of what was sent."""
+        try:
+            if seconds:
+                self._producer.flush(seconds)
+            else:
+                self._producer.poll(0)
+        except KafkaException as error:
+            self._fatal = error.args[0]
+
+    def _hand_over(self, item: Item) -> None:
+        """Give a set's records to librdkafka, which keeps them until the flush. About 0.5 µs a record."""
+        line, records = item.line, item.records.records()
+        topic, partition, produce, name = line.topic, line.partition, self._producer.produce, HEADER_NAME
+        begun = False
+        try:
+            key, value, header = records[0]
+            told = partial(self._on_first if len(records) > 1 else self._on_last, item)
+            produce(topic, value, key, partition, told, None, 0, [(name, header)])
+            begun = True
+            for key, value, header in records[1:-1]:
+                produce(topic, value, key, partition, None, None, 0, [(name, header)])
+            if len(records) > 1:
+                key, value, header = records[-1]
+                produce(topic, value, key, partition, partial(self._on_last, item), None, 0, [(name, header)])
+        except (KafkaException, BufferError) as raised:
+            error = raised.args[0] if isinstance(raised, KafkaException) else KafkaError(KafkaError._QUEUE_FULL)
+            if begun:
+                self._settle(item, _torn(item))
+            elif is_missing_topic(error) and self._learn(item):
+                self._hand_over(item)
+            else:
+                self._settle(item, append_failure(error, f"writing to {topic}/{partition}"))
+
+    def _learn(self, item: Item) -> bool:
+        """Have the producer ask for the topic again, of which it knows another of the same name, or nothing.
+
+        The engine has seen this partition, so the cluster has it, or had it until a moment ago.
+        """
+        item.tries += 1
+        if item.tries > _LEARN_TRIES_MAX:
+            return False
+        with suppress(KafkaException):
+            self._producer.list_topics(item.line.topic, timeout=_LEARN_S)
+        return True
+
+    def _on_first(self, item: Item, error: KafkaError | None, message: Any) -> None:
+        item.first = -1 if error is not None else message.offset()
+
+    def _on_last(self, item: Item, error: KafkaError | None, message: Any) -> None:
+        line = item.line
+        if error is not None:
+            outcome: Place | DuramenError = append_failure(error, f"writing to {line.topic}/{line.partition}")
+            if item.first >= 0:
+                outcome = _torn(item)
+            self._settle(item, outcome)
+            return
+        last, count = message.offset(), item.records.count
+        first = last if count == 1 else item.first
+        if last - first + 1 != count:
+            self._settle(item, _torn(item))
+            return
+        _, timestamp_ms = message.timestamp()
+        self._settle(item, self._send_queue.placed(item, Place(Offset(first), Offset(last), timestamp_ms)))
+
+    def _settle(self, item: Item, outcome: Place | DuramenError) -> None:
+        if item.outcome is None:
+            item.outcome = outcome
+            self._settled.append(item)
+
+    def _finish(self) -> None:
+        """Let go of what is settled, and tell those who wait."""
+        settled, self._settled = self._settled, []
+        if not settled:
+            return
+        self._send_queue.settle(settled)
+        self._sent.difference_update(settled)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._FATAL or error.fatal():
+            self._fatal = error
+        else:
+            _logger.info("%s", error.str())
+
+    def _begin_again(self, error: KafkaError) -> None:
+        """The producer will not send any more: what is under way is unknown, and a new one goes on."""
+        _logger.error("the Kafka producer stopped (%s); a new one goes on", error.str())
+        self._give_up()
+        self._fatal = None
+        self._producer = self._new_producer()
+
+    def _give_up(self) -> None:
+        """Nothing more is heard of what is under way."""
+        with suppress(KafkaException):
+            self._producer.purge()
+        for _ in range(_LAST_WORDS):
+            self._serve(_FLUSH_S)
+            self._finish()
+            if not self._sent:
+                return
+        for item in list(self._sent):
+            self._settle(item, _unheard(item))
+        self._finish()
+
+    def _end(self, error: DuramenError) -> None:
+        self._send_queue.end(error)
+        for item in self._sent:
+            item.outcome = item.outcome or _unheard(item)
+        tell(list(self._sent))
+
+
+def _unheard(item: Item) -> WriteUnknown:
+    return WriteUnknown(
+        f"nothing was heard of a write to {item.line.topic}/{item.line.partition}: it is in the log once or not at "
+        "all; read the key to know"
+    )
+
+
+def _torn(item: Item) -> WriteUnknown:
+    return WriteUnknown(
+        f"the records of a batch were not kept together in {item.line.topic}/{item.line.partition}: they may be in the "
+        "log in part; send the batch again with its sequences, what came twice is void"
+    )

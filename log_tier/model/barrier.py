@@ -1,0 +1,73 @@
+"""The barrier: the record at which a partition goes from one version of its table to another. Pure.
+
+    operation BARRIER, empty key, value = JSON:  {"v":1,"version":2,"job":1041}
+
+Everything before it is decided and read with the version that was live until then, everything after it with the one
+that it names. JSON, because a person who looks at the log shall be able to read what happened; there is one a day.
+
+A barrier takes effect only where its job is later in the catalog than the last one that did: one that was delayed (its
+sender was paused, and somebody else finished the job) changes nothing, on every replica alike.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.record import Operation
+
+__all__ = ["ORIGINAL", "Barrier", "LiveVersion", "barrier_batch", "parse_barrier"]
+
+_FORMAT_VERSION: Final = 1
+
+_VERSION_MAX: Final = (1 << 32) - 1
+_JOB_MAX: Final = (1 << 63) - 1
+
+
+class Barrier(NamedTuple):
+    """What a barrier says."""
+
+    version: int
+    """The version that is live from here on."""
+    job: int
+    """The catalog offset of the job that put it here."""
+
+
+class LiveVersion(NamedTuple):
+    """Which version of a table is live in a partition, and since when."""
+
+    version: int = 1
+    since: Offset = NOTHING
+    """The barrier's offset; `NOTHING`: from the beginning."""
+    job: int = -1
+
+    def after(self, barrier: Barrier, offset: Offset) -> LiveVersion | None:
+        """What a barrier at `offset` makes of it; None where it comes too late to take effect."""
+        return LiveVersion(barrier.version, offset, barrier.job) if barrier.job > self.job else None
+
+
+ORIGINAL: Final = LiveVersion()
+"""A table that was never swapped."""
+
+
+def barrier_batch(barrier: Barrier, *, producer_id: int, sequence: int) -> bytes:
+    """A batch with nothing but a barrier."""
+    value = json.dumps({"v": _FORMAT_VERSION, **barrier._asdict()}, separators=(",", ":")).encode()
+    columns = Columns([b""], [value], attributes=[int(Operation.BARRIER)])
+    return encode_batch(columns, producer_id=producer_id, sequence=sequence)
+
+
+def parse_barrier(value: bytes) -> Barrier | None:
+    """Read a barrier's value; None for what is none, which no Duramen wrote."""
+    try:
+        document = json.loads(value)
+        fields = [document["version"], document["job"]]
+        known = document["v"] == _FORMAT_VERSION and all(type(field) is int for field in fields)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    barrier = Barrier(*fields)
+    if not known or not 0 < barrier.version <= _VERSION_MAX or not 0 <= barrier.job <= _JOB_MAX:
+        return None
+    return barrier

@@ -1,0 +1,97 @@
+"""The names of things: small types that keep an offset from being passed where a partition belongs.
+
+One convention holds everywhere in Duramen: **offsets are inclusive**. `latest` is the offset of the last record that
+was written, `applied` the offset of the last record that was folded, a token's entry the last offset that was seen.
+"Nothing yet" is therefore `NOTHING` = -1, and the next offset to be written is `latest + 1`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final, NewType
+
+from log_tier.model.errors import InvalidName, InvalidRequest
+
+__all__ = [
+    "FIRST",
+    "NAME_LENGTH_MAX",
+    "NOTHING",
+    "PARTITIONS_MAX",
+    "Offset",
+    "Partition",
+    "TableId",
+    "check_adopted_name",
+    "check_name",
+    "table_id_from_bytes",
+    "table_id_to_bytes",
+]
+
+Offset = NewType("Offset", int)
+"""A record's number in its partition, from 0; -1 (`NOTHING`) stands for "before the first record"."""
+
+Partition = NewType("Partition", int)
+"""A partition's number inside its table, from 0."""
+
+TableId = NewType("TableId", str)
+"""128 random bits as 22 characters of URL-safe base64 (the form in which Kafka prints topic ids). Never reused."""
+
+FIRST: Final = Offset(0)
+"""Where a partition begins, unless it was somebody else's before."""
+
+NOTHING: Final = Offset(-1)
+
+# A partition costs two open files, an LMDB environment and a follower: past a thousand on one table the cost is real
+# and the gain is not. Redis Cluster and Venice live with fewer.
+PARTITIONS_MAX: Final = 1024
+
+# Names become parts of topic names in Kafka (249 at most, with a prefix) and of lines in a terminal.
+NAME_LENGTH_MAX: Final = 120
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+# What Kafka calls a topic, whoever made it.
+_ADOPTED_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+
+
+def check_name(name: str, *, what: str = "table") -> str:
+    """Return `name` if it can name a table or a topic; raise `InvalidName` saying what is allowed otherwise."""
+    if not isinstance(name, str):
+        raise InvalidName(f"a {what} name is text, this is {type(name).__name__}")
+    if not _NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
+        raise InvalidName(
+            f"{name!r} cannot name a {what}: use 1 to {NAME_LENGTH_MAX} letters, digits, '_', '-' or '.', "
+            "and start with a letter, a digit or '_'"
+        )
+    return name
+
+
+def check_adopted_name(name: str) -> str:
+    """Return `name` if it can be the name of a topic of others; raise `InvalidName` otherwise."""
+    if not isinstance(name, str):
+        raise InvalidName(f"a topic's name is text, this is {type(name).__name__}")
+    if not _ADOPTED_NAME.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} cannot be a topic of others: Kafka's topics have names of 1 to 249 letters, digits, '_', '-' "
+            "and '.'"
+        )
+    return name
+
+
+def table_id_to_bytes(table_id: TableId) -> bytes:
+    """The 16 bytes behind a table id. Raises `InvalidRequest` where the text is no table id."""
+    try:
+        raw = base64.urlsafe_b64decode(table_id + "==")
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"{table_id!r} is no table id: {error}") from error
+    if len(raw) != 16:
+        raise InvalidRequest(f"{table_id!r} is no table id: it holds {len(raw)} bytes, not 16")
+    return raw
+
+
+def table_id_from_bytes(raw: bytes) -> TableId:
+    """The text of a table id from its 16 bytes."""
+    if len(raw) != 16:
+        raise InvalidRequest(f"a table id has 16 bytes, not {len(raw)}")
+    return TableId(base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii"))

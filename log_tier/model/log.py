@@ -1,0 +1,143 @@
+"""The seam between the log tier and everything above it: what a log engine must do, and nothing about how.
+
+A `Log` holds **topics**: named, partitioned, durable, totally ordered per partition. It takes finished batches and
+gives back what it took, stamped with its place. It never looks at what keys or values mean.
+
+Contract (`tests/kit/log/log_contract.py` runs it against every engine):
+
+- L1 `append` returns only after the batch is on stable storage; appends of one caller to one partition, awaited one
+  after the other, get rising offsets; offsets of a partition have no gap at the time of writing.
+- L2 The record at an offset never changes until compaction or retention removes it.
+- L3 `read` yields stored batches in order, as they were appended; first the one that holds the offset asked for, or
+  what it holds from there on. It never yields a batch that is not on stable storage, so a reader cannot see what a
+  crash could take back.
+- L4 A topic that was deleted is gone for its readers and writers (`TableNotFound`), and its id never comes back.
+- L5 After any error the log either goes on, or says that it stopped (`LogStopped`) and never acknowledges again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset, Partition, TableId
+
+__all__ = ["Appended", "Bounds", "Log", "ReadChunk", "Topic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A partitioned log, under a name that may be reused and an id that may not."""
+
+    id: TableId
+    name: str
+    partitions: int
+
+
+class Appended(NamedTuple):
+    """The place a batch got."""
+
+    base_offset: Offset
+    timestamp_ms: int
+    """The partition's log time at the append."""
+
+
+class Bounds(NamedTuple):
+    """What a partition holds: offsets `earliest` to `latest`, both inclusive; `latest == earliest - 1` when empty."""
+
+    earliest: Offset
+    latest: Offset
+    unsettled: int = 0
+    """How many offsets beyond `latest` are written and cannot be read yet, behind an open transaction of Kafka's."""
+
+
+class ReadChunk(NamedTuple):
+    """Some whole stored batches, in order."""
+
+    data: bytes
+    """One or more stored batches, end to end; `log_tier.model.batch.split_batches` cuts them."""
+    latest: Offset
+    """The partition's latest offset when the chunk was read: how far behind the reader is."""
+
+
+class Log(Protocol):
+    """A log engine. Everything is async; nothing here blocks the event loop for more than a millisecond."""
+
+    async def create_topic(self, name: str, *, partitions: int) -> Topic:
+        """Create a topic. Raises `TableExists`, `InvalidName`, `LimitExceeded`."""
+        ...
+
+    async def delete_topic(self, topic: TableId) -> None:
+        """Delete a topic and its records. Raises `TableNotFound`."""
+        ...
+
+    async def adopt_topic(self, name: str) -> Topic:
+        """An existing topic that others write, under its own name. Every call for one topic gives the same id.
+
+        It can be read and written like any other, and may begin at an offset above 0; this log never deletes, trims or
+        compacts it, and `topics` does not list it. Raises `TableNotFound` where there is no such topic,
+        `InvalidRequest` where this engine has no topics of others.
+        """
+        ...
+
+    async def topics(self) -> list[Topic]:
+        """All topics that were created here, by name."""
+        ...
+
+    async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
+        """Append one encoded batch; return when it is on stable storage.
+
+        Raises `BatchRefused` or `UnknownFormat` (nothing written), `TableNotFound`, `DiskFull`, `Overloaded`,
+        `LogStopped`, `LogDamaged`; `WriteUnknown` where an engine behind a network cannot tell.
+        """
+        ...
+
+    async def append_many(
+        self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
+    ) -> list[Appended | DuramenError]:
+        """Append batches, usually of several partitions, together; each succeeds or fails by itself, in its place.
+
+        The same promise as `append` for each of them, at the cost of one commit where the engine can share it.
+        `gathered`: everything that wants to be written now is in it. An engine on a quick disk may then commit in the
+        caller's thread, and this may return without having given its event loop a turn.
+        """
+        ...
+
+    def read(
+        self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
+    ) -> AsyncIterator[ReadChunk]:
+        """Yield stored batches from the one that holds `start`, in chunks of about `chunk_bytes`.
+
+        With `follow` it waits for more at the end, else it stops there. `start` may be one past the latest.
+        Raises `OffsetTrimmed`, `TokenAhead`, `TableNotFound`, `LogDamaged`. Close it with `aclose()`.
+        """
+        ...
+
+    async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
+        """The earliest and latest offset that can be read. Raises `TableNotFound`."""
+        ...
+
+    async def all_bounds(self, topic: TableId) -> list[Bounds]:
+        """The bounds of every partition, by partition, in one question. Raises `TableNotFound`."""
+        ...
+
+    async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
+        """Allow the removal of records below `before`; return the earliest offset that is left.
+
+        Engines remove whole segments, so some records below `before` may stay.
+        """
+        ...
+
+    async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
+        """Drop records below `below` that later unconditional writes of their keys made void; return how many.
+
+        A replica that folds what is left from the beginning reaches the same state as one that folded everything.
+        Raises `InvalidRequest` where the engine cannot know what is void.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted, then let go of everything."""
+        ...

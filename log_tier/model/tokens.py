@@ -1,0 +1,141 @@
+"""Causal tokens: what somebody has seen, as text that any process can carry to any other.
+
+A token maps tables to partitions to the highest offset seen. Merging two is taking the maximum of each entry, so
+merging is idempotent, commutative and associative, and a token can travel by any road, twice, and in any order.
+
+Text form: `d1.` + URL-safe base64 without padding of
+
+    kind      1 byte: 0 a write's or a watch's token, 1 a whole session's
+    tables    varint, then for each: table id (16 bytes), entries varint, then (partition varint, offset varint)*
+    check     4 bytes: CRC-32 of all before, so that a token cut by a copy and paste is refused and not half believed
+
+A **session** token may stand for many tables and says nothing about one that it does not name. Any other token names
+the tables it is about, and using it on another table is an error: that is nearly always a mistake, and answering as if
+nothing had been asked would hide it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from zlib import crc32
+
+from log_tier.model.errors import InvalidToken
+from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
+
+__all__ = ["TOKEN_TEXT_MAX", "Token"]
+
+_PREFIX: Final = "d1."
+
+# 1024 partitions of one table are at most 13 KiB of entries; ten such tables still fit, and a header of a web request
+# does not want more.
+TOKEN_TEXT_MAX: Final = 256 * 1024
+
+
+def _varint(number: int, into: bytearray) -> None:
+    while number > 127:
+        into.append(number & 127 | 128)
+        number >>= 7
+    into.append(number)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, count: int) -> bytes:
+        if self.at + count > len(self.data):
+            raise InvalidToken("the token ends too early: was it cut while copying?")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def varint(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number
+            shift += 7
+            if shift > 63:
+                raise InvalidToken("the token holds a number beyond 64 bits")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What was seen: `tables[table_id][partition]` is the highest offset seen there."""
+
+    tables: Mapping[TableId, Mapping[Partition, Offset]] = field(default_factory=dict)
+    session: bool = False
+
+    @classmethod
+    def of(cls, table_id: TableId, partition: Partition, offset: Offset) -> Token:
+        """The token of one record."""
+        return cls({table_id: {partition: offset}})
+
+    def offsets(self, table_id: TableId, *, table_name: str = "") -> Mapping[Partition, Offset]:
+        """What the token asks of one table.
+
+        Raises `InvalidToken` where it is about other tables only (a dropped table's, or a mix-up).
+        """
+        found = self.tables.get(table_id)
+        if found is not None:
+            return found
+        if self.session or not self.tables:
+            return {}
+        other = next(iter(self.tables))
+        raise InvalidToken(
+            f"the token is of table {other}, and {table_name or 'this table'} is {table_id}: "
+            "it comes from another table, or from one that was dropped and created again; read without it",
+            token_table=other,
+            table=table_id,
+        )
+
+    def merge(self, other: Token) -> Token:
+        """The maximum of both, entry by entry. O(entries)."""
+        merged = {table: dict(offsets) for table, offsets in self.tables.items()}
+        for table, offsets in other.tables.items():
+            mine = merged.setdefault(table, {})
+            for partition, offset in offsets.items():
+                if partition not in mine or offset > mine[partition]:
+                    mine[partition] = offset
+        return Token(merged, session=self.session or other.session)
+
+    def __str__(self) -> str:
+        body = bytearray([1 if self.session else 0])
+        _varint(len(self.tables), body)
+        for table, offsets in sorted(self.tables.items()):
+            body += table_id_to_bytes(table)
+            _varint(len(offsets), body)
+            for partition, offset in sorted(offsets.items()):
+                _varint(partition, body)
+                _varint(offset + 1, body)
+        body += crc32(body).to_bytes(4, "little")
+        return _PREFIX + base64.urlsafe_b64encode(body).rstrip(b"=").decode("ascii")
+
+    @classmethod
+    def parse(cls, text: str | Token) -> Token:
+        """Read a token's text (a `Token` passes through). Raises `InvalidToken` with what is wrong."""
+        if isinstance(text, Token):
+            return text
+        if not isinstance(text, str):
+            raise InvalidToken(f"a token is text, this is {type(text).__name__}")
+        if not text.startswith(_PREFIX) or len(text) > TOKEN_TEXT_MAX:
+            raise InvalidToken(f"{text[:40]!r} is no token: tokens begin with {_PREFIX!r}")
+        encoded = text[len(_PREFIX) :]
+        try:
+            raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidToken(f"{text[:40]!r} is no token: {error}") from error
+        if len(raw) < 6 or crc32(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
+            raise InvalidToken(f"{text[:40]!r} is no whole token: its check does not hold; was it cut while copying?")
+        reader = _Reader(raw[:-4])
+        session = reader.take(1) == b"\x01"
+        tables: dict[TableId, dict[Partition, Offset]] = {}
+        for _ in range(reader.varint()):
+            table = table_id_from_bytes(reader.take(16))
+            tables[table] = {Partition(reader.varint()): Offset(reader.varint() - 1) for _ in range(reader.varint())}
+        return cls(tables, session=session)

@@ -1,0 +1,232 @@
+"""A `Log` behind `grpc://host:port`: the same contract as an engine in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, Final, cast
+
+from log_tier.model.batch import check_batch
+from log_tier.model.batch_header import read_header
+from log_tier.model.errors import (
+    DeadlineExceeded,
+    Disconnected,
+    DuramenError,
+    InvalidRequest,
+    LimitExceeded,
+    TableNotFound,
+    WriteUnknown,
+)
+from log_tier.model.identifiers import (
+    PARTITIONS_MAX,
+    Offset,
+    Partition,
+    TableId,
+    check_name,
+    table_id_from_bytes,
+    table_id_to_bytes,
+)
+from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
+from log_tier.proto import log_pb2, log_pb2_grpc
+from log_tier.rpc.problems import error_of
+from log_tier.rpc.wire import Wire
+
+__all__ = ["RemoteLog"]
+
+# How long a call may take before its outcome counts as unknown: a sync on a slow disk takes a second, not thirty.
+_CALL_TIMEOUT_S: Final = 30.0
+
+# Batches of one call together: two of the largest. A message may be half as large again.
+_CALL_BYTES_MAX: Final = 32 * 1024 * 1024
+
+# A following read that lost its connection tries again after these pauses, for as long as its reader waits.
+_RECONNECT_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class RemoteLog:
+    """A log server's client. `open()` makes one; it connects with the first call."""
+
+    def __init__(self, target: str, *, call_timeout_s: float = _CALL_TIMEOUT_S) -> None:
+        self._wire = Wire(target)
+        self._call_timeout_s = call_timeout_s
+        self._stub = log_pb2_grpc.LogStub(self._wire.channel)  # type: ignore[no-untyped-call]
+
+    @classmethod
+    async def open(cls, target: str) -> RemoteLog:
+        """A client of the log server at `host:port`."""
+        return cls(target)
+
+    async def _ask(self, method: Any, request: Any) -> Any:
+        return await self._wire.ask(method, request, timeout=self._call_timeout_s)
+
+    async def create_topic(self, name: str, *, partitions: int) -> Topic:
+        """See `Log`."""
+        check_name(name, what="topic")
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise LimitExceeded(
+                f"a topic has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
+            )
+        request = log_pb2.CreateTopicRequest(name=name, partitions=partitions)
+        return _topic(await self._ask(self._stub.CreateTopic, request))
+
+    async def adopt_topic(self, name: str) -> Topic:
+        """See `Log`."""
+        return _topic(await self._ask(self._stub.AdoptTopic, log_pb2.AdoptTopicRequest(name=name)))
+
+    async def delete_topic(self, topic: TableId) -> None:
+        """See `Log`."""
+        await self._ask(self._stub.DeleteTopic, log_pb2.DeleteTopicRequest(topic_id=table_id_to_bytes(topic)))
+
+    async def topics(self) -> list[Topic]:
+        """See `Log`."""
+        reply = await self._ask(self._stub.Topics, log_pb2.TopicsRequest())
+        return [_topic(message) for message in reply.topics]
+
+    async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
+        """See `Log`. Raises `WriteUnknown` where the reply was lost; repeat the same bytes to know."""
+        check_batch(batch)  # refuse here what the server would refuse: it saves the journey
+        _check_partition(topic, partition)
+        request = log_pb2.AppendRequest(topic_id=table_id_to_bytes(topic), partition=partition, batch=batch)
+        try:
+            reply = await self._ask(self._stub.Append, request)
+        except (Disconnected, DeadlineExceeded) as error:
+            if error.fields.get("sent") == 0:
+                raise
+            raise self._unknown(error, partition) from error
+        return Appended(Offset(reply.base_offset), reply.timestamp_ms)
+
+    async def append_many(
+        self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
+    ) -> list[Appended | DuramenError]:
+        """See `Log`. One call, or a few where the batches together are larger than a message."""
+        calls = [self._append_together(group) for group in _groups(parts)]
+        if len(calls) == 1:
+            return await calls[0]
+        return [result for results in await asyncio.gather(*calls) for result in results]
+
+    async def _append_together(
+        self, parts: Sequence[tuple[TableId, Partition, bytes]]
+    ) -> list[Appended | DuramenError]:
+        try:
+            for topic, partition, _ in parts:
+                _check_partition(topic, partition)
+            request = log_pb2.AppendManyRequest(
+                parts=[
+                    log_pb2.AppendRequest(topic_id=table_id_to_bytes(topic), partition=partition, batch=batch)
+                    for topic, partition, batch in parts
+                ]
+            )
+            reply = await self._ask(self._stub.AppendMany, request)
+        except (Disconnected, DeadlineExceeded) as error:
+            if error.fields.get("sent") == 0:
+                return [error] * len(parts)
+            return [self._unknown(error, partition) for _, partition, _ in parts]
+        except DuramenError as error:
+            return [error] * len(parts)
+        return [
+            error_of(result.problem)
+            if result.HasField("problem")
+            else Appended(Offset(result.appended.base_offset), result.appended.timestamp_ms)
+            for result in reply.results
+        ]
+
+    def _unknown(self, error: DuramenError, partition: Partition) -> WriteUnknown:
+        return WriteUnknown(
+            f"no reply came from the log at {self._wire.target} ({error.message}): the batch is in the log or it "
+            "is not; append the same bytes again, a second copy is void",
+            partition=partition,
+        )
+
+    async def read(
+        self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
+    ) -> AsyncIterator[ReadChunk]:
+        """See `Log`. With `follow`, a lost connection is taken up again where it broke."""
+        _check_partition(topic, partition)
+        if start < 0 or not 0 < chunk_bytes < 1 << 32:
+            raise InvalidRequest(
+                f"cannot read from offset {start} in chunks of {chunk_bytes} bytes: offsets begin at 0, chunks at 1"
+            )
+        position, attempt = start, 0
+        while True:
+            request = log_pb2.LogReadRequest(
+                topic_id=table_id_to_bytes(topic),
+                partition=partition,
+                start=position,
+                follow=follow,
+                chunk_bytes=chunk_bytes,
+            )
+            try:
+                async with aclosing(cast("Any", self._wire.stream(self._stub.Read, request))) as replies:
+                    async for reply in replies:
+                        attempt = 0
+                        position = _next_offset(reply.data)
+                        yield ReadChunk(reply.data, Offset(reply.latest))
+                if not follow:
+                    return
+            except DuramenError as error:
+                if not (follow and error.retryable):
+                    raise
+            await asyncio.sleep(_RECONNECT_PAUSES_S[min(attempt, len(_RECONNECT_PAUSES_S) - 1)])
+            attempt += 1
+
+    async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
+        """See `Log`."""
+        _check_partition(topic, partition)
+        request = log_pb2.BoundsRequest(topic_id=table_id_to_bytes(topic), partition=partition)
+        reply = await self._ask(self._stub.Bounds, request)
+        return Bounds(Offset(reply.earliest), Offset(reply.latest), reply.unsettled)
+
+    async def all_bounds(self, topic: TableId) -> list[Bounds]:
+        """See `Log`."""
+        reply = await self._ask(self._stub.AllBounds, log_pb2.AllBoundsRequest(topic_id=table_id_to_bytes(topic)))
+        return [Bounds(Offset(each.earliest), Offset(each.latest), each.unsettled) for each in reply.bounds]
+
+    async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
+        """See `Log`."""
+        _check_partition(topic, partition)
+        request = log_pb2.TrimRequest(topic_id=table_id_to_bytes(topic), partition=partition, before=before)
+        return Offset((await self._ask(self._stub.Trim, request)).earliest)
+
+    async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
+        """See `Log`. May take as long as rewriting the partition's files does."""
+        _check_partition(topic, partition)
+        request = log_pb2.CompactRequest(topic_id=table_id_to_bytes(topic), partition=partition, below=below)
+        return int((await self._wire.ask(self._stub.Compact, request, timeout=None)).dropped)
+
+    async def close(self) -> None:
+        """Close the connection; calls that are under way end with `DatabaseClosed`."""
+        await self._wire.close()
+
+
+def _groups(
+    parts: Sequence[tuple[TableId, Partition, bytes]],
+) -> Iterator[Sequence[tuple[TableId, Partition, bytes]]]:
+    """Parts that fit in a message each; usually all of them. Raises nothing: one part always fits."""
+    start = size = 0
+    for number, (_, _, batch) in enumerate(parts):
+        if number > start and size + len(batch) > _CALL_BYTES_MAX:
+            yield parts[start:number]
+            start, size = number, 0
+        size += len(batch)
+    if start < len(parts):
+        yield parts[start:]
+
+
+def _topic(message: log_pb2.Topic) -> Topic:
+    return Topic(table_id_from_bytes(message.id), message.name, message.partitions)
+
+
+def _check_partition(topic: TableId, partition: Partition) -> None:
+    """A number that no message can carry is no partition of any topic."""
+    if not 0 <= partition < 1 << 32:
+        raise TableNotFound(f"topic {topic} has no partition {partition}: they are numbered from 0")
+
+
+def _next_offset(data: bytes) -> Offset:
+    at = 0
+    while True:
+        header = read_header(data, at)
+        at += header.length
+        if at >= len(data):
+            return Offset(header.last_offset + 1)

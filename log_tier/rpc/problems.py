@@ -1,0 +1,96 @@
+"""Errors as messages: inside a reply, or in the trailing metadata of a call that failed as a whole."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from log_tier.model.errors import (
+    ERRORS,
+    DeadlineExceeded,
+    Disconnected,
+    DuramenError,
+    InvalidRequest,
+    LimitExceeded,
+    Unavailable,
+    UnknownFormat,
+    error_from_code,
+)
+from log_tier.proto.problem_pb2 import Problem
+from log_tier.rpc.status import status_of
+
+__all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "problem_of"]
+
+PROBLEM_KEY: Final = "duramen-problem-bin"
+
+# gRPC carries at most 8 KiB of metadata, in base64; a message that quotes its request must not grow past that.
+_MESSAGE_LENGTH_MAX: Final = 1000
+_TEXT_LENGTH_MAX: Final = 200
+
+# gRPC's own words for a connection that could not be made at all: nothing was sent.
+_NOT_SENT: Final = "failed to connect"
+
+# What gRPC itself refuses before our code is asked, as errors of ours.
+_FOREIGN: Final[dict[grpc.StatusCode, type[DuramenError]]] = {
+    grpc.StatusCode.UNAVAILABLE: Disconnected,
+    grpc.StatusCode.CANCELLED: Disconnected,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: LimitExceeded,
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidRequest,
+    grpc.StatusCode.UNIMPLEMENTED: UnknownFormat,
+}
+
+
+def problem_of(error: DuramenError) -> Problem:
+    """The message for an error."""
+    fields = error.fields
+    return Problem(
+        code=error.code,
+        message=_cut(error.message, _MESSAGE_LENGTH_MAX),
+        numbers={name: value for name, value in fields.items() if isinstance(value, int)},
+        texts={name: _cut(value, _TEXT_LENGTH_MAX) for name, value in fields.items() if isinstance(value, str)},
+        retryable=error.retryable,
+    )
+
+
+def _cut(text: str, length_max: int) -> str:
+    # What cannot be encoded (lone surrogates, in a name that somebody made up) is shown and not sent.
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= length_max else text[: length_max - 1] + "…"
+
+
+def error_of(problem: Problem) -> DuramenError:
+    """The error that a message stands for. Of one that only a newer server knows, whether a retry helps is kept."""
+    code = problem.code
+    if code not in ERRORS and problem.retryable:
+        code = Unavailable.code
+    return error_from_code(code, problem.message, {**problem.numbers, **problem.texts})
+
+
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: DuramenError) -> NoReturn:
+    """End the call with this error."""
+    problem = problem_of(error)
+    details = _cut(error.message, _TEXT_LENGTH_MAX)  # for whoever knows gRPC only; ours are in the problem
+    await context.abort(status_of(type(error)), details, ((PROBLEM_KEY, problem.SerializeToString()),))
+    raise AssertionError("abort returned")
+
+
+def error_of_call(failure: grpc.aio.AioRpcError, target: str) -> DuramenError:
+    """The error behind a call that failed: the server's own, or what gRPC met on the way."""
+    metadata: Any = failure.trailing_metadata() or ()
+    for key, value in metadata:
+        if key == PROBLEM_KEY and isinstance(value, bytes):
+            try:
+                return error_of(Problem.FromString(value))
+            except DecodeError:
+                break
+    kind = _FOREIGN.get(failure.code(), DuramenError)
+    details = failure.details() or failure.code().name
+    if kind is Disconnected:
+        not_sent = {"sent": 0} if _NOT_SENT in details else {}
+        return Disconnected(
+            f"no Duramen server answers at {target} ({details}); is it running? `duramen up` starts one", **not_sent
+        )
+    return kind(f"the call to {target} failed: {details}")

@@ -1,0 +1,170 @@
+"""Where a key is, what each replica holds of it, and what was written to it last: the whole story of one key.
+
+Three sources are asked, and what they say is put side by side and not judged: each replica (by a read of what is there,
+without waiting), the log (its tail, backwards), and a replica's verdicts on what the log holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.model.errors import DuramenError, InvalidKey, InvalidRequest
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.log import Log
+from log_tier.model.partitioner import slot_of
+from log_tier.model.record import KEY_BYTES_MAX
+from router.admin.answers.json_text import json_text
+from router.admin.answers.key_history import SEARCHED_MAX, FoundWrite, KeyTail, last_writes
+from router.admin.answers.node_client import AskNode
+from router.admin.planners.cluster_view import Situation
+from router.data.requests import Connection, OutcomesPart, ReadPart, ReadResult, WriteResult
+
+__all__ = ["WRITES_MAX", "explain_key"]
+
+Document = dict[str, Any]
+
+# A page of a terminal holds some ten; more is a job for `duramen watch`.
+WRITES_MAX: Final = 1000
+
+# A node that is there answers in milliseconds; one that does not shall not hold up what the others say.
+_ASK_S: Final = 2.0
+
+# What is shown of a value. The whole one is a `get` away.
+_VALUE_BYTES: Final = 200
+
+
+async def explain_key(
+    situation: Situation,
+    log: Log,
+    ask: AskNode,
+    *,
+    table: str,
+    key: bytes,
+    writes: int,
+    searched_max: int = SEARCHED_MAX,
+) -> Document:
+    """The story of a key; its last `writes` in the log, as far as they are among its last `searched_max` offsets.
+
+    Costs a read at each replica and that search. A replica that does not answer is told with its error.
+    """
+    entry = situation.table(table)
+    if not 1 <= len(key) <= KEY_BYTES_MAX:
+        raise InvalidKey(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}")
+    if not 0 <= writes <= WRITES_MAX:
+        raise InvalidRequest(f"the last 0 to {WRITES_MAX} writes can be asked, not {writes}")
+    partition = entry.ref.partition_of(key)
+    bounds = await log.bounds(entry.id, partition)
+    replicas, tail = await asyncio.gather(
+        asyncio.gather(
+            *(_held(situation, ask, entry, partition, node, key) for node, _ in entry.assignments[partition])
+        ),
+        last_writes(log, entry.id, partition, key, bounds, limit=writes, searched_max=searched_max),
+    )
+    judge, verdicts = await _verdicts(situation, ask, entry, partition, tail)
+    return {
+        "table": entry.name,
+        "key": json_text(key),
+        "partitioner": entry.partitioner,
+        "slot": slot_of(key) if entry.partitioner == "slot" else None,
+        "partition": partition,
+        "earliest": bounds.earliest,
+        "latest": bounds.latest,
+        "replicas": list(replicas),
+        "searched_from": tail.searched_from,
+        "verdicts_of": judge,
+        "writes": [_write(found, verdict) for found, verdict in zip(tail.writes, verdicts, strict=True)],
+    }
+
+
+async def _held(
+    situation: Situation, ask: AskNode, table: TableEntry, partition: Partition, node: str, key: bytes
+) -> Document:
+    role = next(replica.role for replica in table.assignments[partition] if replica.node == node)
+    view = situation.replica(table, partition, node)
+    document: Document = {
+        "node": node,
+        "role": role,
+        "state": view.state if situation.is_alive(node) else "lost",
+        "applied": view.applied,
+        "present": None,
+        "version": None,
+        "expires_at_ms": None,
+        "value": None,
+        "value_bytes": None,
+        "error": "",
+    }
+    part = ReadPart(table.id, partition, [key])
+
+    async def question(connection: Connection) -> Sequence[ReadResult | DuramenError]:
+        return await connection.read([part], timeout=_ASK_S)
+
+    try:
+        async with asyncio.timeout(_ASK_S):
+            (found,) = await ask(node, question)
+    except DuramenError as error:
+        return {**document, "error": error.message}
+    except TimeoutError:
+        return {**document, "error": f"node {node} did not answer within {_ASK_S:g} s"}
+    if isinstance(found, DuramenError):
+        return {**document, "error": found.message}
+    value = found.values[0]
+    document.update(applied=found.applied, present=value is not None, version=found.versions[0])
+    if value is not None:
+        expires = found.expiries[0] if found.expiries else 0
+        document.update(value=json_text(value[:_VALUE_BYTES]), value_bytes=len(value), expires_at_ms=expires or None)
+    return document
+
+
+async def _verdicts(
+    situation: Situation, ask: AskNode, table: TableEntry, partition: Partition, tail: KeyTail
+) -> tuple[str | None, list[str]]:
+    """Who judged, and what: of the live replicas the one that has come furthest."""
+    if not tail.writes:
+        return None, []
+    live = situation.workers(table, partition)
+    judge = max(live, key=lambda node: situation.replica(table, partition, node).applied, default=None)
+    if judge is None:
+        return None, ["unknown: no replica is there to say"] * len(tail.writes)
+    parts = [
+        OutcomesPart(table.id, partition, found.base_offset, found.timestamp_ms, found.span) for found in tail.writes
+    ]
+
+    async def question(connection: Connection) -> Sequence[WriteResult | DuramenError]:
+        return await connection.outcomes(parts, timeout=_ASK_S)
+
+    try:
+        results = await ask(judge, question)
+    except DuramenError as error:
+        return judge, [f"unknown: {error.message}"] * len(tail.writes)
+    return judge, [_verdict(found, result) for found, result in zip(tail.writes, results, strict=True)]
+
+
+def _verdict(found: FoundWrite, result: WriteResult | DuramenError) -> str:
+    if isinstance(result, DuramenError):
+        return f"unknown: {result.message}"
+    for outcome in result.outcomes:
+        if outcome.record != found.offset - found.base_offset:
+            continue
+        if outcome.original != NOTHING:
+            return f"void: a second copy of offset {outcome.original}"
+        if outcome.rejected is not None:
+            return f"void: {outcome.rejected.message.removeprefix(f'offset {found.offset}: ')}"
+    return "accepted"
+
+
+def _write(found: FoundWrite, verdict: str) -> Document:
+    return {
+        "offset": Offset(found.offset),
+        "timestamp_ms": found.timestamp_ms,
+        "operation": found.operation,
+        "value": json_text(found.value[:_VALUE_BYTES]),
+        "value_bytes": len(found.value),
+        "condition": found.condition,
+        "expiry": found.expiry,
+        "grouped": found.grouped,
+        "producer_id": found.producer_id,
+        "verdict": verdict,
+    }

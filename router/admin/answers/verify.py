@@ -1,0 +1,238 @@
+"""Are the replicas of a partition equal? Digests at one offset, and where they differ, the keys by name.
+
+The offset is the log's latest at that moment; a replica that has passed it says so, and a later one is chosen, a little
+ahead while writes go on. Each replica then answers for the end of the first batch that reaches it, which is the same
+place everywhere. Buckets that differ are listed key by key, at a later offset that is again common to all.
+
+What is found is told, and not mended: which copy is right is what the log says. `duramen admin restore NODE` builds a
+node's replicas anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.model.errors import DeadlineExceeded, DuramenError, OffsetPassed, Overloaded
+from log_tier.model.identifiers import Offset, Partition, table_id_to_bytes
+from log_tier.model.log import Log
+from router.admin.answers.json_text import json_text
+from router.admin.planners.cluster_view import Situation
+from router.membership.views import Membership
+from serving_tier.proto.node_pb2 import DigestReply, DigestRequest
+
+__all__ = ["DIFFERENCES_MAX", "verify_partition"]
+
+Document = dict[str, Any]
+
+# What is named. Where more keys than this differ, the replica is to be built anew and not to be studied.
+DIFFERENCES_MAX: Final = 100
+
+# How often a common offset is looked for. Each try is a little further ahead, so the second one usually holds.
+_TRIES: Final = 8
+_PAUSE_S: Final = 0.2
+
+# How far ahead of a replica that passed the offset the next one lies at first, in offsets; doubled with each try.
+_AHEAD: Final = 64
+
+# A replica that is asked for an offset ahead waits so long for the writes that reach it; when they have stopped, the
+# log's end is the offset to ask for.
+_AHEAD_S: Final = 1.0
+
+# Three times what a digest takes, for a node that has other things to do.
+_KEY_S: Final = 3e-6
+
+# A bucket shall hold few enough keys to be listed whole (a node lists 50,000 at a time).
+_BUCKETS_MIN: Final = 256
+_BUCKETS_MAX: Final = 16_384
+_BUCKET_KEYS: Final = 10_000
+_LISTED_KEYS: Final = 40_000
+
+
+class _Uneven(Exception):
+    """No common offset was found. Never leaves this module."""
+
+    def __init__(self, errors: Mapping[str, DuramenError]) -> None:
+        super().__init__("; ".join(f"{node}: {error.message}" for node, error in sorted(errors.items())))
+
+
+async def verify_partition(
+    situation: Situation,
+    log: Log,
+    membership: Membership,
+    *,
+    table: TableEntry,
+    partition: Partition,
+    timeout: float = 120.0,
+    differences_max: int = DIFFERENCES_MAX,
+) -> Document:
+    """Compare all replicas that can be read. Verdict `equal`, `different`, `single` (nothing to compare it with) or
+    `unverified` (nobody, or not all of them, could be asked). Some 1 µs a key at each replica, all at once.
+
+    `timeout`: of one question to a node, in seconds.
+    """
+    nodes = [node for node in table.readable(partition) if situation.is_alive(node)]
+    lost = [node for node in table.readable(partition) if node not in nodes]
+    keys = max((situation.replica(table, partition, node).keys for node in nodes), default=0)
+    buckets = _BUCKETS_MIN
+    while buckets < _BUCKETS_MAX and keys / buckets > _BUCKET_KEYS:
+        buckets *= 2
+    asking = _Asking(log, membership, table, partition, keys, buckets, timeout)
+    document: Document = {
+        "table": table.name,
+        "partition": partition,
+        "offset": None,
+        "verdict": "unverified",
+        "reason": "; ".join(f"{node}: {situation.lost(node)}" for node in lost),
+        "replicas": [],
+        "differences": [],
+        "differing_buckets": 0,
+        "buckets": buckets,
+    }
+    if not nodes:
+        return document
+    try:
+        replies = await asking.at_one_offset(nodes, ())
+    except _Uneven as trouble:
+        return {**document, "reason": str(trouble)}
+    except DuramenError as error:
+        return {**document, "reason": error.message}
+    document["offset"] = next(iter(replies.values())).offset
+    document["replicas"] = [
+        {"node": node, "keys": reply.keys, "digest": _short(reply)} for node, reply in sorted(replies.items())
+    ]
+    differing = _differing(list(replies.values()))
+    document["differing_buckets"] = len(differing)
+    if differing:
+        document["verdict"] = "different"
+        try:
+            document["differences"] = await _named(asking, replies, differing, differences_max)
+        except _Uneven as trouble:
+            document["reason"] = f"the keys could not be named: {trouble}"
+        except DuramenError as error:
+            document["reason"] = f"the keys could not be named: {error.message}"
+    elif not lost:
+        document["verdict"] = "equal" if len(nodes) > 1 else "single"
+    return document
+
+
+def _short(reply: DigestReply) -> str:
+    """All buckets of a replica in 16 hex digits, for people: equal where everything is."""
+    return hashlib.blake2b(b"".join(reply.digests), digest_size=8).hexdigest()
+
+
+def _differing(replies: Sequence[DigestReply]) -> list[int]:
+    columns = zip(*(reply.digests for reply in replies), strict=True)
+    return [bucket for bucket, digests in enumerate(columns) if len(set(digests)) > 1]
+
+
+async def _named(
+    asking: _Asking, replies: Mapping[str, DigestReply], differing: Sequence[int], differences_max: int
+) -> list[Document]:
+    """The keys in which the replicas differ: listed some buckets at a time, each time at a new common offset."""
+    keys = max(reply.keys for reply in replies.values())
+    at_once = max(1, int(_LISTED_KEYS / max(1.0, keys / asking.buckets)))
+    found: list[Document] = []
+    for start in range(0, len(differing), at_once):
+        listed = await asking.at_one_offset(list(replies), differing[start : start + at_once])
+        found.extend(_compared(listed))
+        if len(found) >= differences_max:
+            break
+    return found[:differences_max]
+
+
+def _compared(listed: Mapping[str, DigestReply]) -> list[Document]:
+    held = {
+        node: {
+            key: (version, value)
+            for key, version, value in zip(reply.listed_keys, reply.listed_versions, reply.listed_hashes, strict=True)
+        }
+        for node, reply in sorted(listed.items())
+    }
+    offset = next(iter(listed.values())).offset
+    found: list[Document] = []
+    for key in sorted({key for keys in held.values() for key in keys}):
+        if len({keys.get(key) for keys in held.values()}) == 1:
+            continue
+        replicas: list[Document] = []
+        for node, keys in held.items():
+            mine = keys.get(key)
+            replicas.append(
+                {
+                    "node": node,
+                    "present": mine is not None,
+                    "version": mine[0] if mine is not None else None,
+                    "hash": mine[1].hex() if mine is not None else None,
+                }
+            )
+        found.append({"key": json_text(key), "offset": offset, "replicas": replicas})
+    return found
+
+
+class _Asking:
+    """The questions about one partition."""
+
+    def __init__(
+        self,
+        log: Log,
+        membership: Membership,
+        table: TableEntry,
+        partition: Partition,
+        keys: int,
+        buckets: int,
+        timeout: float,
+    ) -> None:
+        self.buckets = buckets
+        self._ahead_s = min(timeout, _AHEAD_S + keys * _KEY_S)
+        self._log = log
+        self._membership = membership
+        self._table = table
+        self._partition = partition
+        self._timeout = timeout
+
+    async def at_one_offset(self, nodes: Sequence[str], listed: Sequence[int]) -> dict[str, DigestReply]:
+        """Everybody's digest at one offset. Raises `_Uneven`, and what an answer cannot be got for."""
+        ahead = 0
+        errors: dict[str, DuramenError] = {}
+        for _ in range(_TRIES):
+            latest = (await self._log.bounds(self._table.id, self._partition)).latest
+            patience = self._ahead_s if ahead else self._timeout
+            replies, errors = await self._ask(nodes, Offset(latest + ahead), listed, patience)
+            if not errors and len({reply.offset for reply in replies.values()}) == 1:
+                return replies
+            lasting = [e for e in errors.values() if not isinstance(e, (OffsetPassed, DeadlineExceeded, Overloaded))]
+            if lasting:
+                raise _Uneven(errors)
+            if any(isinstance(error, OffsetPassed) for error in errors.values()):
+                ahead = max(_AHEAD, ahead * 2)
+            elif any(isinstance(error, DeadlineExceeded) for error in errors.values()):
+                if not ahead:
+                    raise _Uneven(errors)  # it had all the time that there is
+                ahead = 0  # the writes that should have reached it have stopped
+            else:
+                await asyncio.sleep(_PAUSE_S)  # digests of others are under way
+        raise _Uneven(errors)
+
+    async def _ask(
+        self, nodes: Sequence[str], offset: Offset, listed: Sequence[int], patience: float
+    ) -> tuple[dict[str, DigestReply], dict[str, DuramenError]]:
+        request = DigestRequest(
+            table_id=table_id_to_bytes(self._table.id),
+            partition=self._partition,
+            offset=offset,
+            list_buckets=listed,
+            buckets=self.buckets,
+        )
+        answers = await asyncio.gather(*(self._one(node, request, patience) for node in nodes))
+        replies = {node: answer for node, answer in zip(nodes, answers, strict=True) if isinstance(answer, DigestReply)}
+        errors = {node: answer for node, answer in zip(nodes, answers, strict=True) if isinstance(answer, DuramenError)}
+        return replies, errors
+
+    async def _one(self, node: str, request: DigestRequest, patience: float) -> DigestReply | DuramenError:
+        try:
+            return await self._membership.digest(node, request, timeout=patience)
+        except DuramenError as error:
+            return error

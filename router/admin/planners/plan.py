@@ -1,0 +1,149 @@
+"""A plan: what a command will do, what it will cost, and the command itself. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from log_tier.catalog.cluster_map import Argument, ClusterMap
+from log_tier.catalog.commands import AbortJob, Command, ResumeJob, StartJob, TaskPlan
+from log_tier.catalog.fold import fold_command
+from log_tier.model.errors import CommandRejected
+from log_tier.model.identifiers import Offset, Partition, TableId
+
+__all__ = ["RATE_BYTES_S", "Plan", "Step", "check_plan", "plan_document", "plan_of"]
+
+# What a node copies, verifies and syncs in a second, on a plain disk; for the estimate only. Nodes do two tasks at a
+# time and share one disk between them, so that a node's steps count one after the other.
+RATE_BYTES_S: Final = 50 * 1024 * 1024
+
+# What a step costs beside its bytes: an assignment to be seen, an index to be opened, a report.
+_STEP_S: Final = 0.5
+
+# Actions whose bytes are written by the node that does them; the others read, or do nothing.
+_COPYING: Final = frozenset({"move", "add", "rebuild", "copy", "snapshot", "stage"})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One task of a plan, as an operator wants to see it."""
+
+    action: str
+    table: TableId
+    table_name: str
+    partition: Partition
+    node: str
+    """Who does it; of a move and an add, the node that gets the replica; of a removal, the node that loses it."""
+    source: str = ""
+    """Of a move: the node that loses the replica."""
+    bytes: int = 0
+    """To be copied; 0 where nothing is, or nobody knows."""
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    note: str = ""
+
+    def task(self) -> TaskPlan:
+        """As the catalog takes it."""
+        arguments = {**self.arguments, "from": self.source} if self.source else dict(self.arguments)
+        return TaskPlan(self.action, self.table, self.partition, self.node, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Shown as it is, and begun as it was shown."""
+
+    kind: str
+    subject: str
+    command: StartJob | ResumeJob | AbortJob
+    steps: Sequence[Step] = ()
+    notes: Sequence[str] = ()
+    """What an operator should know before he says yes."""
+
+    @property
+    def id(self) -> str:
+        """Of what it would do, and not of what that would cost: two plans that do the same have the same id."""
+        parts = [self.kind, self.subject, *(repr(_essence(step)) for step in self.steps)]
+        return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
+
+    @property
+    def begins_empty(self) -> bool:
+        """It says something to the catalog even where no step is needed."""
+        return self.kind in ("drain", "undrain", "retire", "set-replicas", "resume", "abort", "discard")
+
+    @property
+    def bytes(self) -> int:
+        """What is copied in all."""
+        return sum(step.bytes for step in self.steps if step.action in _COPYING)
+
+    @property
+    def replicas_moved(self) -> int:
+        """Replicas that come to be where they were not."""
+        return sum(step.action in ("move", "add") for step in self.steps)
+
+    @property
+    def seconds(self) -> float:
+        """The estimate: the time of the node that has most to do."""
+        busy: Counter[str] = Counter()
+        for step in self.steps:
+            if step.action != "remove":
+                busy[step.node] += step.bytes if step.action in _COPYING else 0
+        steps = Counter(step.node for step in self.steps if step.action != "remove")
+        return round(max((busy[node] / RATE_BYTES_S + steps[node] * _STEP_S for node in steps), default=0.0), 1)
+
+
+def _essence(step: Step) -> tuple[Any, ...]:
+    # A table that is yet to be made has no id: its name says which it is.
+    return (step.action, step.table_name, step.partition, step.node, step.source, sorted(step.arguments.items()))
+
+
+def plan_of(
+    kind: str,
+    subject: str,
+    steps: Iterable[Step],
+    *,
+    arguments: Mapping[str, Argument] | None = None,
+    notes: Sequence[str] = (),
+) -> Plan:
+    """A plan that begins a job."""
+    listed = tuple(steps)
+    command = StartJob(kind, subject, tuple(step.task() for step in listed), dict(arguments or {}))
+    return Plan(kind, subject, command, listed, tuple(notes))
+
+
+def check_plan(cluster: ClusterMap, command: Command) -> ClusterMap:
+    """Try a command on a map (A2); the map as it would be. Raises `CommandRejected` with the fold's reason."""
+    after, decision = fold_command(cluster, Offset(cluster.version + 1), 0, "a plan that is being tried", command)
+    if decision.rejection:
+        raise CommandRejected(decision.rejection, version=cluster.version)
+    return after
+
+
+def plan_document(plan: Plan, *, dry_run: bool, job: int | None = None) -> dict[str, Any]:
+    """The plan as a document; `job`: its id, once it has begun."""
+    return {
+        "kind": plan.kind,
+        "subject": plan.subject,
+        "plan": plan.id,
+        "dry_run": dry_run,
+        "job": job,
+        "steps": [
+            {
+                "action": step.action,
+                "table": step.table_name,
+                "partition": step.partition,
+                "node": step.node,
+                "from": step.source or None,
+                "bytes": step.bytes,
+                "arguments": dict(step.arguments),
+                "note": step.note,
+            }
+            for step in plan.steps
+        ],
+        "replicas_moved": plan.replicas_moved,
+        "bytes": plan.bytes,
+        "seconds": plan.seconds,
+        "rate_bytes_s": RATE_BYTES_S,
+        "notes": list(plan.notes),
+    }

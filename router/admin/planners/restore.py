@@ -1,0 +1,127 @@
+"""Plans that bring data back: the replicas of a node, or a table as it once was. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.model.errors import InvalidRequest, OffsetTrimmed, TokenAhead
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Bounds
+from router.admin.planners.choices import Choices
+from router.admin.planners.cluster_view import Situation
+from router.admin.planners.plan import Plan, Step, plan_of
+
+__all__ = ["SOURCES", "check_restorable", "plan_restore_node", "plan_restore_table"]
+
+SOURCES: Final = ("auto", "snapshot", "peer", "log")
+"""Where a replica's content may be told to come from."""
+
+
+def plan_restore_node(situation: Situation, *, node: str, source: str = "auto") -> Plan:
+    """Build every replica of a node anew. Each old one is read until its new one is level with the log."""
+    if node not in situation.cluster.nodes and situation.cluster.named(node) is not None:
+        raise InvalidRequest(
+            f"{node} is a table: name the new table that shall hold what it held, and the moment (`--as NEW --until "
+            "TOKEN|TIME`); the live one is never rolled back"
+        )
+    situation.check_node(node)
+    if source not in SOURCES:
+        raise InvalidRequest(f"a replica is restored from one of {', '.join(SOURCES)}, not from {source!r}")
+    if not situation.is_alive(node):
+        raise situation.refusal(
+            f"node {node} is not there ({situation.lost(node)}), and restores its replicas itself: start it; what it "
+            "lacks it fetches by itself then"
+        )
+    steps: list[Step] = []
+    notes: list[str] = []
+    for table, partition, replica in situation.held_by(node):
+        if replica.role == "joining":
+            notes.append(f"{table.name}/{partition} is on its way to {node} already")
+            continue
+        steps.append(
+            Step(
+                "rebuild",
+                table.id,
+                table.name,
+                partition,
+                node,
+                bytes=situation.bytes_of(table, partition),
+                arguments={"source": source},
+            )
+        )
+    return plan_of("restore", f"node {node}", steps, arguments={"node": node, "source": source}, notes=notes)
+
+
+def plan_restore_table(
+    situation: Situation, *, table: TableEntry, target: TableId, target_name: str, offsets: Mapping[Partition, Offset]
+) -> Plan:
+    """Write `table`, as it was at `offsets` (inclusive; -1: before its first record), into the table `target`."""
+    choices = Choices(situation)
+    steps: list[Step] = []
+    for partition in map(Partition, range(table.partitions)):
+        node = choices.worker(table, partition)
+        if node is None:
+            raise situation.refusal(
+                f"no node that holds {table.name}/{partition} is there: start one of "
+                f"{', '.join(table.readable(partition))} and try again"
+            )
+        steps.append(
+            Step(
+                "copy",
+                target,
+                target_name,
+                partition,
+                node,
+                bytes=situation.bytes_of(table, partition),
+                arguments={
+                    "source_table": table.id,
+                    "source_partition": partition,
+                    "offset": offsets[partition],
+                },
+                note=f"{table.name}/{partition} as it was at offset {offsets[partition]}",
+            )
+        )
+    arguments = {"table": table.id, "as": target_name}
+    return plan_of("restore", f"{table.name} as {target_name}", steps, arguments=arguments)
+
+
+def check_restorable(
+    situation: Situation,
+    table: TableEntry,
+    partition: Partition,
+    offset: Offset,
+    bounds: Bounds,
+    *,
+    time_ms: int | None = None,
+) -> None:
+    """Can the state at `offset` be made? From the log's beginning, or from a snapshot before it and the log behind it.
+    With `time_ms`, `offset` is what the log says of that time, which a snapshot may not be younger than.
+
+    Raises `TokenAhead` for what is yet to come, `OffsetTrimmed` for what is gone, with what is left.
+    """
+    if offset > bounds.latest:
+        raise TokenAhead(
+            f"{table.name}/{partition} is to be restored at offset {offset}, its log ends at {bounds.latest}",
+            partition=partition,
+            asked=offset,
+            latest=bounds.latest,
+        )
+    if bounds.earliest <= table.start(partition):
+        return
+    known = situation.cluster.snapshots_of(table.id, partition)
+    usable = [
+        entry.offset
+        for entry in known
+        if entry.offset + 1 >= bounds.earliest and (time_ms is None or entry.log_time_ms <= time_ms)
+    ]
+    if not any(start <= offset for start in usable):
+        begins = f"the earliest offset that can be restored is {min(usable)}" if usable else "none reaches that far"
+        raise OffsetTrimmed(
+            f"{table.name}/{partition} cannot be restored at offset {offset}: its log begins at {bounds.earliest}, and "
+            f"of its {len(known)} snapshots {begins}",
+            partition=partition,
+            asked=offset,
+            earliest=min(usable, default=bounds.earliest),
+        )

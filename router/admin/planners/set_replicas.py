@@ -1,0 +1,85 @@
+"""The plan that changes how many replicas a table has. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from log_tier.catalog.cluster_map import Argument, TableEntry
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import Partition
+from router.admin.planners.choices import Choices
+from router.admin.planners.cluster_view import Situation
+from router.admin.planners.plan import Plan, Step, plan_of
+
+__all__ = ["plan_set_replicas"]
+
+# The catalog's own limit for new tables.
+_REPLICAS_MAX: Final = 64
+
+
+def plan_set_replicas(situation: Situation, *, table: str, replicas: int) -> Plan:
+    """Add or remove replicas until each partition has so many. Raises `CommandRejected` where nodes are missing."""
+    entry = situation.table(table)
+    if not 1 <= replicas <= _REPLICAS_MAX:
+        raise InvalidRequest(f"a partition has 1 to {_REPLICAS_MAX} replicas, not {replicas}")
+    choices = Choices(situation)
+    steps: list[Step] = []
+    notes: list[str] = []
+    for partition in map(Partition, range(entry.partitions)):
+        staying = [replica.node for replica in entry.assignments[partition] if replica.role != "leaving"]
+        size = situation.bytes_of(entry, partition)
+        for _ in range(replicas - len(staying)):
+            taken = [step.node for step in steps if step.partition == partition]
+            target = choices.taker(entry, partition, without=taken)
+            if target is None:
+                takers = ", ".join(situation.takers()) or "none"
+                raise situation.refusal(
+                    f"{table}/{partition} cannot have {replicas} replicas: the live nodes that take replicas are "
+                    f"{takers}, and it has one on each; start more nodes, or ask for fewer"
+                )
+            steps.append(Step("add", entry.id, entry.name, partition, target, bytes=size))
+        steps.extend(_removals(situation, choices, entry, partition, len(staying) - replicas))
+    ready_left = _partitions_without_ready(situation, entry, steps)
+    if ready_left:
+        notes.append(f"no replica that stays is ready in partition {', '.join(map(str, ready_left))}")
+    arguments: dict[str, Argument] = {"table": entry.id, "replicas": replicas}
+    return plan_of("set-replicas", f"{table} to {replicas}", steps, arguments=arguments, notes=notes)
+
+
+def _removals(
+    situation: Situation, choices: Choices, table: TableEntry, partition: Partition, count: int
+) -> list[Step]:
+    """The replicas that are missed least: on lost nodes, not ready, on draining nodes, on full nodes; in this order."""
+    members = [replica.node for replica in table.assignments[partition] if replica.role == "member"]
+
+    def missed(node: str) -> tuple[bool, bool, bool, int, str]:
+        entry = situation.cluster.nodes.get(node)
+        return (
+            situation.is_alive(node),
+            situation.is_ready(table, partition, node),
+            entry is not None and not entry.draining,
+            -choices.replicas[node],
+            node,
+        )
+
+    going = sorted(members, key=missed)[: max(0, count)]
+    steps: list[Step] = []
+    for node in going:
+        choices.replicas[node] -= 1
+        note = "" if situation.is_alive(node) else f"the node is not there: {situation.lost(node)}"
+        steps.append(Step("remove", table.id, table.name, partition, node, note=note))
+    return steps
+
+
+def _partitions_without_ready(situation: Situation, table: TableEntry, steps: list[Step]) -> list[Partition]:
+    going = {(step.partition, step.node) for step in steps if step.action == "remove"}
+    return [
+        partition
+        for partition in map(Partition, range(table.partitions))
+        if any(where == partition for where, _ in going)
+        and not any(
+            situation.is_ready(table, partition, node)
+            for node in table.readable(partition)
+            if (partition, node) not in going
+        )
+    ]

@@ -1,0 +1,131 @@
+"""Plans that look after the stored data: snapshots, and a log that is trimmed and compacted below them. Pure.
+
+The log never loses what no verified snapshot covers (I11). Here that is planned, in the node it is checked again at the
+moment of the work (J4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Bounds
+from router.admin.planners.choices import Choices
+from router.admin.planners.cluster_view import Situation
+from router.admin.planners.plan import Plan, Step, plan_of
+
+__all__ = ["LogBounds", "plan_compact", "plan_snapshot", "plan_trim"]
+
+LogBounds = Mapping[TableId, list[Bounds]]
+"""What the log of each table holds, by partition."""
+
+
+def plan_snapshot(situation: Situation, *, table: str = "") -> Plan:
+    """A snapshot of each partition of a table, or of every table, at a live replica with little to do.
+
+    A partition without a live replica refuses the whole plan: a set of snapshots with a hole in it helps nobody.
+    """
+    choices = Choices(situation)
+    steps: list[Step] = []
+    for entry in situation.tables(table):
+        for partition in map(Partition, range(entry.partitions)):
+            node = _worker(situation, choices, entry, partition)
+            steps.append(
+                Step("snapshot", entry.id, entry.name, partition, node, bytes=situation.bytes_of(entry, partition))
+            )
+    return plan_of("snapshot", table or "all tables", steps)
+
+
+def plan_trim(
+    situation: Situation, bounds: LogBounds, *, table: str, partition: int | None = None, before: int | None = None
+) -> Plan:
+    """Let the log drop what lies below `before`, or below the newest snapshot of each partition."""
+    return _below_snapshots(situation, bounds, "trim", table, partition, before)
+
+
+def plan_compact(
+    situation: Situation, bounds: LogBounds, *, table: str, partition: int | None = None, below: int | None = None
+) -> Plan:
+    """Let the log drop overwritten records below `below`, or below the newest snapshot of each partition."""
+    return _below_snapshots(situation, bounds, "compact", table, partition, below)
+
+
+def _below_snapshots(
+    situation: Situation,
+    bounds: LogBounds,
+    action: Literal["trim", "compact"],
+    table: str,
+    partition: int | None,
+    asked: int | None,
+) -> Plan:
+    argument = "before" if action == "trim" else "below"
+    entry = situation.table(table, partition)
+    if asked is not None and asked < 0:
+        raise InvalidRequest(f"{argument} is an offset, not {asked}")
+    if entry.adopted:
+        raise situation.refusal(
+            f"the log of {entry.name} is the topic {entry.over!r} of others, who read it as well: it is theirs to "
+            f"{action}; set its retention or compaction where the topic is"
+        )
+    choices = Choices(situation)
+    steps: list[Step] = []
+    notes: list[str] = []
+    for number in [Partition(partition)] if partition is not None else map(Partition, range(entry.partitions)):
+        where = f"{entry.name}/{number}"
+        held = bounds[entry.id][number]
+        covered = _covered(situation, entry, number)
+        if covered is None and held.latest < held.earliest:
+            notes.append(f"the log of {where} is empty")
+            continue
+        if covered is None:
+            raise situation.refusal(
+                f"the log of {where} is not touched: no verified snapshot of it is known, and what a log loses must be "
+                f"in one; take it first (`duramen admin snapshot {entry.name}`)"
+            )
+        limit = covered if asked is None else Offset(asked)
+        if limit > covered:
+            raise situation.refusal(
+                f"{argument} {limit} of {where} is beyond what its newest snapshot covers ({covered}): take a snapshot "
+                f"first (`duramen admin snapshot {entry.name}`), or ask for less"
+            )
+        if limit <= held.earliest:
+            notes.append(f"the log of {where} begins at {held.earliest}: there is nothing below {limit}")
+            continue
+        notes.extend(_left_behind(situation, entry, number, limit) if action == "trim" else ())
+        node = _worker(situation, choices, entry, number)
+        note = f"{limit - held.earliest} offsets from {held.earliest} to {limit - 1}"
+        steps.append(Step(action, entry.id, entry.name, number, node, arguments={argument: limit}, note=note))
+    subject = entry.name if partition is None else f"{entry.name}/{partition}"
+    return plan_of(action, subject, steps, notes=notes)
+
+
+def _covered(situation: Situation, table: TableEntry, partition: Partition) -> Offset | None:
+    """The first offset that no snapshot holds; None where there is no snapshot."""
+    known = situation.cluster.snapshots_of(table.id, partition)
+    return Offset(known[-1].offset + 1) if known else None
+
+
+def _left_behind(situation: Situation, table: TableEntry, partition: Partition, before: Offset) -> list[str]:
+    behind: list[str] = []
+    for node, _ in table.assignments[partition]:
+        replica = situation.replica(table, partition, node)
+        if situation.is_alive(node) and replica.state != "unknown" and replica.applied + 1 < before:
+            behind.append(
+                f"the replica of {table.name}/{partition} at {node} has applied {replica.applied}: it will have to "
+                "fetch a snapshot"
+            )
+    return behind
+
+
+def _worker(situation: Situation, choices: Choices, table: TableEntry, partition: Partition) -> str:
+    node = choices.worker(table, partition)
+    if node is None:
+        holders = table.readable(partition)
+        reasons = "; ".join(f"{each}: {situation.lost(each)}" for each in holders)
+        raise situation.refusal(
+            f"no node that holds {table.name}/{partition} is there ({reasons}): start one of them and try again"
+        )
+    return node

@@ -1,0 +1,144 @@
+"""Plans about the versions of a table: staged, swapped in, rolled back, discarded. Pure.
+
+What a plan may do is said by the catalog's fold (`log_tier.catalog.version_fold`), from what the replicas reported;
+here the nodes are asked once more, because one that lost a version since has said so in its status and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from log_tier.catalog.cluster_map import Argument, TableEntry, VersionEntry
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import Partition
+from router.admin.planners.choices import Choices
+from router.admin.planners.cluster_view import Situation
+from router.admin.planners.plan import Plan, Step, plan_of
+
+__all__ = ["lacking", "plan_discard", "plan_rollback", "plan_stage", "plan_swap", "version_documents"]
+
+
+def plan_stage(situation: Situation, *, table: str, url: str, part_bytes: Sequence[int] = ()) -> Plan:
+    """Have every replica fetch the version at `url`; the same again for one that is staged: those that lack it do.
+
+    `part_bytes`: the sizes of its partitions. A node that is not there holds the job up until it is back, or until the
+    job is aborted.
+    """
+    entry = situation.table(table)
+    known = next((version for version in entry.versions if version.url == url), None)
+    steps: list[Step] = []
+    notes: list[str] = []
+    for partition in map(Partition, range(entry.partitions)):
+        for node in entry.readable(partition):
+            is_level = known is not None and _has(situation, entry, partition, node, known.number)
+            if known is not None and is_level and node in known.holders[partition]:
+                continue
+            if not situation.is_alive(node):
+                notes.append(f"node {node} is not there ({situation.lost(node)}): the stage waits for it")
+            size = part_bytes[partition] if part_bytes else 0
+            steps.append(Step("stage", entry.id, entry.name, partition, node, bytes=size))
+    arguments: dict[str, Argument] = {"table": entry.id, "url": url}
+    return plan_of("stage", entry.name, steps, arguments=arguments, notes=list(dict.fromkeys(notes)))
+
+
+def lacking(situation: Situation, *, table: str, version: int | None = None, **_: object) -> bool:
+    """Is there a live replica that has not said yet that it has what the catalog says it has?"""
+    entry = situation.table(table)
+    numbers = [each.number for each in entry.versions if each.state != "staging"] if version is None else [version]
+    return any(
+        situation.is_alive(node) and not _has(situation, entry, partition, node, number)
+        for number in numbers
+        for partition in map(Partition, range(entry.partitions))
+        for node in entry.readable(partition)
+    )
+
+
+def plan_swap(situation: Situation, *, table: str, version: int | None = None, keep: int | None = None) -> Plan:
+    """Put a version into service. `keep`: how many of the older ones stay; None: one."""
+    entry = situation.table(table)
+    staged = [each for each in entry.versions if each.state == "staged"]
+    if version is None and not staged:
+        raise situation.refusal(f"no version of {entry.name} is staged: `duramen admin stage {entry.name} URL`")
+    number = staged[-1].number if version is None else version
+    return _plan_barriers(situation, "swap", entry, number, {} if keep is None else {"keep": keep})
+
+
+def plan_rollback(situation: Situation, *, table: str, version: int | None = None) -> Plan:
+    """Put a version into service again that was live before."""
+    entry = situation.table(table)
+    kept = [each for each in entry.versions if each.state == "kept"]
+    if version is None and not kept:
+        raise situation.refusal(f"no version of {entry.name} is kept that could be rolled back to")
+    number = max(kept, key=lambda each: each.number < entry.live_version).number if version is None else version
+    return _plan_barriers(situation, "rollback", entry, number, {"keep": len(kept)})
+
+
+def plan_discard(situation: Situation, *, table: str, version: int) -> Plan:
+    """Give up a version that is not live."""
+    entry = situation.table(table)
+    arguments: dict[str, Argument] = {"table": entry.id, "version": version}
+    return plan_of("discard", f"{entry.name} version {version}", (), arguments=arguments)
+
+
+def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: int, more: dict[str, Argument]) -> Plan:
+    version = table.version(number)
+    if version is None:
+        raise InvalidRequest(
+            f"table {table.name} has no version {number}; it has "
+            f"{', '.join(str(each.number) for each in table.versions) or '1'}"
+        )
+    notes: list[str] = []
+    for partition in map(Partition, range(table.partitions)):
+        for node in table.readable(partition):
+            if not situation.is_alive(node):
+                notes.append(
+                    f"node {node} is not there ({situation.lost(node)}): it goes over when it is back, if it still has "
+                    f"version {number}"
+                )
+            elif not _has(situation, table, partition, node, number):
+                raise situation.refusal(
+                    f"version {number} of {table.name}/{partition} is not level at node {node}"
+                    + (": wait for it, or stage it again" if version.url else ", which got the replica later")
+                )
+    worker = Choices(situation).worker(table, Partition(0))
+    if worker is None:
+        raise situation.refusal(f"no node that holds {table.name}/0 is there: start one of them and try again")
+    step = Step(
+        "swap", table.id, table.name, Partition(0), worker, note=f"barriers to version {number} in every partition"
+    )
+    arguments: dict[str, Argument] = {"table": table.id, "version": number, **more}
+    return plan_of(
+        kind, f"{table.name} to version {number}", [step], arguments=arguments, notes=list(dict.fromkeys(notes))
+    )
+
+
+def _has(situation: Situation, table: TableEntry, partition: Partition, node: str, number: int) -> bool:
+    view = situation.replica(table, partition, node)
+    return number == view.version or number in view.level
+
+
+def version_documents(situation: Situation, *, table: str = "") -> list[dict[str, Any]]:
+    """The versions of a table, or of all of them, by table and number."""
+    found: list[dict[str, Any]] = []
+    for entry in situation.tables(table):
+        for version in entry.versions or (VersionEntry(1, "live"),):
+            places = [
+                (partition, node)
+                for partition in map(Partition, range(entry.partitions))
+                for node in entry.readable(partition)
+            ]
+            lacking = [place for place in places if not _has(situation, entry, *place, version.number)]
+            found.append(
+                {
+                    "table": entry.name,
+                    "version": version.number,
+                    "state": version.state,
+                    "url": version.url,
+                    "made_ms": version.made_ms,
+                    "replicas": len(places),
+                    "level": len(places) - len(lacking),
+                    "lacking": [{"partition": partition, "node": node} for partition, node in lacking],
+                }
+            )
+    return found

@@ -1,0 +1,358 @@
+"""The data plane: what a read, a write, a scan, a watch mean. It knows no protocol; endpoints stand before it.
+
+    write   log.append of every part, all at once → stable → (for conditions and updates) wait until the replica has
+            applied it, and tell the verdicts
+    read    strong? ask the log for its end → the replica has applied `after`? else wait → values
+    scan    the same, in every partition, then merge in key order
+
+A data plane keeps no state of its own, so it may be replaced at any moment; what it needs to know is in the log and in
+the replicas. Parts of one request fail by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from copy import copy
+from typing import Any, Final, cast
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.model.errors import (
+    DuramenError,
+    IndexDamaged,
+    InvalidRequest,
+    LimitExceeded,
+    NotHosted,
+    ReplicaBehind,
+    TableNotFound,
+)
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.log import Appended, Bounds, Log
+from log_tier.model.table_ref import TableRef
+from router.data.outcomes import outcome_unknown, outcomes_part
+from router.data.reply_room import ReplyRoom, read_keys
+from router.data.requests import (
+    OutcomesPart,
+    PartitionDescription,
+    ReadPart,
+    ReadResult,
+    ScanRequest,
+    ScanResult,
+    TableDescription,
+    WatchEvent,
+    WriteOutcome,
+    WritePart,
+    WriteResult,
+)
+from router.data.scan import check_scan, scan_replicas
+from router.data.tables import Tables
+from router.data.watch import watch_replicas
+from serving_tier.fold.verdicts import Outcome, rejection_of
+from serving_tier.node.hosting import Hosting
+from serving_tier.node.node import Node
+from serving_tier.replica.replica import Replica
+
+__all__ = ["PARTS_MAX", "READ_KEYS_MAX", "LocalData"]
+
+# A read is answered on the event loop, some 2 µs a key: this many keys are 20 ms in which nobody else is served.
+READ_KEYS_MAX: Final = 10_000
+
+# A client joins its calls by partition, and a table has a thousand of those: ten tables in one request are plenty.
+PARTS_MAX: Final = 10_000
+
+
+class LocalData:
+    """The core behind every endpoint. It is a `router.data.requests.Connection`."""
+
+    def __init__(
+        self, log: Log, catalog: Catalog, hosting: Hosting, *, resources: AsyncExitStack | None = None
+    ) -> None:
+        """`resources`: what `close` closes; None: hosting, node, catalog and log."""
+        self._resources = resources
+        self.log = log
+        self.catalog = catalog
+        self.hosting = hosting
+        self.node = hosting.node
+        self.tables = Tables(log, catalog)
+
+    # --- reads
+
+    async def read(
+        self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
+    ) -> list[ReadResult | DuramenError]:
+        """Read keys; each part is answered, or fails, by itself. About 2 µs a key where nothing has to wait."""
+        asked = sum(len(part.keys) for part in parts)
+        if asked > READ_KEYS_MAX:
+            raise LimitExceeded(
+                f"a read asks for at most {READ_KEYS_MAX} keys, this one for {asked}: split it",
+                limit=READ_KEYS_MAX,
+                size=asked,
+            )
+        _check_parts(parts)
+        room = ReplyRoom()
+        results: list[ReadResult | DuramenError] = []
+        waiting: list[tuple[int, ReadPart]] = []
+        for place, part in enumerate(parts):
+            try:
+                replica = self.node.replica(part.table_id, part.partition)
+                if (
+                    part.strong
+                    or part.lag_max_ms
+                    or replica.index.applied < (part.after if part.after != NOTHING else replica.floor)
+                    or replica.failure is not None
+                ):
+                    waiting.append((place, part))
+                    results.append(InvalidRequest("unanswered"))  # replaced below, before anybody sees it
+                else:
+                    results.append(read_keys(replica, part.keys, room))
+            except TableNotFound as error:
+                waiting.append((place, part))  # it may have been made a moment ago
+                results.append(error)
+            except DuramenError as error:
+                results.append(error)
+        if waiting:
+            timeout = min(timeout, patience) if patience else timeout
+            answers = await asyncio.gather(*(self._read_when_fresh(part, timeout, room) for _, part in waiting))
+            for (place, _), answer in zip(waiting, answers, strict=True):
+                results[place] = answer
+        return results
+
+    async def _read_when_fresh(self, part: ReadPart, timeout: float, room: ReplyRoom) -> ReadResult | DuramenError:
+        try:
+            replica = await self._fresh(
+                part.table_id, part.partition, part.after, part.strong, timeout, part.lag_max_ms
+            )
+            return read_keys(replica, part.keys, room)
+        except DuramenError as error:
+            return error
+
+    async def _replica(self, table_id: TableId, partition: Partition) -> Replica:
+        """A replica that is here. Of a table that is not known, the catalog's end is asked before that is said."""
+        try:
+            return self.node.replica(table_id, partition)
+        except TableNotFound:
+            await self.tables.known(table_id)
+            return self.node.replica(table_id, partition)
+
+    async def _fresh(
+        self, table_id: TableId, partition: Partition, after: Offset, strong: bool, timeout: float, lag_max_ms: int = 0
+    ) -> Replica:
+        replica = await self._replica(table_id, partition)
+        if after == NOTHING:
+            after = replica.floor
+        failure = replica.failure
+        if failure is not None and (
+            replica.index.applied < after or isinstance(failure, (TableNotFound, IndexDamaged))
+        ):
+            raise copy(failure)
+        if strong or (lag_max_ms and replica.stale_s * 1000 > lag_max_ms):
+            # One that has not been level for too long is level again with what the log holds now.
+            bounds = await self.log.bounds(table_id, partition)
+            after = max(after, bounds.latest)
+        await replica.wait_applied(after, timeout=timeout)
+        return replica
+
+    # --- writes
+
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> list[WriteResult | DuramenError]:
+        """Append every part; a result means stable storage. One sync per partition, shared by whoever writes then.
+
+        Outcomes that the replica does not know within `patience` come as `pending`.
+        """
+        _check_parts(parts)
+        appended = await self.log.append_many(
+            [(part.table_id, part.partition, part.batch) for part in parts],
+            gathered=all(part.gathered for part in parts),
+        )
+        results: list[WriteResult | DuramenError] = [
+            place if isinstance(place, DuramenError) else WriteResult(place.base_offset, place.timestamp_ms)
+            for place in appended
+        ]
+        judged = [
+            (number, part, place)
+            for number, (part, place) in enumerate(zip(parts, appended, strict=True))
+            if part.outcomes and isinstance(place, Appended)
+        ]
+        if judged:
+            asked = [outcomes_part(part, place) for _, part, place in judged]
+            verdicts = await asyncio.gather(
+                *(self._judge(part, min(timeout, patience) if patience else timeout) for part in asked)
+            )
+            for (number, _, _), part, verdict in zip(judged, asked, verdicts, strict=True):
+                if isinstance(verdict, WriteResult):
+                    results[number] = verdict
+                elif patience and isinstance(verdict, ReplicaBehind):
+                    results[number] = WriteResult(part.base_offset, part.timestamp_ms, pending=True)
+                else:
+                    results[number] = outcome_unknown(part, verdict)
+        return results
+
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
+        """What became of batches that are in the log; each part waits until the replica here has applied it.
+
+        A part whose outcomes are not known here fails with the reason: it is in the log all the same.
+        """
+        _check_parts(parts)
+        return list(await asyncio.gather(*(self._judge(part, timeout) for part in parts)))
+
+    async def _judge(self, part: OutcomesPart, timeout: float) -> WriteResult | DuramenError:
+        """Wait until a batch is applied, and tell what became of its records."""
+        last = part.after
+        try:
+            replica = await self._replica(part.table_id, part.partition)
+            await replica.wait_applied(last, timeout=timeout)
+            found = replica.index.outcomes(part.base_offset, last)
+        except DuramenError as error:
+            return error
+        outcomes = [_write_outcome(offset, part.base_offset, outcome) for offset, outcome in found.items()]
+        return WriteResult(part.base_offset, part.timestamp_ms, outcomes)
+
+    # --- scans and watches
+
+    async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
+        """One page in key order, read partition by partition, each at one offset of its own.
+
+        Every partition's state is at least as new as `after` says; the page tells which offset each was read at.
+        """
+        check_scan(request)
+        table = await self.tables.known(request.table_id)
+        replicas = await asyncio.gather(
+            *(
+                self._fresh(
+                    table.id,
+                    partition,
+                    request.after.get(partition, NOTHING),
+                    request.strong,
+                    timeout,
+                    request.lag_max_ms,
+                )
+                for partition in request.partitions or _every(table)
+            )
+        )
+        return await scan_replicas(replicas, request)
+
+    async def watch(
+        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
+    ) -> AsyncIterator[WatchEvent]:
+        """Follow a table's changes; see `router.data.watch`."""
+        table = await self.tables.known(table_id)
+        replicas = [self.node.replica(table_id, partition) for partition in partitions or _every(table)]
+        async with aclosing(cast("Any", watch_replicas(self.log, replicas, start))) as events:
+            async for event in events:
+                yield event
+
+    async def producer(
+        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
+    ) -> dict[Partition, int]:
+        """The last sequence of a producer in each partition that has one, at the log's end."""
+        found: dict[Partition, int] = {}
+        table = await self.tables.known(table_id)
+        for partition in partitions or _every(table):
+            replica = await self._fresh(table_id, partition, NOTHING, True, timeout)
+            state = replica.index.producer(producer_id)
+            if state is not None:
+                found[partition] = state.last_sequence
+        return found
+
+    # --- tables
+
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int = 0,
+        over: str = "",
+        partitioner: str = "",
+        timeout: float,
+    ) -> TableRef:
+        """See `router.data.tables`; returns when this node has opened its share of the replicas."""
+        table = await self.tables.create(name, partitions, replicas, over=over, partitioner=partitioner)
+        await self.hosting.wait_version(self.catalog.map.version)
+        await self.hosting.wait_hosted(table.id)
+        return table.ref
+
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
+        """See `router.data.tables`."""
+        return (await self.tables.find(name)).ref
+
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
+        """All tables, by name."""
+        return await self.tables.all()
+
+    async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
+        """How a table stands: what each partition's log holds, and how far the replica on this node is."""
+        table = await self.tables.find(name)
+        bounds = await self.log.all_bounds(table.id)
+        return TableDescription(
+            table.ref,
+            [
+                _described(self.node, table, partition, bounds[partition])
+                for partition in map(Partition, range(table.partitions))
+            ],
+        )
+
+    async def drop_table(self, name: str, *, timeout: float) -> None:
+        """See `router.data.tables`. Writers and readers of the table get `TableNotFound` from then on."""
+        await self.tables.drop(name)
+        await self.hosting.wait_version(self.catalog.map.version)
+
+    async def close(self) -> None:
+        """Carry changes through, close the replicas cleanly, then the log."""
+        try:
+            await self.tables.close()
+        finally:
+            async with self._resources or AsyncExitStack() as closing:
+                if self._resources is None:
+                    for close in (self.log.close, self.catalog.close, self.node.close, self.hosting.close):
+                        closing.push_async_callback(close)
+
+
+def _described(node: Node, table: TableEntry, partition: Partition, bounds: Bounds) -> PartitionDescription:
+    holders = tuple(replica.node for replica in table.assignments[partition])
+    try:
+        replica = node.replica(table.id, partition)
+        statistics = replica.index.statistics()
+        return PartitionDescription(
+            partition,
+            bounds.earliest,
+            bounds.latest,
+            replica.index.applied,
+            replica.index.count(),
+            statistics.bytes_used,
+            replica.state,
+            replica.failure.message if replica.failure else "",
+            holders,
+        )
+    except NotHosted as error:
+        return PartitionDescription(
+            partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "elsewhere", error.message, holders
+        )
+    except DuramenError as error:
+        return PartitionDescription(
+            partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "stopped", error.message, holders
+        )
+
+
+def _every(table: TableEntry) -> list[Partition]:
+    return [Partition(number) for number in range(table.partitions)]
+
+
+def _check_parts(parts: Sequence[ReadPart] | Sequence[WritePart] | Sequence[OutcomesPart]) -> None:
+    if len(parts) > PARTS_MAX:
+        raise LimitExceeded(
+            f"a request has at most {PARTS_MAX} parts, this one {len(parts)}: split it",
+            limit=PARTS_MAX,
+            size=len(parts),
+        )
+
+
+def _write_outcome(offset: Offset, base_offset: Offset, outcome: Outcome) -> WriteOutcome:
+    """What a writer is told about a record; of a retry, what its first copy came to and where that stands."""
+    original = NOTHING if outcome.duplicate_of is None else outcome.duplicate_of
+    place = original if original > NOTHING else offset
+    return WriteOutcome(offset - base_offset, rejection_of(place, outcome), outcome.result, original)

@@ -1,0 +1,69 @@
+"""Merging pages of several partitions into one page in key order. Pure.
+
+Every partition gives its next keys and says whether it has more. A partition that has more may hold, right after its
+last key, something smaller than another partition's keys; so the merged page ends at the **frontier**: the smallest
+last key among the partitions that have more (the largest, in reverse). What lies beyond is left for the next page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import merge
+from math import isqrt
+from typing import NamedTuple
+
+from serving_tier.fold.entry import Entry
+
+__all__ = ["MergedPage", "PartitionPage", "merge_pages", "page_share"]
+
+
+class PartitionPage(NamedTuple):
+    """One partition's next entries, in the order of the scan."""
+
+    entries: Sequence[tuple[bytes, Entry]]
+    more: bool
+
+
+class MergedPage(NamedTuple):
+    """All partitions' next entries."""
+
+    entries: list[tuple[bytes, Entry]]
+    more: bool
+
+
+def page_share(limit: int, partitions: int) -> int:
+    """How many entries to ask of each partition for a page of `limit`.
+
+    Slots spread keys evenly, so each holds about limit / partitions of the next keys, give or take the square root of
+    that: asking for twice the root more nearly always fills the page, and asking everybody for all of it would read
+    `partitions` times too much.
+    """
+    share = -(-limit // partitions)
+    return min(limit, share + 2 * isqrt(share) + 4)
+
+
+def merge_pages(pages: Sequence[PartitionPage], *, limit: int, bytes_max: int, reverse: bool) -> MergedPage:
+    """Merge sorted pages up to the frontier, at most `limit` entries. O(entries × log partitions).
+
+    No more entries after keys and values together reached `bytes_max`: every partition gives at least one entry, and of
+    many partitions' large values together a reply could not carry one each.
+
+    Progress: if any page holds an entry, so does the result.
+    """
+    last_keys = [page.entries[-1][0] for page in pages if page.more and page.entries]
+    merged = list(merge(*(page.entries for page in pages), key=lambda item: item[0], reverse=reverse))
+    if last_keys:
+        frontier = max(last_keys) if reverse else min(last_keys)
+        merged = [item for item in merged if (item[0] >= frontier if reverse else item[0] <= frontier)]
+    fitting = _fitting(merged, limit, bytes_max)
+    return MergedPage(merged[:fitting], bool(last_keys) or len(merged) > fitting)
+
+
+def _fitting(entries: Sequence[tuple[bytes, Entry]], limit: int, bytes_max: int) -> int:
+    """How many of the entries go into a page: at least one, if there is one."""
+    size = 0
+    for number, (key, entry) in enumerate(entries[:limit]):
+        if size >= bytes_max:
+            return number
+        size += len(key) + len(entry.value)
+    return min(limit, len(entries))

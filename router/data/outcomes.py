@@ -1,0 +1,30 @@
+"""What became of records that are in the log: the question, and the honest answer where nobody knows yet.
+
+A batch is on stable storage as soon as it has its place. What its conditions and updates came to is said by the fold,
+which every replica gives alike; so the question may go to any of them, and may be asked again at another.
+"""
+
+from __future__ import annotations
+
+from log_tier.model.batch_header import read_header
+from log_tier.model.errors import DuramenError, WriteUnknown
+from log_tier.model.log import Appended
+from router.data.requests import OutcomesPart, WritePart
+
+__all__ = ["outcome_unknown", "outcomes_part"]
+
+
+def outcomes_part(part: WritePart, place: Appended) -> OutcomesPart:
+    """The question about a batch that got its place."""
+    span = read_header(part.batch).span
+    return OutcomesPart(part.table_id, part.partition, place.base_offset, place.timestamp_ms, span)
+
+
+def outcome_unknown(part: OutcomesPart, reason: DuramenError) -> WriteUnknown:
+    """The write is in the log, and nobody said in time what became of it. Fields: `offset`, `partition`."""
+    return WriteUnknown(
+        f"the write is in the log at offset {part.base_offset}, what became of it is not known yet "
+        f"({reason.message}): read the key with a token of that offset",
+        offset=part.base_offset,
+        partition=part.partition,
+    )

@@ -1,0 +1,54 @@
+"""Reading keys of a replica into a reply, and how much one reply may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from log_tier.model.errors import IndexDamaged, InvalidKey, LimitExceeded
+from log_tier.model.record import KEY_BYTES_MAX
+from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
+from serving_tier.replica.replica import Replica
+
+__all__ = ["ReplyRoom", "read_keys"]
+
+
+class ReplyRoom:
+    """The room that is left in one reply, shared by the parts of a request: first come, first served."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int = READ_REPLY_BYTES_MAX) -> None:
+        self.left = size
+
+    def take(self, size: int, keys: int) -> None:
+        """Use some. Raises `LimitExceeded` where it is not there: the part is then to be asked for by itself."""
+        if size > self.left:
+            raise LimitExceeded(
+                f"the values of these {keys} keys have {size} bytes, and the reply has room for {self.left} of its "
+                f"{READ_REPLY_BYTES_MAX}: ask for fewer keys at once",
+                limit=self.left,
+                size=size,
+            )
+        self.left -= size
+
+
+def read_keys(replica: Replica, keys: Sequence[bytes], room: ReplyRoom) -> ReadResult:
+    """Read keys in one transaction. About 2 µs a key. Raises `InvalidKey`, `LimitExceeded`, `IndexDamaged`."""
+    if keys and not 0 < len(longest := max(keys, key=len)) <= KEY_BYTES_MAX:
+        raise InvalidKey(f"a key of this read has {len(longest)} bytes; keys have 1 to {KEY_BYTES_MAX}")
+    try:
+        found = replica.index.get_many(keys)
+    except IndexDamaged as error:
+        replica.damaged(error)  # it stops, and another index is brought up in its place
+        raise
+    entries = found.entries
+    values = [None if entry is None else entry.value for entry in entries]
+    room.take(sum(map(len, filter(None, values))), len(keys))
+    return ReadResult(
+        found.applied,
+        values,
+        [-1 if entry is None else entry.version for entry in entries],
+        [0 if entry is None else entry.expires_at_ms for entry in entries]
+        if any(entry is not None and entry.expires_at_ms for entry in entries)
+        else None,
+    )

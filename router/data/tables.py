@@ -1,0 +1,230 @@
+"""Tables: made, found, dropped. They are the log's topics, made known by the catalog.
+
+A table begins as a topic of the log and exists when the catalog has folded its command; it ends in the same order, so
+that whatever dies in between leaves something that the same call, made again, brings to its end:
+
+    create   topic, then command     a topic without a command is taken over by the next `create` of that name
+    drop     topic, then command     a command without a topic is a table whose log says that it is gone
+
+A table **over** a topic of others is the command alone, both times: their topic was there before it and stays after it.
+Where that topic begins when the table is made is where the table begins, for good; what it loses later must come from
+snapshots and peers, as with any other table.
+
+A caller whose time is over does not stop a change: it is carried through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.commands import CreateTable, DropTable
+from log_tier.catalog.fold import RESERVED_PREFIX
+from log_tier.catalog.placement import candidates
+from log_tier.model.errors import (
+    CommandRejected,
+    InvalidName,
+    InvalidRequest,
+    LimitExceeded,
+    TableExists,
+    TableNotFound,
+)
+from log_tier.model.identifiers import PARTITIONS_MAX, TableId, check_adopted_name, check_name
+from log_tier.model.log import Log, Topic
+from log_tier.model.partitioner import Partitioner, check_partitioner
+from log_tier.model.table_ref import TableRef
+
+__all__ = ["REPLICAS_DEFAULT_MAX", "Tables"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Two may fail, or one while another is being replaced; more cost every write's share of every node.
+REPLICAS_DEFAULT_MAX: Final = 3
+
+
+class Tables:
+    """The tables of one log, as its catalog knows them."""
+
+    def __init__(self, log: Log, catalog: Catalog) -> None:
+        self._log = log
+        self._catalog = catalog
+        self._changing = asyncio.Lock()
+        self._changes: set[asyncio.Task[Any]] = set()
+
+    async def _carried_through(self, change: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changed)
+        return await asyncio.shield(task)
+
+    def _changed(self, task: asyncio.Task[Any]) -> None:
+        self._changes.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may have gone; then nobody else looks at it
+
+    def by_id(self, table_id: TableId) -> TableEntry:
+        """A table that the catalog knows here. Raises `TableNotFound`."""
+        return self._catalog.map.table(table_id)
+
+    async def known(self, table_id: TableId) -> TableEntry:
+        """The same, after a look at the catalog's end where it is not known here."""
+        if table_id not in self._catalog.map.tables:
+            await self._catalog.refresh()
+        return self.by_id(table_id)
+
+    async def find(self, name: str) -> TableEntry:
+        """The table of that name. Raises `TableNotFound` naming those that are there."""
+        check_name(name)
+        if self._catalog.map.named(name) is None:
+            await self._catalog.refresh()
+        return self._catalog.map.find(name)
+
+    async def all(self) -> list[TableRef]:
+        """All tables, by name."""
+        cluster = await self._catalog.refresh()
+        return sorted((table.ref for table in cluster.tables.values()), key=lambda ref: ref.name)
+
+    async def create(
+        self, name: str, partitions: int, replicas: int = 0, *, over: str = "", partitioner: str = ""
+    ) -> TableEntry:
+        """Create a table; `replicas` 0: one on each node, up to three. See `Connection.create_table` for the rest.
+
+        Raises `TableExists`, `InvalidName`, `LimitExceeded`, `CommandRejected` where there are too few nodes,
+        `InvalidRequest` for a partitioner that is none; with `over`, `TableNotFound` where there is no such topic, and
+        `InvalidRequest` where it has another number of partitions or the log has no topics of others.
+        """
+        check_name(name)
+        if name.startswith(RESERVED_PREFIX):
+            raise InvalidName(f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {name}")
+        chosen = check_partitioner(partitioner or ("murmur2" if over else "slot"))
+        if over:
+            check_adopted_name(over)
+        if not (1 <= partitions <= PARTITIONS_MAX or (over and partitions == 0)):
+            raise LimitExceeded(
+                f"a table has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
+            )
+        return await self._carried_through(self._create(name, partitions, replicas, over, chosen))
+
+    async def _create(
+        self, name: str, partitions: int, replicas: int, over: str, partitioner: Partitioner
+    ) -> TableEntry:
+        async with self._changing:
+            cluster = await self._catalog.refresh()
+            known = cluster.named(name)
+            if known is not None:
+                if known.adopted or known.id in {topic.id for topic in await self._log.topics()}:
+                    raise _exists(name)
+                await self._forget(known)
+            nodes = candidates(cluster)
+            replicas = replicas or min(REPLICAS_DEFAULT_MAX, max(1, len(nodes)))
+            if len(nodes) < replicas:  # the fold says it too, but then the topic would have been made
+                raise CommandRejected(
+                    f"table {name} wants {replicas} replicas of each partition, and the nodes that can take one are "
+                    f"{', '.join(nodes) or 'none'}: start more nodes, or ask for fewer replicas",
+                    version=cluster.version,
+                )
+            if over:
+                command = await self._over(name, partitions, replicas, over, partitioner)
+            else:
+                topic = await self._topic(name, partitions)
+                command = CreateTable(topic.id, name, topic.partitions, replicas, partitioner)
+            try:
+                _, cluster = await self._catalog.submit(command)
+            except CommandRejected as error:
+                if command.table in self._catalog.map.tables:
+                    raise _exists(name) from error  # somebody else was faster with the same topic
+                raise
+            return cluster.table(command.table)
+
+    async def _over(
+        self, name: str, partitions: int, replicas: int, over: str, partitioner: Partitioner
+    ) -> CreateTable:
+        """The command that makes a table over a topic of others, as that topic is now."""
+        topic = await self._log.adopt_topic(over)
+        if partitions not in (0, topic.partitions):
+            raise InvalidRequest(
+                f"topic {over} has {topic.partitions} partitions, and {partitions} are asked for table {name}: a table "
+                "over a topic has as many as that; leave the number out"
+            )
+        if topic.partitions > PARTITIONS_MAX:
+            raise LimitExceeded(
+                f"topic {over} has {topic.partitions} partitions, a table has 1 to {PARTITIONS_MAX}",
+                limit=PARTITIONS_MAX,
+                size=topic.partitions,
+            )
+        known = self._catalog.map.tables.get(topic.id)
+        if known is not None:
+            raise TableExists(
+                f"table {known.name!r} lies over topic {over} already: use it, or drop it first (the topic stays)",
+                table=known.name,
+            )
+        starts = tuple(bounds.earliest for bounds in await self._log.all_bounds(topic.id))
+        return CreateTable(
+            topic.id,
+            name,
+            topic.partitions,
+            replicas,
+            partitioner,
+            adopted=True,
+            over=over,
+            starts=starts if any(starts) else (),
+        )
+
+    async def _topic(self, name: str, partitions: int) -> Topic:
+        """The topic for a new table: a new one, or one that an interrupted `create` left."""
+        with suppress(TableExists):
+            return await self._log.create_topic(name, partitions=partitions)
+        topic = next((topic for topic in await self._log.topics() if topic.name == name), None)
+        if topic is None or topic.partitions != partitions or topic.id in (await self._catalog.refresh()).tables:
+            raise _exists(name)
+        return topic
+
+    async def drop(self, name: str) -> TableEntry:
+        """Delete a table and its log (not a topic of others); the nodes delete its indexes when they see it."""
+        table = await self.find(name)
+        await self._carried_through(self._drop(table))
+        return table
+
+    async def _drop(self, table: TableEntry) -> None:
+        async with self._changing:
+            if not table.adopted:
+                with suppress(TableNotFound):
+                    await self._log.delete_topic(table.id)
+            await self._forget(table)
+
+    async def _forget(self, table: TableEntry) -> None:
+        try:
+            await self._catalog.submit(DropTable(table.id))
+        except CommandRejected:
+            if table.id in self._catalog.map.tables:
+                raise
+
+    async def reconcile(self) -> None:
+        """Bring the catalog in step with the log, for whoever owns both: a folder of the time before there was a
+        catalog, and what a crash left between a topic and its command.
+        """
+        topics = {topic.id: topic for topic in await self._log.topics() if not topic.name.startswith(RESERVED_PREFIX)}
+        for table in list(self._catalog.map.tables.values()):
+            if table.id not in topics and not table.adopted:
+                logger.warning("table %s has no log any more: it is dropped", table.name)
+                await self._forget(table)
+        for topic in topics.values():
+            if topic.id not in self._catalog.map.tables:
+                logger.info("topic %s becomes a table", topic.name)
+                await self._catalog.submit(CreateTable(topic.id, topic.name, topic.partitions, 1))
+
+    async def close(self) -> None:
+        """Wait until the changes under way are through."""
+        if self._changes:
+            await asyncio.wait(self._changes)
+
+
+def _exists(name: str) -> TableExists:
+    return TableExists(f"there is a table {name!r} already: choose another name, or drop it first", table=name)

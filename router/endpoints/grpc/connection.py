@@ -1,0 +1,148 @@
+"""The client's side of the endpoint: a `Connection` to a server, with the same contract as the data plane itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from log_tier.model.errors import Disconnected, DuramenError, InvalidRequest, LimitExceeded
+from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.table_ref import TableRef
+from log_tier.rpc.wire import Wire
+from router.data.requests import (
+    OutcomesPart,
+    ReadPart,
+    ReadResult,
+    ScanRequest,
+    ScanResult,
+    TableDescription,
+    WatchEvent,
+    WritePart,
+    WriteResult,
+)
+from router.endpoints.grpc import messages
+from router.proto import fast_door_pb2, fast_door_pb2_grpc, keyvalue_pb2_grpc, tables_pb2_grpc
+from router.proto import keyvalue_pb2 as kv
+from router.proto import tables_pb2 as tables
+
+__all__ = ["GrpcConnection"]
+
+
+class GrpcConnection:
+    """One channel to one server. It connects with the first call, and again by itself after a loss."""
+
+    def __init__(self, target: str, *, shared: bool = True, alone: bool = False) -> None:
+        """`shared`: see `Wire`. `alone`: this server is the whole cluster."""
+        self.target = target
+        self.alone = alone
+        self._wire = Wire(target, shared=shared)
+        self._kv = keyvalue_pb2_grpc.KeyValueStub(self._wire.channel)  # type: ignore[no-untyped-call]
+        self._tables = tables_pb2_grpc.TablesStub(self._wire.channel)  # type: ignore[no-untyped-call]
+        self._door = fast_door_pb2_grpc.FastDoorStub(self._wire.channel)  # type: ignore[no-untyped-call]
+
+    async def resp_endpoint(self, *, timeout: float) -> tuple[str, int] | None:
+        """Host and port of the RESP endpoint of a server that is the whole cluster; None where it is not that, or has
+        no endpoint, or one that wants a password or TLS."""
+        if not self.alone:
+            return None
+        try:
+            said = await self._wire.ask(self._door.Describe, fast_door_pb2.DescribeFastDoorRequest(), timeout=timeout)
+        except DuramenError:
+            return None
+        if not said.port or said.tls or said.password:
+            return None
+        return self.target.rpartition(":")[0], int(said.port)
+
+    async def read(
+        self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
+    ) -> list[ReadResult | DuramenError]:
+        """See `Connection`."""
+        request = messages.read_request(parts, patience=patience)
+        return messages.read_results_from(await self._wire.ask(self._kv.Read, request, timeout=timeout))
+
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> list[WriteResult | DuramenError]:
+        """See `Connection`."""
+        request = messages.write_request(parts, patience=patience)
+        return messages.write_results_from(await self._wire.ask(self._kv.Write, request, timeout=timeout))
+
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
+        """See `Connection`."""
+        request = messages.outcomes_request(parts)
+        return messages.write_results_from(await self._wire.ask(self._kv.Outcomes, request, timeout=timeout))
+
+    async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
+        """See `Connection`."""
+        message = messages.scan_request(request)
+        return messages.scan_result_from(await self._wire.ask(self._kv.Scan, message, timeout=timeout))
+
+    async def watch(
+        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
+    ) -> AsyncIterator[WatchEvent]:
+        """See `Connection`. Raises `Disconnected` when the server goes away; the caller knows where to go on."""
+        request = kv.WatchRequest(
+            table_id=table_id_to_bytes(table_id),
+            start=[kv.PartitionOffset(partition=p, offset=o) for p, o in start.items()],
+            partitions=partitions,
+        )
+        async with aclosing(cast("Any", self._wire.stream(self._kv.Watch, request))) as replies:
+            async for reply in replies:
+                yield messages.watch_event_from(reply)
+        raise Disconnected(f"the server at {self.target} ended the watch; watch again from the last token")
+
+    async def producer(
+        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
+    ) -> dict[Partition, int]:
+        """See `Connection`."""
+        request = kv.ProducerRequest(
+            table_id=table_id_to_bytes(table_id), producer_id=producer_id, partitions=partitions
+        )
+        reply = await self._wire.ask(self._kv.Producer, request, timeout=timeout)
+        return {Partition(position.partition): position.last_sequence for position in reply.positions}
+
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int = 0,
+        over: str = "",
+        partitioner: str = "",
+        timeout: float,
+    ) -> TableRef:
+        """See `Connection`."""
+        if not 0 <= partitions < 1 << 32:  # which no message can carry
+            raise LimitExceeded(
+                f"a table has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
+            )
+        if not 0 <= replicas < 1 << 32:
+            raise InvalidRequest(f"a partition has at least one replica, not {replicas}; 0 leaves it to the cluster")
+        request = tables.CreateTableRequest(
+            name=name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner
+        )
+        return messages.ref_from(await self._wire.ask(self._tables.Create, request, timeout=timeout))
+
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
+        """See `Connection`."""
+        request = tables.FindTableRequest(name=name)
+        return messages.ref_from(await self._wire.ask(self._tables.Find, request, timeout=timeout))
+
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
+        """See `Connection`."""
+        reply = await self._wire.ask(self._tables.List, tables.ListTablesRequest(), timeout=timeout)
+        return [messages.ref_from(table) for table in reply.tables]
+
+    async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
+        """See `Connection`."""
+        request = tables.FindTableRequest(name=name)
+        return messages.description_from(await self._wire.ask(self._tables.Describe, request, timeout=timeout))
+
+    async def drop_table(self, name: str, *, timeout: float) -> None:
+        """See `Connection`."""
+        await self._wire.ask(self._tables.Drop, tables.FindTableRequest(name=name), timeout=timeout)
+
+    async def close(self) -> None:
+        """Close the channel; calls that are under way end with `DatabaseClosed`."""
+        await self._wire.close()

@@ -1,0 +1,373 @@
+"""Requests and replies as messages, and back. Both ends of the wire use this file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from log_tier.model.errors import DuramenError, Rejected, UnknownFormat
+from log_tier.model.identifiers import NOTHING, Offset, Partition, table_id_from_bytes, table_id_to_bytes
+from log_tier.model.partitioner import PARTITIONERS
+from log_tier.model.table_ref import TableRef
+from log_tier.rpc.problems import error_of, problem_of
+from router.data.requests import (
+    OutcomesPart,
+    PartitionDescription,
+    ReadPart,
+    ReadResult,
+    ScanRequest,
+    ScanResult,
+    TableDescription,
+    WatchEvent,
+    WriteOutcome,
+    WritePart,
+    WriteResult,
+)
+from router.proto import keyvalue_pb2 as kv
+from router.proto import tables_pb2 as tables
+
+__all__ = [
+    "description_from",
+    "description_message",
+    "outcomes_parts_from",
+    "outcomes_request",
+    "read_parts_from",
+    "read_reply",
+    "read_request",
+    "read_results_from",
+    "ref_from",
+    "scan_from",
+    "scan_reply",
+    "scan_request",
+    "scan_result_from",
+    "table_message",
+    "watch_event_from",
+    "watch_reply",
+    "write_parts_from",
+    "write_reply",
+    "write_request",
+    "write_results_from",
+]
+
+# --- read
+
+
+def read_request(parts: Sequence[ReadPart], *, patience: float) -> kv.ReadRequest:
+    """Client's side. `patience` in seconds."""
+    return kv.ReadRequest(
+        patience_ms=int(patience * 1000),
+        parts=[
+            kv.ReadPart(
+                table_id=table_id_to_bytes(part.table_id),
+                partition=part.partition,
+                after=part.after,
+                strong=part.strong,
+                keys=part.keys,
+                lag_max_ms=part.lag_max_ms,
+            )
+            for part in parts
+        ],
+    )
+
+
+def read_parts_from(request: kv.ReadRequest) -> list[ReadPart]:
+    """Server's side."""
+    return [
+        ReadPart(
+            table_id_from_bytes(part.table_id),
+            Partition(part.partition),
+            list(part.keys),
+            Offset(part.after),
+            part.strong,
+            part.lag_max_ms,
+        )
+        for part in request.parts
+    ]
+
+
+def read_reply(results: Sequence[ReadResult | DuramenError]) -> kv.ReadReply:
+    """Server's side. An absent key travels as an empty value with version -1."""
+    return kv.ReadReply(
+        results=[
+            kv.ReadResult(problem=problem_of(result))
+            if isinstance(result, DuramenError)
+            else kv.ReadResult(
+                applied=result.applied,
+                values=[value or b"" for value in result.values],
+                versions=result.versions,
+                expiries=result.expiries,
+            )
+            for result in results
+        ]
+    )
+
+
+def read_results_from(reply: kv.ReadReply) -> list[ReadResult | DuramenError]:
+    """Client's side."""
+    results: list[ReadResult | DuramenError] = []
+    for result in reply.results:
+        if result.HasField("problem"):
+            results.append(error_of(result.problem))
+            continue
+        versions = list(result.versions)
+        values: list[bytes | None] = list(result.values)
+        if NOTHING in versions:
+            values = [None if version < 0 else value for value, version in zip(values, versions, strict=True)]
+        results.append(ReadResult(Offset(result.applied), values, versions, list(result.expiries) or None))
+    return results
+
+
+# --- write
+
+
+def write_request(parts: Sequence[WritePart], *, patience: float = 0.0) -> kv.WriteRequest:
+    """Client's side. `patience` in seconds."""
+    return kv.WriteRequest(
+        patience_ms=int(patience * 1000),
+        parts=[
+            kv.WritePart(
+                table_id=table_id_to_bytes(part.table_id),
+                partition=part.partition,
+                batch=part.batch,
+                outcomes=part.outcomes,
+            )
+            for part in parts
+        ],
+    )
+
+
+def write_parts_from(request: kv.WriteRequest) -> list[WritePart]:
+    """Server's side."""
+    return [
+        WritePart(table_id_from_bytes(part.table_id), Partition(part.partition), part.batch, part.outcomes)
+        for part in request.parts
+    ]
+
+
+def write_reply(results: Sequence[WriteResult | DuramenError]) -> kv.WriteReply:
+    """Server's side."""
+    return kv.WriteReply(
+        results=[
+            kv.WriteResult(problem=problem_of(result))
+            if isinstance(result, DuramenError)
+            else kv.WriteResult(
+                base_offset=result.base_offset,
+                timestamp_ms=result.timestamp_ms,
+                outcomes=[_outcome_message(outcome) for outcome in result.outcomes],
+                pending=result.pending,
+            )
+            for result in results
+        ]
+    )
+
+
+def _outcome_message(outcome: WriteOutcome) -> kv.WriteOutcome:
+    return kv.WriteOutcome(
+        record=outcome.record,
+        rejected=None if outcome.rejected is None else problem_of(outcome.rejected),
+        result=outcome.result or b"",
+        original=outcome.original,
+    )
+
+
+def write_results_from(reply: kv.WriteReply) -> list[WriteResult | DuramenError]:
+    """Client's side."""
+    return [
+        error_of(result.problem)
+        if result.HasField("problem")
+        else WriteResult(
+            Offset(result.base_offset),
+            result.timestamp_ms,
+            [_outcome_from(outcome) for outcome in result.outcomes],
+            result.pending,
+        )
+        for result in reply.results
+    ]
+
+
+def _outcome_from(message: kv.WriteOutcome) -> WriteOutcome:
+    rejected = None
+    if message.HasField("rejected"):
+        error = error_of(message.rejected)
+        rejected = error if isinstance(error, Rejected) else Rejected(error.message, **error.fields)
+    return WriteOutcome(message.record, rejected, message.result or None, Offset(message.original))
+
+
+def outcomes_request(parts: Sequence[OutcomesPart]) -> kv.OutcomesRequest:
+    """Client's side."""
+    return kv.OutcomesRequest(
+        parts=[
+            kv.OutcomesPart(
+                table_id=table_id_to_bytes(part.table_id),
+                partition=part.partition,
+                base_offset=part.base_offset,
+                timestamp_ms=part.timestamp_ms,
+                span=part.span,
+            )
+            for part in parts
+        ]
+    )
+
+
+def outcomes_parts_from(request: kv.OutcomesRequest) -> list[OutcomesPart]:
+    """Server's side."""
+    return [
+        OutcomesPart(
+            table_id_from_bytes(part.table_id),
+            Partition(part.partition),
+            Offset(part.base_offset),
+            part.timestamp_ms,
+            part.span,
+        )
+        for part in request.parts
+    ]
+
+
+# --- scan
+
+
+def scan_request(request: ScanRequest) -> kv.ScanRequest:
+    """Client's side."""
+    return kv.ScanRequest(
+        table_id=table_id_to_bytes(request.table_id),
+        start=request.start,
+        end=request.end or b"",
+        reverse=request.reverse,
+        limit=request.limit,
+        after=[kv.PartitionOffset(partition=p, offset=o) for p, o in request.after.items()],
+        strong=request.strong,
+        partitions=request.partitions,
+        lag_max_ms=request.lag_max_ms,
+        table_versions=_partition_versions(request.table_versions),
+    )
+
+
+def _partition_versions(versions: Mapping[Partition, int]) -> list[kv.PartitionVersion]:
+    return [kv.PartitionVersion(partition=partition, version=version) for partition, version in versions.items()]
+
+
+def scan_from(message: kv.ScanRequest) -> ScanRequest:
+    """Server's side."""
+    return ScanRequest(
+        table_id_from_bytes(message.table_id),
+        message.start,
+        message.end or None,
+        message.reverse,
+        message.limit,
+        {Partition(after.partition): Offset(after.offset) for after in message.after},
+        message.strong,
+        tuple(Partition(partition) for partition in message.partitions),
+        message.lag_max_ms,
+        {Partition(entry.partition): entry.version for entry in message.table_versions},
+    )
+
+
+def scan_reply(result: ScanResult) -> kv.ScanReply:
+    """Server's side."""
+    return kv.ScanReply(
+        keys=result.keys,
+        values=result.values,
+        versions=result.versions,
+        more=result.more,
+        applied=[kv.PartitionOffset(partition=p, offset=o) for p, o in result.applied.items()],
+        table_versions=_partition_versions(result.table_versions),
+    )
+
+
+def scan_result_from(reply: kv.ScanReply) -> ScanResult:
+    """Client's side."""
+    return ScanResult(
+        list(reply.keys),
+        list(reply.values),
+        list(reply.versions),
+        reply.more,
+        {Partition(entry.partition): Offset(entry.offset) for entry in reply.applied},
+        {Partition(entry.partition): entry.version for entry in reply.table_versions},
+    )
+
+
+# --- watch
+
+
+def watch_reply(event: WatchEvent) -> kv.WatchReply:
+    """Server's side."""
+    return kv.WatchReply(
+        positions=[kv.PartitionOffset(partition=p, offset=o) for p, o in (event.positions or {}).items()],
+        partition=event.partition,
+        batches=event.batches,
+        void_offsets=event.void_offsets,
+        latest=event.latest,
+    )
+
+
+def watch_event_from(reply: kv.WatchReply) -> WatchEvent:
+    """Client's side."""
+    positions = {Partition(entry.partition): Offset(entry.offset) for entry in reply.positions}
+    return WatchEvent(
+        Partition(reply.partition),
+        reply.batches,
+        list(reply.void_offsets),
+        Offset(reply.latest),
+        positions or None,
+    )
+
+
+# --- tables
+
+
+def table_message(ref: TableRef) -> tables.Table:
+    """Server's side."""
+    return tables.Table(
+        id=table_id_to_bytes(ref.id),
+        name=ref.name,
+        partitions=ref.partitions,
+        partitioner=ref.partitioner,
+        over=ref.over,
+    )
+
+
+def ref_from(message: tables.Table) -> TableRef:
+    """Client's side. Raises `UnknownFormat` for a partitioner that is not known here: keys would be looked up where
+    they are not.
+    """
+    partitioner = message.partitioner or "slot"
+    if partitioner not in PARTITIONERS:
+        raise UnknownFormat(
+            f"table {message.name} has the partitioner {partitioner!r}, this client knows {', '.join(PARTITIONERS)}: "
+            "update it"
+        )
+    return TableRef(
+        table_id_from_bytes(message.id),
+        message.name,
+        message.partitions,
+        partitioner,
+        message.over,
+    )
+
+
+def description_message(description: TableDescription) -> tables.TableDescription:
+    """Server's side."""
+    return tables.TableDescription(
+        table=table_message(description.table),
+        partitions=[tables.PartitionDescription(**partition._asdict()) for partition in description.partitions],
+    )
+
+
+def description_from(message: tables.TableDescription) -> TableDescription:
+    """Client's side."""
+    return TableDescription(
+        ref_from(message.table),
+        [
+            PartitionDescription(
+                Partition(partition.partition),
+                Offset(partition.earliest),
+                Offset(partition.latest),
+                Offset(partition.applied),
+                partition.keys,
+                partition.index_bytes,
+                partition.state,
+                partition.reason,
+                tuple(partition.nodes),
+            )
+            for partition in message.partitions
+        ],
+    )

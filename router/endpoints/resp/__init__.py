@@ -1,0 +1,48 @@
+"""The RESP endpoint: the Redis protocol, RESP2 and RESP3, over the same core as every other endpoint.
+
+A client of Redis, in any language, connects and finds strings, counters, expiry, transactions and scans with Redis' own
+meaning and replies, kept by a log: a write is acknowledged when it is on stable storage, any number of nodes serve it,
+and a token carries what was seen from one connection to another. It is also the fast way in: Python's gRPC layer costs
+some 300 µs for a call on each side, and this endpoint answers a GET in some 15 µs.
+
+What holds:
+
+- F1 There is no second implementation of anything. Reads are those of the replica and of
+     `router.data.requests.Connection`, writes are batches of the log, conditions are decided by the fold. Only what
+     Redis *means* is here: numbers, options, error texts, as functions of a view (`commands/strings.py`,
+     `commands/counters.py`, `commands/keys.py`), which run alike by themselves and inside MULTI.
+- F2 Replies of a connection leave in the order of its commands, and no command takes effect before those that came
+     before it on its connection.
+- F3 A write is acknowledged after it is on stable storage, and every read that comes to this server after that sees it,
+     by whatever connection. At other servers the connection's token does the same.
+- F4 A command that reads before it writes takes effect on what it has read, or runs again: its records carry the
+     versions that it saw, and the log decides (I6).
+- F5 Everything is bounded: connections, arguments, bytes of a command, queued commands, unread replies, cursors.
+     `wire/limits.py` has each with its reason. What cannot be a command is answered as Redis does, and the connection
+     ends.
+
+How a command passes: bytes ─▶ `wire/framing.py` (hiredis, and a careful parser for what is unusual) ─▶
+`connection/client.py`, which takes the fast paths (`connection/fast_path.py`) for GET and SET, and for the rest asks
+`commands/command_table.py` what the command is. Reads go to `data/reads.py`; plain writes of all connections gather in
+`data/shared_writer.py` and leave as one batch per partition; what reads before it writes gathers in `data/changes.py`.
+Replies are encoded by `wire/replies.py`, with one write for all that are ready.
+
+Time. The log judges expiry by its own time, which stands still where nobody writes; views also look at this process's
+clock, so a key goes at its millisecond. Expiry is stored as an absolute time, as Redis does.
+
+What it deliberately does not do: lists, hashes and the other types (a value is a value), scripts, messages between
+clients, several users, replication by Redis' own protocol. What is not there is refused as an unknown command.
+`docs/REDIS.md` lists every command and every difference.
+
+More processes can take the connections and read for themselves: `readers/`.
+
+Reading order: `wire/replies.py`, `wire/fallback_parser.py`, `wire/framing.py`, `wire/arguments.py`, `data/views.py`,
+`commands/strings.py`, `commands/counters.py`,
+`commands/keys.py`, `data/value_cache.py`, `data/tables.py`, `data/local_reads.py`, `data/reads.py`,
+`data/shared_writer.py`, `data/changes.py`, `commands/command_table.py`,
+`wire/reply_queue.py`, `connection/slow_path.py`, `connection/session.py`, `connection/fast_path.py`,
+`connection/client.py`, `commands/transactions.py`, `commands/connection.py`, `commands/server.py`,
+`commands/scans.py`, `commands/flushdb.py`, `commands/duramen.py`, `commands/notifications.py`, `commands/cluster.py`,
+`server/peers.py`, `router/routing/local_first.py`, `server/sockets.py`,
+`server/resp_server.py`, `commands/native.py`, `wire/limits.py`, `wire/problems.py`.
+"""

@@ -1,0 +1,243 @@
+"""The commands about the connection itself: PING, HELLO, AUTH, SELECT, CLIENT, QUIT."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Sequence
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any, Final
+
+from log_tier.model.errors import DuramenError
+from log_tier.model.tokens import Token
+from router.endpoints.resp.data.tables import DEFAULT_TABLE, name_of
+from router.endpoints.resp.wire.arguments import SYNTAX, shown, strict_integer, text_of
+from router.endpoints.resp.wire.problems import problem_of, wrong_arity
+from router.endpoints.resp.wire.replies import Problem, Simple
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.connection.client import Client
+
+__all__ = [
+    "CLIENT_WORDS",
+    "COMPATIBLE_WITH",
+    "auth",
+    "client",
+    "echo",
+    "hello",
+    "ping",
+    "quit_",
+    "reset",
+    "select",
+    "time",
+]
+
+_OK: Final = Simple("OK")
+_WRONG_PASSWORD: Final = Problem("WRONGPASS invalid username-password pair or user is disabled.")
+_NO_PASSWORD: Final = Problem(
+    "ERR AUTH <password> called without any password configured for the default user. Are you sure your "
+    "configuration is correct?"
+)
+
+# A name is shown in one line of CLIENT LIST, which separates by spaces.
+_BAD_NAME: Final = Problem("ERR Client names cannot contain spaces, newlines or special characters.")
+
+CLIENT_WORDS: Final = {
+    "ID": 2,
+    "SETNAME": 3,
+    "GETNAME": 2,
+    "INFO": 2,
+    "LIST": -2,
+    "SETINFO": 4,
+    "NO-EVICT": 3,
+    "NO-TOUCH": 3,
+}
+"""What may follow CLIENT, with its arity."""
+
+COMPATIBLE_WITH: Final = "7.0.0"
+"""The version of Redis whose replies the commands here give; clients look at it before they use what is newer."""
+
+
+def ping(client: Client, args: Sequence[bytes]) -> Any:
+    """PING [message]"""
+    if len(args) > 1:
+        raise wrong_arity("ping")
+    if client.subscribed:
+        return [b"pong", args[0] if args else b""]
+    return args[0] if args else Simple("PONG")
+
+
+def echo(client: Client, args: Sequence[bytes]) -> bytes:
+    """ECHO message"""
+    return args[0]
+
+
+def time(client: Client, args: Sequence[bytes]) -> list[str]:
+    """TIME"""
+    now_us = clock.time_ns() // 1000
+    return [str(now_us // 1_000_000), str(now_us % 1_000_000)]
+
+
+def hello(client: Client, args: Sequence[bytes]) -> dict[str, Any]:
+    """HELLO [2 | 3 [AUTH user password] [SETNAME name]]"""
+    protocol = client.protocol
+    name: bytes | None = None
+    authenticated = client.authenticated
+    if args:
+        number = strict_integer(args[0])
+        if number is None:
+            raise Problem("ERR Protocol version is not an integer or out of range")
+        if number not in (2, 3):
+            raise Problem("NOPROTO unsupported protocol version")
+        protocol = number
+        at = 1
+        while at < len(args):
+            option = args[at].upper()
+            if option == b"AUTH" and at + 2 < len(args):
+                _check_password(client, args[at + 1], args[at + 2])
+                authenticated = True
+                at += 3
+            elif option == b"SETNAME" and at + 1 < len(args):
+                name = _checked_name(args[at + 1])
+                at += 2
+            else:
+                raise Problem(f"ERR Syntax error in HELLO option '{shown(args[at])}'")
+    if not authenticated:
+        raise Problem(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH "
+            "<user> <pass> option can be used to authenticate the client and select the RESP protocol version at the "
+            "same time"
+        )
+    client.authenticated, client.protocol = authenticated, protocol
+    if name is not None:
+        client.name = name
+    client.changed()
+    return {
+        "server": "duramen",
+        "version": COMPATIBLE_WITH,
+        "proto": protocol,
+        "id": client.id,
+        "mode": "cluster" if client.server.clustered else "standalone",
+        "role": "master",
+        "modules": [],
+    }
+
+
+def auth(client: Client, args: Sequence[bytes]) -> Simple:
+    """AUTH [user] password"""
+    if len(args) > 2:
+        raise SYNTAX
+    if not client.server.secret and len(args) == 1:
+        raise _NO_PASSWORD
+    _check_password(client, args[0] if len(args) == 2 else b"default", args[-1])
+    client.authenticated = True
+    client.changed()
+    return _OK
+
+
+def _check_password(client: Client, user: bytes, password: bytes) -> None:
+    secret = client.server.secret
+    # Without a password the user `default` may come with any, as in Redis.
+    if user != b"default" or (secret and not compare_digest(password, secret)):
+        raise _WRONG_PASSWORD
+
+
+async def select(client: Client, args: Sequence[bytes]) -> Simple:
+    """SELECT number | name: a number's table is made when it is first used, a name has to be there."""
+    name = name_of(args[0])
+    number = int(args[0]) if args[0].isdigit() else 0
+    table = client.server.tables.at_hand(name)
+    if table is None and not args[0].isdigit():
+        try:
+            table = await client.server.tables.open(name)
+        except DuramenError as error:
+            raise problem_of(error) from error
+    client.select(name, table, number)
+    return _OK
+
+
+def quit_(client: Client, args: Sequence[bytes]) -> Simple:
+    """QUIT"""
+    client.finish("QUIT")
+    return _OK
+
+
+def reset(client: Client, args: Sequence[bytes]) -> Simple:
+    """RESET"""
+    client.transaction, client.aborted = None, False
+    client.watched = {}
+    client.server.notifications.forget(client)
+    client.protocol, client.name = 2, b""
+    client.level, client.token = "session", Token()
+    client.asked_for_map = False
+    client.authenticated = not client.server.secret
+    client.select(DEFAULT_TABLE, client.server.tables.at_hand(DEFAULT_TABLE), 0)
+    client.changed()
+    return Simple("RESET")
+
+
+def client(client: Client, args: Sequence[bytes]) -> Any:
+    """CLIENT ID | SETNAME | GETNAME | INFO | LIST | SETINFO | NO-EVICT | NO-TOUCH"""
+    name, rest = text_of(args[0]).upper(), args[1:]
+    if name == "ID":
+        return client.id
+    if name == "SETNAME":
+        client.name = _checked_name(rest[0])
+        return _OK
+    if name == "GETNAME":
+        return client.name or None
+    if name == "SETINFO":
+        option = text_of(rest[0]).lower()
+        if option not in ("lib-name", "lib-ver"):
+            raise Problem(f"ERR Unrecognized option '{shown(rest[0])}'")
+        client.library[option] = _checked_name(rest[1])
+        return _OK
+    if name == "INFO":
+        return _line(client) + "\n"
+    if name == "LIST":
+        return "".join(_line(each) + "\n" for each in _listed(client, rest))
+    return _OK
+
+
+def _listed(client: Client, options: Sequence[bytes]) -> list[Client]:
+    clients = client.server.clients
+    if not options:
+        return [clients[number] for number in sorted(clients)]
+    if options[0].upper() == b"ID" and len(options) > 1:
+        numbers = [strict_integer(option) for option in options[1:]]
+        if any(number is None for number in numbers):
+            raise Problem("ERR Invalid client ID")
+        return [clients[number] for number in numbers if number is not None and number in clients]
+    if options[0].upper() == b"TYPE" and len(options) == 2:
+        kind = options[1].lower()
+        if kind not in (b"normal", b"master", b"replica", b"slave", b"pubsub"):
+            raise Problem(f"ERR Unknown client type '{shown(options[1])}'")
+        return [
+            each
+            for each in clients.values()
+            if (kind == b"pubsub") == bool(each.channels or each.patterns) and kind in (b"normal", b"pubsub")
+        ]
+    raise SYNTAX
+
+
+def _checked_name(name: bytes) -> bytes:
+    if any(not 0x21 <= byte <= 0x7E for byte in name):
+        raise _BAD_NAME
+    return name
+
+
+def _line(client: Client) -> str:
+    """One connection, as Redis tells of it."""
+    now = client.server.loop.time()
+    host, port = client.local_address
+    multi = -1 if client.transaction is None else len(client.transaction)
+    return (
+        f"id={client.id} addr={client.address} laddr={host}:{port} fd=-1 name={text_of(client.name)} "
+        f"age={now - client.connected_s:.0f} idle=0 flags={'P' if client.channels or client.patterns else 'N'} "
+        f"db={client.number} sub={len(client.channels)} psub={len(client.patterns)} ssub=0 multi={multi} "
+        f"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={client.reply_queue.unread_bytes} "
+        "tot-mem=0 "
+        f"events=r cmd={client.last_command} user=default redir=-1 resp={client.protocol} "
+        f"lib-name={text_of(client.library.get('lib-name', b''))} "
+        f"lib-ver={text_of(client.library.get('lib-ver', b''))} "
+        f"table={client.table_name}"
+    )

@@ -1,0 +1,110 @@
+"""What Redis cannot do: tokens, levels, and writes under a version. Their names begin with `DURAMEN.`"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from log_tier.model.errors import ConditionFailed, DuramenError, InvalidToken
+from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.record import Condition, Expiry, Operation, attribute_of
+from log_tier.model.tokens import Token
+from router.endpoints.resp.commands.strings import set_options
+from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.shared_writer import Record
+from router.endpoints.resp.data.views import View
+from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
+from router.endpoints.resp.wire.problems import problem_of
+from router.endpoints.resp.wire.replies import Problem, Simple
+from serving_tier.fold.entry import NEVER
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from router.endpoints.resp.connection.client import Client
+
+__all__ = ["after", "getv", "level", "setv", "token"]
+
+_LEVELS: Final = ("session", "eventual", "strong")
+
+
+async def token(client: Client, args: Sequence[bytes]) -> str:
+    """DURAMEN.TOKEN: everything that this connection may have seen of its table, as text for any other process."""
+    table = await client.current_table()
+    return str(table.token().merge(Token(client.token.tables, session=False)))
+
+
+def after(client: Client, args: Sequence[bytes]) -> Simple:
+    """DURAMEN.AFTER token: this connection's reads wait until they are not older than the token."""
+    try:
+        asked = Token.parse(text_of(args[0]))
+        if client.table is not None:
+            asked.offsets(client.table.ref.id, table_name=client.table.ref.name)
+    except InvalidToken as error:
+        raise problem_of(error) from error
+    # Kept as a session's: it may name other tables than the one that is selected when a read comes.
+    client.token = Token(client.token.merge(asked).tables, session=True)
+    client.changed()
+    return Simple("OK")
+
+
+def level(client: Client, args: Sequence[bytes]) -> Any:
+    """DURAMEN.LEVEL [session | eventual | strong]"""
+    if not args:
+        return client.level
+    wanted = text_of(args[0]).lower()
+    if len(args) > 1 or wanted not in _LEVELS:
+        raise Problem(f"ERR the level is one of {', '.join(_LEVELS)}")
+    client.level = wanted
+    client.changed()
+    return Simple("OK")
+
+
+def getv(view: View, args: Sequence[bytes]) -> list[Any] | None:
+    """DURAMEN.GETV key: [value, version]"""
+    entry = view.get(args[0])
+    return None if entry is None else [entry.value, int(entry.version)]
+
+
+class _Written:
+    """Waits for one record's verdict and place."""
+
+    def __init__(self, future: asyncio.Future[Offset]) -> None:
+        self._future = future
+
+    def settle(self, error: DuramenError | None, offset: Offset) -> None:
+        """See `Waiter`."""
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(offset)
+        else:
+            self._future.set_exception(error)
+
+
+async def setv(client: Client, args: Sequence[bytes]) -> int | None:
+    """DURAMEN.SETV key value version [EX s | PX ms | EXAT s | PXAT ms]: the new version, nil where it has another one.
+
+    Version -1 stands for a key that is not there. The log decides, once, and every replica alike.
+    """
+    key, value, asked = args[0], args[1], integer(args[2])
+    check_keys([key])
+    if asked < NOTHING:
+        raise Problem("ERR a version is an offset, or -1 for a key that is not there")
+    options = set_options(args[3:], client.server.clock_ms())
+    if options.condition or options.get or options.keep:
+        raise SYNTAX
+    table = await client.current_table()
+    client.server.check_place(client, table, [key])
+    attribute = attribute_of(
+        Operation.PUT,
+        condition=Condition.ABSENT if asked == NOTHING else Condition.VERSION,
+        expiry=Expiry.NONE if options.expires_at_ms == NEVER else Expiry.AT,
+    )
+    record = Record(key, value, attribute, max(asked, 0), options.expires_at_ms)
+    future: asyncio.Future[Offset] = client.server.loop.create_future()
+    client.server.writer.submit(table, table.partition_of(key), [record], _Written(future), judged=True)
+    try:
+        return int(await future)
+    except ConditionFailed:
+        return None

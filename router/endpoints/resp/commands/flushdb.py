@@ -1,0 +1,36 @@
+"""FLUSHDB: the table goes over to an empty version of itself, by a barrier in the log of each partition.
+
+It costs the same whatever the table holds, and every replica clears it at the same offsets. What was acknowledged
+before the command came is gone; what others write meanwhile is there or not, as with Redis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from log_tier.model.identifiers import Partition
+from router.admin.clear import clear_table
+from router.endpoints.resp.wire.arguments import SYNTAX, text_of
+from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.replies import Problem, Simple
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.connection.client import Client
+
+__all__ = ["flushdb"]
+
+
+async def flushdb(client: Client, args: Sequence[bytes]) -> Simple:
+    """FLUSHDB [ASYNC|SYNC]: both are the same here; the reply comes when no later read shows an old key."""
+    if len(args) > 1 or (args and text_of(args[0]).upper() not in ("ASYNC", "SYNC")):
+        raise SYNTAX
+    server = client.server
+    if server.admin is None:
+        raise Problem("ERR this server cannot clear tables")
+    table = await client.current_table()
+    admin = await server.admin()
+    cleared = await clear_table(admin, table.ref.name, timeout=REQUEST_TIMEOUT_S)
+    for number, offset in enumerate(cleared):
+        table.raise_floor(Partition(number), offset)
+    return Simple("OK")

@@ -1,0 +1,148 @@
+"""The commands on keys, whatever they hold: DEL, EXISTS, TYPE, and when keys expire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from router.endpoints.resp.data.views import View
+from router.endpoints.resp.wire.arguments import expiry_problem, integer, shown, text_of
+from router.endpoints.resp.wire.replies import Problem, Simple
+from serving_tier.fold.entry import NEVER
+from serving_tier.fold.numbers import INTEGER_MAX, INTEGER_MIN
+
+__all__ = [
+    "delete",
+    "exists",
+    "expire",
+    "expireat",
+    "expiretime",
+    "persist",
+    "pexpire",
+    "pexpireat",
+    "pexpiretime",
+    "pttl",
+    "ttl",
+    "type_",
+]
+
+_ABSENT: Final = -2
+_NEVER: Final = -1
+
+
+def delete(view: View, args: Sequence[bytes]) -> int:
+    """DEL key [key …], UNLINK key [key …]"""
+    deleted = 0
+    for key in args:
+        if view.get(key) is not None:
+            view.remove(key)
+            deleted += 1
+    return deleted
+
+
+def exists(view: View, args: Sequence[bytes]) -> int:
+    """EXISTS key [key …]: how many of them are there; one that is named twice counts twice."""
+    return sum(view.get(key) is not None for key in args)
+
+
+def type_(view: View, args: Sequence[bytes]) -> Simple:
+    """TYPE key"""
+    return Simple("none" if view.get(args[0]) is None else "string")
+
+
+def pttl(view: View, args: Sequence[bytes]) -> int:
+    """PTTL key"""
+    time_ms = pexpiretime(view, args)
+    return time_ms if time_ms < 0 else time_ms - view.now_ms
+
+
+def ttl(view: View, args: Sequence[bytes]) -> int:
+    """TTL key: rounded to the nearest second, as Redis does."""
+    left_ms = pttl(view, args)
+    return left_ms if left_ms < 0 else (left_ms + 500) // 1000
+
+
+def pexpiretime(view: View, args: Sequence[bytes]) -> int:
+    """PEXPIRETIME key"""
+    entry = view.get(args[0])
+    if entry is None:
+        return _ABSENT
+    return entry.expires_at_ms if entry.expires_at_ms != NEVER else _NEVER
+
+
+def expiretime(view: View, args: Sequence[bytes]) -> int:
+    """EXPIRETIME key"""
+    time_ms = pexpiretime(view, args)
+    return time_ms if time_ms < 0 else (time_ms + 500) // 1000
+
+
+def persist(view: View, args: Sequence[bytes]) -> int:
+    """PERSIST key"""
+    entry = view.get(args[0])
+    if entry is None or entry.expires_at_ms == NEVER:
+        return 0
+    view.put(args[0], entry.value)
+    return 1
+
+
+def expire(view: View, args: Sequence[bytes]) -> int:
+    """EXPIRE key seconds [NX | XX | GT | LT]"""
+    return _expire(view, args, seconds=True, start_ms=view.now_ms, command="expire")
+
+
+def pexpire(view: View, args: Sequence[bytes]) -> int:
+    """PEXPIRE key milliseconds [NX | XX | GT | LT]"""
+    return _expire(view, args, seconds=False, start_ms=view.now_ms, command="pexpire")
+
+
+def expireat(view: View, args: Sequence[bytes]) -> int:
+    """EXPIREAT key unix-time [NX | XX | GT | LT]"""
+    return _expire(view, args, seconds=True, start_ms=0, command="expireat")
+
+
+def pexpireat(view: View, args: Sequence[bytes]) -> int:
+    """PEXPIREAT key unix-time-in-ms [NX | XX | GT | LT]"""
+    return _expire(view, args, seconds=False, start_ms=0, command="pexpireat")
+
+
+def _expire(view: View, args: Sequence[bytes], *, seconds: bool, start_ms: int, command: str) -> int:
+    key, time, *options = args
+    only = _only(options)
+    time_ms = integer(time)
+    if seconds:
+        if not -(-INTEGER_MIN // 1000) <= time_ms <= INTEGER_MAX // 1000:
+            raise expiry_problem(command)
+        time_ms *= 1000
+    if time_ms > INTEGER_MAX - start_ms:
+        raise expiry_problem(command)
+    time_ms += start_ms
+    entry = view.get(key)
+    if entry is None:
+        return 0
+    now = entry.expires_at_ms
+    if (
+        ("NX" in only and now != NEVER)
+        or ("XX" in only and now == NEVER)
+        or ("GT" in only and (now == NEVER or time_ms <= now))
+        or ("LT" in only and now != NEVER and time_ms >= now)
+    ):
+        return 0
+    if time_ms <= view.now_ms:
+        view.remove(key)
+    else:
+        view.put(key, entry.value, time_ms)
+    return 1
+
+
+def _only(options: Sequence[bytes]) -> set[str]:
+    only: set[str] = set()
+    for option in options:
+        name = text_of(option).upper()
+        if name not in ("NX", "XX", "GT", "LT"):
+            raise Problem(f"ERR Unsupported option {shown(option)}")
+        only.add(name)
+    if "NX" in only and len(only) > 1:
+        raise Problem("ERR NX and XX, GT or LT options at the same time are not compatible")
+    if {"GT", "LT"} <= only:
+        raise Problem("ERR GT and LT options at the same time are not compatible")
+    return only

@@ -1,0 +1,206 @@
+"""The commands about the server: INFO, COMMAND, DBSIZE, WAIT."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import resource
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from log_tier.model.identifiers import NOTHING, Partition
+from router.endpoints.resp.commands.connection import COMPATIBLE_WITH
+from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, ServedTable
+from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
+from router.endpoints.resp.wire.limits import CONNECTIONS_MAX, REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.replies import Problem, Simple
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.commands.command_table import CommandSpec
+    from router.endpoints.resp.connection.client import Client
+
+__all__ = ["COMMAND_WORDS", "command", "dbsize", "info", "wait"]
+
+COMMAND_WORDS: Final = {"COUNT": 2, "INFO": -2, "DOCS": -2, "LIST": -2, "GETKEYS": -4}
+"""What may follow COMMAND, with its arity."""
+
+_SECTIONS: Final = ("server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "keyspace")
+
+# How often WAIT looks at what the nodes say; they say it every 250 ms, and at once where something changes.
+_WAIT_PAUSE_S: Final = 0.005
+
+
+async def info(client: Client, args: Sequence[bytes]) -> str:
+    """INFO [section …]"""
+    wanted = {text_of(section).lower() for section in args} or {"default"}
+    if wanted & {"default", "all", "everything"}:
+        wanted |= set(_SECTIONS)
+    texts: list[str] = []
+    for section in _SECTIONS:
+        if section in wanted:
+            lines = await _keyspace(client) if section == "keyspace" else _section(client, section)
+            texts.append(
+                f"# {section.capitalize()}\r\n" + "".join(f"{key}:{value}\r\n" for key, value in lines.items())
+            )
+    return "\r\n".join(texts)
+
+
+def _section(client: Client, section: str) -> dict[str, object]:
+    server = client.server
+    if section == "server":
+        uptime = int(server.loop.time() - server.opened_s)
+        return {
+            "redis_version": COMPATIBLE_WITH,
+            "redis_mode": "cluster" if server.clustered else "standalone",
+            "server_name": "duramen",
+            "os": platform.platform(),
+            "arch_bits": 64,
+            "process_id": os.getpid(),
+            "run_id": server.run_id,
+            "tcp_port": server.port,
+            "uptime_in_seconds": uptime,
+            "uptime_in_days": uptime // 86_400,
+        }
+    if section == "clients":
+        return {"connected_clients": len(server.clients), "maxclients": CONNECTIONS_MAX, "blocked_clients": 0}
+    if section == "memory":
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {"used_memory_peak": used, "used_memory_rss": used, "maxmemory": 0, "maxmemory_policy": "noeviction"}
+    if section == "persistence":
+        # Every write is on stable storage before its reply.
+        return {"loading": 0, "aof_enabled": 1, "aof_last_write_status": "ok"}
+    if section == "stats":
+        return {
+            "total_connections_received": server.connections_taken,
+            "total_commands_processed": server.commands_done
+            + sum(each.commands for each in server.clients.values())
+            + (server.pages.tally.total() if server.pages is not None else 0),
+            "rejected_connections": server.connections_refused,
+            "dropped_connections": server.connections_dropped,
+            "write_batches": server.writer.batches,
+            "write_records": server.writer.records,
+            "pubsub_channels": len({name for each in server.clients.values() for name in each.channels}),
+            "pubsub_patterns": len({name for each in server.clients.values() for name in each.patterns}),
+        }
+    if section == "replication":
+        return {"role": "master", "connected_slaves": 0}
+    if section == "cpu":
+        used_cpu = resource.getrusage(resource.RUSAGE_SELF)
+        return {"used_cpu_sys": f"{used_cpu.ru_stime:.6f}", "used_cpu_user": f"{used_cpu.ru_utime:.6f}"}
+    return {"cluster_enabled": int(server.clustered)}
+
+
+async def _keyspace(client: Client) -> dict[str, object]:
+    """The numbered tables that were used so far."""
+    lines: dict[str, object] = {}
+    for number in range(NUMBERS):
+        table = client.server.tables.at_hand(DEFAULT_TABLE if number == 0 else f"db{number}")
+        if table is not None:
+            count = await _count(client, table)
+            if count:
+                lines[f"db{number}"] = f"keys={count},expires={_expiring(table)},avg_ttl=0"
+    return lines
+
+
+async def dbsize(client: Client, args: Sequence[bytes]) -> int:
+    """DBSIZE: an exact count of what is here; of a table on several nodes, what the nodes say."""
+    return await _count(client, await client.current_table())
+
+
+async def _count(client: Client, table: ServedTable) -> int:
+    table.look()
+    counts: list[int] = []
+    for partition in client.server.own_partitions(table):
+        replica = table.replicas[partition]
+        if replica is None:
+            described = await client.server.connection.describe_table(table.ref.name, timeout=REQUEST_TIMEOUT_S)
+            return sum(each.keys for each in described.partitions)
+        if replica.index.applied < table.seen[partition]:
+            await replica.wait_applied(table.seen[partition], timeout=REQUEST_TIMEOUT_S)
+        counts.append(replica.index.count())
+    return sum(counts)
+
+
+def _expiring(table: ServedTable) -> int:
+    return sum(replica.index.statistics().expiries for replica in table.replicas if replica is not None)
+
+
+async def wait(client: Client, args: Sequence[bytes]) -> int:
+    """WAIT replicas milliseconds: how many replicas besides the first have applied what this server acknowledged.
+
+    That a write is on stable storage is not asked here: it was when it was answered.
+    """
+    wanted, timeout_ms = integer(args[0]), integer(args[1])
+    if timeout_ms < 0:
+        raise Problem("ERR timeout is negative")
+    table = await client.current_table()
+    loop = client.server.loop
+    deadline = loop.time() + (timeout_ms / 1000 if timeout_ms else REQUEST_TIMEOUT_S)
+    while True:
+        reached = _reached(client, table)
+        if reached >= wanted or loop.time() >= deadline or client.closing:
+            return reached
+        await asyncio.sleep(_WAIT_PAUSE_S)
+
+
+def _reached(client: Client, table: ServedTable) -> int:
+    """The fewest further replicas that have applied what was seen, over all partitions that were written."""
+    membership = client.server.membership
+    if membership is None:
+        return 0
+    counts: list[int] = []
+    for partition in map(Partition, range(table.partitions)):
+        seen = table.seen[partition]
+        if seen != NOTHING:
+            views = (member.view.replicas.get((table.ref.id, partition)) for member in membership.members.values())
+            counts.append(sum(view is not None and view.applied >= seen for view in views))
+    return max(0, min(counts, default=len(membership.members)) - 1)
+
+
+# --- COMMAND
+
+
+def command(client: Client, args: Sequence[bytes]) -> Any:
+    """COMMAND | COMMAND COUNT | INFO [name …] | DOCS [name …] | LIST | GETKEYS command …"""
+    from router.endpoints.resp.commands.command_table import COMMANDS
+
+    if not args:
+        return [_described(spec) for spec in COMMANDS.values()]
+    subcommand, names = text_of(args[0]).upper(), [text_of(name).lower() for name in args[1:]]
+    if subcommand == "COUNT":
+        return len(COMMANDS)
+    if subcommand == "INFO":
+        return [_described(COMMANDS[name]) if name in COMMANDS else None for name in names or COMMANDS]
+    if subcommand == "DOCS":
+        return {name: _documented(COMMANDS[name]) for name in names or COMMANDS if name in COMMANDS}
+    if subcommand == "LIST":
+        if names:
+            raise SYNTAX
+        return list(COMMANDS)
+    return _keys_of(args[1:])
+
+
+def _keys_of(words: Sequence[bytes]) -> list[bytes]:
+    from router.endpoints.resp.commands.command_table import find_command
+
+    spec = find_command(words[0]) if words else None
+    if spec is None:
+        raise Problem("ERR Invalid command specified")
+    if not spec.fits(len(words)):
+        raise Problem("ERR Invalid number of arguments specified for command")
+    keys = list(spec.keys(words))
+    if not keys:
+        raise Problem("ERR The command has no key arguments")
+    return keys
+
+
+def _described(spec: CommandSpec) -> list[Any]:
+    flags = [Simple(flag) for flag in sorted(spec.flags)]
+    categories = [Simple(f"@{name}") for name in ("read", "write") if f"{name}only" in spec.flags or name in spec.flags]
+    return [spec.name, spec.arity, flags, spec.first, spec.last, spec.step, categories, [], [], []]
+
+
+def _documented(spec: CommandSpec) -> dict[str, Any]:
+    group = "string" if spec.first else "server"
+    return {"summary": spec.summary, "since": "1.0.0", "group": group}

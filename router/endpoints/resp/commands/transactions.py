@@ -1,0 +1,144 @@
+"""MULTI, EXEC, DISCARD, WATCH: an atomic conditional batch.
+
+Commands are kept until EXEC and then run as one job of `router/endpoints/resp/data/changes.py`: on one moment of their
+keys, and written as one atomic group. So they take effect together or not at all, nothing comes between them, and
+whoever fails by itself (an INCR of a word) does not undo the others, all as in Redis. Their keys lie in one partition;
+`{tags}` see to that.
+
+WATCH remembers versions. EXEC runs only if every watched key still has its version when the log decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from log_tier.model.identifiers import Offset, Partition
+from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.views import Overlay
+from router.endpoints.resp.wire.limits import TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX
+from router.endpoints.resp.wire.problems import CROSS_SLOT
+from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, Simple
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.commands.command_table import CommandSpec
+    from router.endpoints.resp.connection.client import Client
+    from router.endpoints.resp.wire.fallback_parser import Command
+
+__all__ = ["discard", "enqueue", "execute", "multi", "unwatch", "watch"]
+
+_OK: Final = Simple("OK")
+_QUEUED: Final = Simple("QUEUED")
+
+_DATA: Final = frozenset({"read", "change", "blind"})
+
+
+def multi(client: Client, args: Sequence[bytes]) -> Simple:
+    """MULTI"""
+    if client.transaction is not None:
+        raise Problem("ERR MULTI calls can not be nested")
+    client.transaction, client.aborted = [], False
+    client.changed()
+    return _OK
+
+
+def discard(client: Client, args: Sequence[bytes]) -> Simple:
+    """DISCARD"""
+    if client.transaction is None:
+        raise Problem("ERR DISCARD without MULTI")
+    _end(client)
+    return _OK
+
+
+def enqueue(client: Client, spec: CommandSpec, command: Command) -> Simple | Problem:
+    """A command between MULTI and EXEC."""
+    assert client.transaction is not None, "not between MULTI and EXEC"
+    problem: Problem | None = None
+    if (spec.kind not in _DATA and spec.kind != "talk") or "alone" in spec.flags:
+        problem = Problem(f"ERR {spec.name} cannot be used in a transaction here")
+    elif len(client.transaction) >= TRANSACTION_COMMANDS_MAX:
+        problem = Problem(f"ERR a transaction has at most {TRANSACTION_COMMANDS_MAX} commands")
+    else:
+        try:
+            check_keys(spec.keys(command))
+        except Problem as bad_key:
+            problem = bad_key
+    if problem is not None:
+        client.aborted = True
+        return problem
+    client.transaction.append((spec, command))
+    return _QUEUED
+
+
+def _end(client: Client) -> None:
+    client.transaction, client.aborted, client.watched = None, False, {}
+    client.changed()
+
+
+async def execute(client: Client, args: Sequence[bytes]) -> Any:
+    """EXEC"""
+    queued = client.transaction
+    if queued is None:
+        raise Problem("ERR EXEC without MULTI")
+    aborted, watched = client.aborted, client.watched
+    _end(client)
+    if aborted:
+        raise Problem("EXECABORT Transaction discarded because of previous errors.")
+    keys = [key for spec, command in queued if spec.kind in _DATA for key in spec.keys(command)]
+    if not keys and not watched:
+        return [_run(client, spec, command, None) for spec, command in queued]
+    table = await client.current_table()
+    if any(name != client.table_name for name, _ in watched):
+        raise Problem("ERR the watched keys are in another table: WATCH and EXEC go with one SELECT")
+    guards: dict[bytes, Offset] = {key: version for (_, key), version in watched.items()}
+    client.server.check_place(client, table, [*keys, *guards])
+    places = {table.partition_of(key) for key in (*keys, *guards)}
+    if len(places) > 1:
+        raise CROSS_SLOT
+    partition: Partition = next(iter(places))
+    freshness = client.freshness(table)
+    if freshness.level == "strong" or freshness.after:
+        await client.server.reads.entries(table, keys, freshness)
+        client.caught_up(table)
+    return await client.server.changes.run(
+        table,
+        partition,
+        keys,
+        lambda view: [_run(client, spec, command, view) for spec, command in queued],
+        watched=guards,
+    )
+
+
+def _run(client: Client, spec: CommandSpec, command: Command, view: Overlay | None) -> Any:
+    try:
+        return spec.run(view if spec.kind in _DATA else client, command[1:])
+    except Problem as problem:
+        return problem
+
+
+async def watch(client: Client, args: Sequence[bytes]) -> Simple:
+    """WATCH key [key …]"""
+    if client.transaction is not None:
+        raise Problem("ERR WATCH inside MULTI is not allowed")
+    check_keys(args)
+    if len(client.watched) + len(args) > WATCHED_KEYS_MAX:
+        raise Problem(f"ERR a connection watches at most {WATCHED_KEYS_MAX} keys")
+    table = await client.current_table()
+    client.server.check_place(client, table, args)
+    found = await client.server.reads.entries(table, args, client.freshness(table))
+    client.caught_up(table)
+    view = Overlay(found, client.server.clock_ms())
+    for key in args:
+        # What was watched first counts.
+        client.watched.setdefault((client.table_name, key), view.version(key))
+    return _OK
+
+
+def unwatch(client: Client, args: Sequence[bytes]) -> Simple:
+    """UNWATCH"""
+    client.watched = {}
+    return _OK
+
+
+ABORTED: Final = NULL_ARRAY
+"""What EXEC answers where a watched key has changed."""

@@ -1,0 +1,369 @@
+"""One connection: commands in, replies out, in order.
+
+Commands that arrive together are worked off together:
+
+- **Reads** whose replica is here and fresh enough are answered on the spot: no task, no future, and one read
+  transaction for a run of them.
+- **Plain writes** (`SET key value` and what else does not ask what was there) go to the shared writer and leave a
+  `Slot` where their replies will be; the next write does not wait for it. A read does: it must see them.
+- **Everything else** runs by itself, in a task, when all before it has been answered.
+
+Invariant: nothing is answered before everything that came earlier on this connection has taken effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from log_tier.model.errors import DuramenError
+from router.endpoints.resp.commands.command_table import find_command, unknown_command
+from router.endpoints.resp.commands.transactions import enqueue
+from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, FastPath
+from router.endpoints.resp.connection.session import Session
+from router.endpoints.resp.connection.slow_path import perform, write_blind
+from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.views import ReadOnlyView
+from router.endpoints.resp.wire.arguments import text_of
+from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
+from router.endpoints.resp.wire.fence import STANDING_WORD, ConnectionState, encode_state
+from router.endpoints.resp.wire.framing import Framer
+from router.endpoints.resp.wire.limits import (
+    OUTPUT_BYTES_MAX,
+    OUTPUT_PAUSE_BYTES,
+    QUEUED_BYTES_MAX,
+    QUEUED_COMMANDS_MAX,
+    UNANSWERED_MAX,
+)
+from router.endpoints.resp.wire.replies import Problem, encode, size_of
+from router.endpoints.resp.wire.reply_queue import ReplyQueue
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.server.resp_server import RespServer
+
+__all__ = ["Client"]
+
+logger = logging.getLogger(__name__)
+
+# A connection that is closed gets so long to take its last replies.
+_CLOSE_PATIENCE_S: Final = 5.0
+
+
+class Client(Session, asyncio.Protocol):
+    """A connection. Made by the endpoint for each; everything here runs on the event loop."""
+
+    def __init__(self, server: RespServer, *, behind: bool = False) -> None:
+        """`behind`: it is the upstream connection of a connection of a reader process."""
+        super().__init__(server)
+        self._behind = behind
+        self._fence_secret = STANDING_WORD
+        """What a reader process asks for a marker by: see `router/endpoints/resp/wire/fence.py`."""
+        self._origin = ""
+        """Where the client of a upstream connection is."""
+        self.closing = False
+        self.touched = False
+        self._framer = Framer()
+        self.queue: deque[Command] = deque()
+        """Commands that were read and have not begun, but for the first, which may be the one that runs."""
+        self.queued_bytes = 0
+        """What came since the queue was empty."""
+        self._task: asyncio.Task[None] | None = None
+        """The command that runs by itself."""
+        self._poison: str | None = None
+        """A protocol error, told when all before it is answered."""
+        self._transport: asyncio.Transport
+        self.reply_queue: ReplyQueue
+        self._reading = True
+        self._turn_scheduled = False
+        self._short = FastPath(self)
+
+    # --- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody is there."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.reply_queue = ReplyQueue(
+            self._transport, self.server.loop, filled=self._touch, tell=self._told_bytes, drop=self.drop
+        )
+        if not self.server.admit(self):
+            self._transport.write(b"-ERR max number of clients reached\r\n")
+            self.close("the door has as many connections as it takes")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It is gone; what it wrote is written."""
+        self.closing = True
+        self.reply_queue.resume()
+        self.queue.clear()
+        self.server.leave(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Commands, or pieces of some."""
+        if (
+            self.plain
+            and not self.queue
+            and self._task is None
+            and not self._framer.held_bytes
+            and not self.reply_queue.waits
+            and not self.closing
+            and self._short.lone(data)
+        ):
+            return
+        if self.closing or self._poison is not None:
+            return
+        try:
+            commands: Sequence[Command] = self._framer.take(data)
+        except ProtocolError as error:
+            commands, self._poison = error.commands, error.text
+        self.queue.extend(commands)
+        self._run()
+        if not self.queue:
+            self.queued_bytes = 0
+            return
+        self.queued_bytes += len(data)
+        if self._reading and (len(self.queue) > QUEUED_COMMANDS_MAX or self.queued_bytes > QUEUED_BYTES_MAX):
+            self._read(False)
+
+    def eof_received(self) -> bool:
+        """It sends no more; answers that are on their way still go out."""
+        if self.queue or self.reply_queue.waits or self._task is not None:
+            self._poison = self._poison or ""
+            return True
+        return False
+
+    def pause_writing(self) -> None:
+        """It does not read its replies."""
+        self.reply_queue.stall()
+        self._read(False)
+
+    def resume_writing(self) -> None:
+        """It has read most of them."""
+        self.reply_queue.resume()
+        if not self.closing:
+            self._run()
+            self._read_again()
+
+    def _read(self, reading: bool) -> None:
+        if self.closing or reading is self._reading:
+            return
+        self._reading = reading
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _read_again(self) -> None:
+        if not self.queue:
+            self.queued_bytes = 0
+        if (
+            not self._reading
+            and not self.reply_queue.stalled
+            and len(self.queue) <= QUEUED_COMMANDS_MAX // 2
+            and self.queued_bytes <= QUEUED_BYTES_MAX
+        ):
+            self._read(True)
+
+    @property
+    def address(self) -> str:
+        """Of the other end."""
+        if self._origin:
+            return self._origin
+        peer = self._transport.get_extra_info("peername")
+        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else f"{self.server.socket_path}:0"
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """Host and port at which it reached this server."""
+        name = self._transport.get_extra_info("sockname")
+        return (name[0], name[1]) if isinstance(name, tuple) else ("127.0.0.1", self.server.port)
+
+    def close(self, reason: str) -> None:
+        """Send what there is, then end the connection."""
+        if not self.closing:
+            logger.debug("client %s: closed: %s", self.id, reason)
+            self.reply_queue.flush()
+            self.closing = True
+            if self.reply_queue.unread_bytes:
+                self.server.loop.call_later(_CLOSE_PATIENCE_S, self._transport.abort)
+            self._transport.close()
+
+    def finish(self, reason: str) -> None:
+        """The command that runs now is the last one: send its reply, and end."""
+        logger.debug("client %s ends: %s", self.id, reason)
+        current = self.queue[0]
+        self.queue.clear()
+        self.queue.append(current)
+        self._poison = ""
+
+    def drop(self, reason: str) -> None:
+        """End the connection at once; what it has not read is lost."""
+        if not self.closing:
+            logger.warning("client %s at %s is dropped: %s", self.id, self.address, reason)
+            self.server.connections_dropped += 1
+            self.closing = True
+        self._transport.abort()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing has to be done when a reply has left."""
+        return not self.queue and self._poison is None and self._reading and not self.closing
+
+    def _told_bytes(self, error: DuramenError) -> bytes:
+        return encode(self.report(error), self.protocol)
+
+    def _touch(self) -> None:
+        self.server.touch(self)
+
+    # --- the loop
+
+    def _run(self) -> None:
+        """Work off what is queued, as far as nothing has to wait."""
+        queue, reply_queue = self.queue, self.reply_queue
+        if self._task is None and not self.closing:
+            left = TURN
+            while queue:
+                command = queue[0]
+                name = command[0]
+                if self.plain:
+                    if name in GET_WORDS:
+                        if not reply_queue.unanswered and not reply_queue.stalled and self._short.get(command):
+                            left -= 1
+                            if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                                reply_queue.flush()
+                            continue
+                    elif name in SET_WORDS and len(command) == 3 and self._short.set(command):
+                        left -= 1
+                        continue
+                left -= 1
+                if left < 0:
+                    self._take_turns()
+                    break
+                if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                    reply_queue.flush()
+                    if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                        break  # they wait for a write; so do the commands
+                if reply_queue.stalled or not self._start(name, command):
+                    break
+            if self._poison is not None and not queue and self._task is None and not reply_queue.waits:
+                if self._poison:
+                    reply_queue.emit(b"-ERR Protocol error: %b\r\n" % self._poison.encode())
+                self.close(self._poison or "it has sent all that it wanted")
+        if not self.closing:
+            reply_queue.flush()
+            if not self._reading:
+                self._read_again()
+
+    def _take_turns(self) -> None:
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self.server.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_scheduled = False
+        self._run()
+
+    def answered(self) -> None:
+        """Some slots were filled: send what is complete, and go on."""
+        if not self.closing:
+            self.reply_queue.flush()
+            self._run()
+
+    # --- the slow path
+
+    def _start(self, name: bytes, command: Command) -> bool:
+        """Begin with the first command of the queue; False where it has to wait for those before it."""
+        if self._behind and name == self._fence_secret:
+            return self._stand(command)
+        spec = find_command(name)
+        if spec is None:
+            return self._refuse(unknown_command(command))
+        if not self.authenticated and "no_auth" not in spec.flags:
+            return self._refuse(Problem("NOAUTH Authentication required."))
+        refusal = spec.refusal(command)
+        if refusal is not None:
+            return self._refuse(refusal)
+        if self.subscribed and "pubsub" not in spec.flags:
+            return self._refuse(
+                Problem(
+                    f"ERR Can't execute '{spec.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+                    "are allowed in this context"
+                )
+            )
+        if self.transaction is not None and "no_multi" not in spec.flags:
+            return self._answer(enqueue(self, spec, command))
+        self.last_command = spec.name
+        try:
+            if spec.kind == "talk":
+                return self._answer(spec.run(self, command[1:]))
+            reply_queue, table = self.reply_queue, self.table
+            if reply_queue.unanswered >= UNANSWERED_MAX:
+                return False
+            at_hand = self.plain and table is not None and not table.gone
+            if spec.kind == "blind" and at_hand and table is not None and write_blind(self, spec, command, table):
+                self.queue.popleft()
+                self.commands += 1
+                return True
+            if reply_queue.waits:
+                return False  # it has to see what they wrote
+            if spec.kind == "read" and at_hand and table is not None:
+                if spec.name == "mget" and self._short.mget(command):
+                    return True
+                keys = spec.keys(command)
+                check_keys(keys)
+                found = self.server.reads.at_once(table, keys)
+                if found is not None:
+                    return self._answer(spec.run(ReadOnlyView(found, self.server.clock_ms()), command[1:]))
+        except Problem as problem:
+            return self._answer(problem)
+        self.queue.popleft()
+        self.commands += 1
+        reply_queue.flush()
+        work = spec.run(self, command[1:]) if spec.kind == "ask" else perform(self, spec, command)
+        self._task = self.server.start(self._perform(work))
+        return False
+
+    def _answer(self, reply: Any) -> bool:
+        self.queue.popleft()
+        self.commands += 1
+        self.reply_queue.emit(encode(reply, self.protocol))
+        return not self.closing
+
+    def _stand(self, command: Command) -> bool:
+        """Tell the reader process that all before this is answered, and how the connection stands."""
+        if len(command) > 1:
+            self._fence_secret, self._origin = command[1], text_of(command[2])
+        table = self.table = self.table or self.server.tables.at_hand(self.table_name)
+        page = table.page if table is not None and not table.gone else None
+        self.queue.popleft()
+        standing = ConnectionState(self.plain, self.protocol, 0 if page is None else page.number)
+        self.reply_queue.emit(encode_state(self._fence_secret, standing))
+        return not self.closing
+
+    def _refuse(self, problem: Problem) -> bool:
+        if self.transaction is not None:
+            self.aborted = True
+        return self._answer(problem)
+
+    async def _perform(self, work: Awaitable[Any]) -> None:
+        """Run a command by itself, and go on with the next."""
+        try:
+            reply = await work
+        except Problem as problem:
+            reply = problem
+        except DuramenError as error:
+            reply = self.report(error)
+        except Exception:
+            logger.exception("client %s: %s failed", self.id, self.last_command)
+            self._task = None
+            self.reply_queue.emit(b"-ERR internal error\r\n")
+            self.close("a bug")
+            raise
+        self._task = None
+        if size_of(reply) > OUTPUT_BYTES_MAX:
+            # Of a transaction, usually: what it did is done.
+            self.drop(f"the reply to {self.last_command} has more than {OUTPUT_BYTES_MAX} bytes")
+            return
+        self.reply_queue.emit(encode(reply, self.protocol))
+        self._run()

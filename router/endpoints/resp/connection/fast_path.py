@@ -1,0 +1,178 @@
+"""The fast paths: GET, MGET and SET without options, on a connection about which nothing is unusual.
+
+Nine of ten commands are these, and what they cost is what the endpoint costs. They are taken where the answer can be
+had here and now, or the write can gather with others; wherever something has to wait or to be refused they return
+False, having done nothing, and the slow path (`client.py`) says what is wrong.
+
+    lone    one GET or one SET in a chunk of its own, with nothing else under way: not even a queue is touched
+    runs    several GETs, or several SETs, in a row: one read transaction, one draft of the writer
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.record import KEY_BYTES_MAX
+from router.endpoints.resp.connection.slow_path import write_plain
+from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.framing import lone_get, lone_set
+from router.endpoints.resp.wire.limits import UNANSWERED_MAX
+from router.endpoints.resp.wire.replies import OK
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.connection.client import Client
+
+__all__ = ["GET_WORDS", "SET_WORDS", "TURN", "FastPath"]
+
+TURN: Final = 1024
+"""Commands that are worked off before others get their turn at the event loop; some 5 ms."""
+
+GET_WORDS: Final = frozenset({b"GET", b"get", b"Get"})
+SET_WORDS: Final = frozenset({b"SET", b"set", b"Set"})
+
+_ZERO: Final = Partition(0)
+
+
+class FastPath:
+    """Those of one connection. Its client sees that they are open (`Client.plain`)."""
+
+    __slots__ = ("_client", "_lone", "_reads")
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._reads = client.server.reads
+        self._lone = _LoneSet(client)
+
+    def lone(self, data: bytes) -> bool:
+        """A chunk, where nothing is queued, under way or waited for."""
+        client = self._client
+        table = client.table
+        if table is None:
+            return False
+        key = lone_get(data)
+        if key is not None:
+            reply = self._reads.value(table, key, client.null)
+            if reply is None:
+                return False
+            client.commands += 1
+            client.reply_queue.push(reply)
+            return True
+        pair = lone_set(data)
+        return pair is not None and self._lone_set(table, pair[0], pair[1])
+
+    def _lone_set(self, table: ServedTable, key: bytes, value: bytes) -> bool:
+        client = self._client
+        if table.gone:
+            return False
+        partition = table.partition_of(key) if table.partitions > 1 else _ZERO
+        if client.asked_for_map and table.replicas[partition] is None:
+            return False  # perhaps it belongs to another node
+        waiter = self._lone
+        try:
+            client.server.writer.put_one(table, partition, key, value, waiter)
+        except DuramenError:
+            return False
+        waiter.reply = None
+        client.commands += 1
+        client.reply_queue.reserve(waiter, 1)
+        return True
+
+    def get(self, command: Command) -> bool:
+        """The first command of the queue, and those like it behind it."""
+        client = self._client
+        table, queue = client.table, client.queue
+        if table is None or len(command) != 2:
+            return False
+        if len(queue) > 1 and queue[1][0] in GET_WORDS:
+            return self._get_run(table)
+        if not 0 < len(command[1]) <= KEY_BYTES_MAX:
+            return False
+        reply = self._reads.value(table, command[1], client.null)
+        if reply is None:
+            return False
+        queue.popleft()
+        client.commands += 1
+        client.reply_queue.emit(reply)
+        return True
+
+    def _get_run(self, table: ServedTable) -> bool:
+        """Several GETs in a row: one read transaction for each partition."""
+        client = self._client
+        queue = client.queue
+        keys: list[bytes] = []
+        for command in queue:
+            if command[0] not in GET_WORDS or len(command) != 2 or len(keys) == TURN:
+                break
+            keys.append(command[1])
+        replies = self._reads.values(table, keys, client.null)
+        if replies is None:
+            return False
+        if len(keys) == len(queue):
+            queue.clear()
+        else:
+            for _ in keys:
+                queue.popleft()
+        client.commands += len(keys)
+        client.reply_queue.emit(replies)
+        return True
+
+    def mget(self, command: Command) -> bool:
+        """The first command of the queue, from the replicas that are here."""
+        client = self._client
+        table = client.table
+        if table is None or len(command) < 2:
+            return False
+        replies = self._reads.values(table, command[1:], client.null)
+        if replies is None:
+            return False
+        client.queue.popleft()
+        client.commands += 1
+        client.reply_queue.emit(b"*%d\r\n%b" % (len(command) - 1, replies))
+        return True
+
+    def set(self, command: Command) -> bool:
+        """The first command of the queue, and those like it behind it, through the shared writer."""
+        client = self._client
+        table = client.table
+        if table is None or table.gone or client.reply_queue.unanswered >= UNANSWERED_MAX:
+            return False
+        keys, values = [command[1]], [command[2]]
+        queue = client.queue
+        if len(queue) > 1:
+            for following in islice(queue, 1, TURN):
+                if following[0] not in SET_WORDS or len(following) != 3:
+                    break
+                keys.append(following[1])
+                values.append(following[2])
+        if not write_plain(client, table, keys, values):
+            return False
+        client.commands += len(keys)
+        for _ in keys:
+            queue.popleft()
+        return True
+
+
+class _LoneSet:
+    """The place of the reply to a SET that was alone; the same one again and again, as there is but one at a time."""
+
+    __slots__ = ("_client", "reply")
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.reply: bytes | None = None
+
+    def settle(self, error: DuramenError | None, offset: Offset = NOTHING) -> None:
+        """See `Waiter`. With nothing else on the connection the reply leaves from here."""
+        client = self._client
+        reply_queue = client.reply_queue
+        reply_queue.unanswered -= 1
+        reply = self.reply = OK if error is None else reply_queue.tell(error)
+        if len(reply_queue.waits) == 1 and client.idle:
+            reply_queue.waits.clear()
+            reply_queue.push(reply)
+        else:
+            reply_queue.filled()

@@ -1,0 +1,105 @@
+"""What a connection carries from one command to the next: who it is, its table, its token, its transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from log_tier.model.errors import DuramenError, TableNotFound
+from log_tier.model.identifiers import Offset
+from log_tier.model.tokens import Token
+from router.endpoints.resp.data.reads import Freshness
+from router.endpoints.resp.data.tables import DEFAULT_TABLE, ServedTable
+from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.problems import problem_of
+from router.endpoints.resp.wire.replies import NULL, Problem
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.commands.command_table import CommandSpec
+    from router.endpoints.resp.server.resp_server import RespServer
+
+__all__ = ["Session"]
+
+
+class Session:
+    """The state of one connection. Commands change it, and then call `changed`."""
+
+    def __init__(self, server: RespServer) -> None:
+        self.server = server
+        self.id = server.next_id()
+        self.name = b""
+        self.library: dict[str, bytes] = {}
+        """What CLIENT SETINFO was told."""
+        self.protocol = 2
+        self.authenticated = not server.secret
+        self.number = 0
+        """Of the database that was selected, for CLIENT INFO."""
+        self.table_name = DEFAULT_TABLE
+        self.table: ServedTable | None = None
+        self.level = "session"
+        self.token = Token()
+        """What reads of this connection must still wait for."""
+        self.transaction: list[tuple[CommandSpec, Command]] | None = None
+        """The commands after MULTI."""
+        self.aborted = False
+        """One of them could not be queued."""
+        self.watched: dict[tuple[str, bytes], Offset] = {}
+        self.channels: set[bytes] = set()
+        self.patterns: set[bytes] = set()
+        self.asked_for_map = False
+        """It knows about clusters: it may be sent elsewhere."""
+        self.commands = 0
+        self.last_command = "NULL"
+        self.connected_s = server.loop.time()
+        self.active_s = self.connected_s
+        self.plain = False
+        """The fast paths are open: nothing about this connection is unusual."""
+        self.null = NULL[2]
+        """The reply for a value that is not there."""
+        self.changed()
+
+    def changed(self) -> None:
+        """Something that decides about the fast paths has changed."""
+        self.null = NULL[self.protocol]
+        self.plain = (
+            self.authenticated
+            and self.transaction is None
+            and not self.subscribed
+            and self.level == "session"
+            and not self.token.tables
+        )
+
+    @property
+    def subscribed(self) -> bool:
+        """It listens, and by RESP2 that is all it may do."""
+        return self.protocol == 2 and bool(self.channels or self.patterns)
+
+    def select(self, name: str, table: ServedTable | None, number: int) -> None:
+        """Go to another table."""
+        self.table_name, self.table, self.number = name, table, number
+
+    def freshness(self, table: ServedTable) -> Freshness:
+        """How new this connection's answers must be. Raises `InvalidToken`."""
+        return Freshness(self.level, self.token.offsets(table.ref.id, table_name=table.ref.name))
+
+    def caught_up(self, table: ServedTable) -> None:
+        """A read was answered: what its token asked for and was seen is not asked for any more."""
+        offsets = self.token.tables.get(table.ref.id)
+        if offsets is None:
+            return
+        left = {partition: offset for partition, offset in offsets.items() if offset > table.seen[partition]}
+        tables = {table_id: asked for table_id, asked in self.token.tables.items() if table_id != table.ref.id}
+        self.token = Token({**tables, table.ref.id: left} if left else tables, session=self.token.session)
+        self.changed()
+
+    def report(self, error: DuramenError) -> Problem:
+        """An error of the database, as this connection is told of it."""
+        if isinstance(error, TableNotFound) and self.table is not None:
+            self.table.gone = True
+        return problem_of(error)
+
+    async def current_table(self) -> ServedTable:
+        """The selected table; made where it is one that is made at first use."""
+        table = self.table
+        if table is None or table.gone:
+            table = self.table = await self.server.tables.open(self.table_name)
+        return table

@@ -1,0 +1,154 @@
+"""The slow paths of commands on keys: whatever has to wait, is elsewhere, or reads before it writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import NOTHING, Partition
+from log_tier.model.record import GROUPED, KEY_BYTES_MAX
+from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.shared_writer import Record
+from router.endpoints.resp.data.views import Overlay, ReadOnlyView, Step
+from router.endpoints.resp.wire.problems import CROSS_SLOT
+from router.endpoints.resp.wire.replies import Problem
+from router.endpoints.resp.wire.reply_queue import Slot
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.commands.command_table import CommandSpec
+    from router.endpoints.resp.connection.client import Client
+    from router.endpoints.resp.data.tables import ServedTable
+    from router.endpoints.resp.wire.fallback_parser import Command
+
+__all__ = ["perform", "write_blind", "write_plain"]
+
+
+async def perform(client: Client, spec: CommandSpec, command: Command) -> Any:
+    """A command on keys, however long it takes; its reply. Raises `Problem`, and what the core raises."""
+    keys = spec.keys(command)
+    check_keys(keys)
+    table = await client.current_table()
+    client.server.check_place(client, table, keys)
+    args = command[1:]
+    reads = client.server.reads
+    freshness = client.freshness(table)
+    if spec.kind == "read":
+        found = await reads.entries(table, keys, freshness)
+        client.caught_up(table)
+        return spec.run(ReadOnlyView(found, client.server.clock_ms()), args)
+    if freshness.level == "strong" or freshness.after:
+        await reads.entries(table, keys, freshness)
+        client.caught_up(table)
+    return await _change(client, table, spec, args, keys)
+
+
+async def _change(
+    client: Client, table: ServedTable, spec: CommandSpec, args: Sequence[bytes], keys: Sequence[bytes]
+) -> Any:
+    """A command that reads and writes; over several partitions where it can be cut in pieces."""
+    step: Step = spec.run
+    places = dict.fromkeys(map(table.partition_of, keys))
+    changes = client.server.changes
+    if len(places) == 1:
+        (partition,) = places
+        return await changes.run(table, partition, keys, lambda view: step(view, args))
+    if not spec.divisible:
+        raise CROSS_SLOT
+    shares = [(partition, *_share(table, partition, args, spec.step)) for partition in places]
+    pieces = await asyncio.gather(
+        *(changes.run(table, partition, mine, _piece(step, words)) for partition, mine, words in shares)
+    )
+    for piece in pieces:
+        if isinstance(piece, Problem):
+            return piece
+    return sum(pieces) if isinstance(pieces[0], int) else pieces[0]
+
+
+def _piece(step: Step, args: Sequence[bytes]) -> Callable[[Overlay], Any]:
+    return lambda view: step(view, args)
+
+
+def _share(
+    table: ServedTable, partition: Partition, args: Sequence[bytes], step: int
+) -> tuple[list[bytes], list[bytes]]:
+    """The keys of one partition, and the arguments that belong to them."""
+    keys: list[bytes] = []
+    mine: list[bytes] = []
+    for at in range(0, len(args), step):
+        if table.partition_of(args[at]) == partition:
+            keys.append(args[at])
+            mine.extend(args[at : at + step])
+    return keys, mine
+
+
+def write_plain(client: Client, table: ServedTable, keys: list[bytes], values: list[bytes]) -> bool:
+    """Put values, whatever was there, on their way to the log; False where that is one for the slow path."""
+    if not (min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_BYTES_MAX):
+        return False
+    groups: dict[Partition, tuple[list[bytes], list[bytes]]]
+    if table.partitions == 1 or len(keys) == 1:
+        groups = {table.partition_of(keys[0]): (keys, values)}
+        places: Sequence[int] = (0,) * len(keys)
+    else:
+        groups, places = _grouped(table, keys, values)
+    if client.asked_for_map and any(table.replicas[partition] is None for partition in groups):
+        return False  # perhaps they belong to another node
+    slot = Slot(client.reply_queue, places, len(groups))
+    client.reply_queue.reserve(slot, len(keys))
+    for number, (partition, (mine, theirs)) in enumerate(groups.items()):
+        waiter = slot if len(groups) == 1 else slot.part(number)
+        try:
+            client.server.writer.put(table, partition, mine, theirs, waiter)
+        except DuramenError as error:
+            waiter.settle(error, NOTHING)
+    return True
+
+
+def _grouped(
+    table: ServedTable, keys: Sequence[bytes], values: Sequence[bytes]
+) -> tuple[dict[Partition, tuple[list[bytes], list[bytes]]], list[int]]:
+    """Keys and values by partition, and for each key the number of its group."""
+    groups: dict[Partition, tuple[list[bytes], list[bytes]]] = {}
+    numbers: dict[Partition, int] = {}
+    places: list[int] = []
+    for key, value in zip(keys, values, strict=True):
+        partition = table.partition_of(key)
+        group = groups.get(partition)
+        if group is None:
+            numbers[partition] = len(groups)
+            group = groups[partition] = ([], [])
+        group[0].append(key)
+        group[1].append(value)
+        places.append(numbers[partition])
+    return groups, places
+
+
+def write_blind(client: Client, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
+    """A write that does not ask what was there, on its way to the log; False where its options ask for the slow path.
+
+    Raises `Problem`. What goes to one partition is one atomic group.
+    """
+    assert spec.blind is not None, spec.name
+    keys = spec.keys(command)
+    check_keys(keys)
+    if client.server.misplaced(client, table, keys) is not None:
+        return False
+    records = spec.blind(command[1:], client.server.clock_ms())
+    if records is None:
+        return False
+    groups: dict[Partition, list[Record]] = {}
+    for record in records:
+        groups.setdefault(table.partition_of(record.key), []).append(record)
+    # One reply for all parts: it tells of the first error.
+    slot = Slot(client.reply_queue, (0,), len(groups))
+    client.reply_queue.reserve(slot, 1)
+    for partition, group in groups.items():
+        group[1:] = [record._replace(attribute=record.attribute | GROUPED) for record in group[1:]]
+        part = slot.part(0)
+        try:
+            client.server.writer.submit(table, partition, group, part, judged=False)
+        except DuramenError as error:
+            slot.settle_part(0, error)
+    return True

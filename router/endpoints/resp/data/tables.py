@@ -1,0 +1,264 @@
+"""The tables as this endpoint serves them: found by name, made at first use, with their replicas at hand.
+
+A connection begins in the table `default`. `SELECT flights` goes to another one by name; `SELECT 3` to the one that is
+called `db3`, so that clients that only know numbers have their sixteen databases. `default` and the numbered ones are
+made when the first command comes that needs them; a name has to be there.
+
+**What has been seen.** `seen[p]` is the highest offset of partition p that any connection of this endpoint was told of:
+the place of a write, or the state of a read that a replica elsewhere answered. One list for all connections, and not
+one for each: an application's pool writes by one connection and reads by the next, and expects what one Redis server
+gives.
+
+A write is acknowledged when it is on stable storage, and the replica here applies it a tenth of a millisecond later.
+Until then its key is among the **fresh** keys of its partition, and whoever reads it waits. Readers of other keys need
+not: what they get is not older than that key's last acknowledged write, and registers that are linearizable one by one
+are so together (Herlihy and Wing, 1990). Walks over all keys wait for `seen`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from log_tier.model.errors import DuramenError, TableExists, TableNotFound
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
+from router.data.requests import Connection
+from router.endpoints.resp.data.freshness_page import FreshnessPages
+from router.endpoints.resp.data.value_cache import CacheRoom, ValueCache
+from router.endpoints.resp.wire.arguments import text_of
+from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.replies import Problem
+from serving_tier.node.node import Node
+from serving_tier.replica.replica import Replica
+
+__all__ = ["DEFAULT_TABLE", "NUMBERS", "ServedTable", "Tables", "name_of"]
+
+DEFAULT_TABLE: Final = "default"
+
+NUMBERS: Final = 16
+"""How many databases a Redis server has if nobody says otherwise."""
+
+
+def name_of(selected: bytes) -> str:
+    """The table that SELECT names. Raises `Problem` for a number that is none of a database."""
+    text = text_of(selected)
+    if not text.lstrip("-").isdigit():
+        return text
+    number = int(text)
+    if not 0 <= number < NUMBERS:
+        raise Problem("ERR DB index is out of range")
+    return DEFAULT_TABLE if number == 0 else f"db{number}"
+
+
+def is_numbered(name: str) -> bool:
+    """Is it a table that is made at first use?"""
+    return name == DEFAULT_TABLE or (name.startswith("db") and name[2:].isdigit() and 0 < int(name[2:]) < NUMBERS)
+
+
+class ServedTable:
+    """A table, and what of it is in this process."""
+
+    __slots__ = (
+        "_landed",
+        "_room",
+        "caches",
+        "floor",
+        "fresh",
+        "gone",
+        "node",
+        "page",
+        "partition_of",
+        "partitions",
+        "ref",
+        "replicas",
+        "seen",
+    )
+
+    def __init__(self, ref: TableRef, node: Node | None, room: CacheRoom, pages: FreshnessPages | None = None) -> None:
+        self.ref = ref
+        self.node = node
+        self.page = None if pages is None or node is None else pages.make(ref)
+        """What reader processes are told of it."""
+        self._room = room
+        self.partitions = ref.partitions
+        self.partition_of = ref.partition_of
+        self.seen: list[Offset] = [NOTHING] * ref.partitions
+        """See the module's text."""
+        self.floor: list[Offset] = [NOTHING] * ref.partitions
+        """No read is answered from before it, whatever its key: what a replica that went away had shown."""
+        self.fresh: list[dict[bytes, Offset]] = [{} for _ in range(ref.partitions)]
+        """By partition: keys that were written, with the offset of that, if the replica may not have applied it yet."""
+        self._landed: list[deque[tuple[Offset, Sequence[bytes]]]] = [deque() for _ in range(ref.partitions)]
+        """By partition: the batches behind `fresh`, the oldest first."""
+        self.replicas: list[Replica | None] = [None] * ref.partitions
+        """Those that are here and can be read at once."""
+        self.caches: list[ValueCache | None] = [None] * ref.partitions
+        """What was read of each of them lately."""
+        self.gone = False
+        """It was dropped: whoever needs it looks for it again."""
+        self.look()
+
+    def look(self) -> None:
+        """Find the replicas that are here."""
+        if self.node is None:
+            return
+        changed = False
+        for partition in map(Partition, range(self.partitions)):
+            before = self.replicas[partition]
+            if before is not None and before.state not in ("closed", "stopped"):
+                continue
+            if before is not None:
+                # Its successor must not show less.
+                self.raise_floor(partition, max(before.index.applied, self.seen[partition]))
+            replica: Replica | None = None
+            with suppress(DuramenError):
+                replica = self.node.replica(self.ref.id, partition)
+            if replica is not None and (replica.failure is not None or replica.state == "replaying"):
+                replica = None
+            self._let_go(partition)
+            self.replicas[partition], self.caches[partition] = replica, None
+            changed = True
+            if replica is not None:
+                self.raise_floor(partition, replica.floor)
+                self.caches[partition] = ValueCache.open(replica, self._room)
+                if self.page is not None:
+                    replica.leaving.append(self._describe)
+        if changed:
+            self._describe()
+
+    def _describe(self) -> None:
+        """Tell reader processes which indexes they may read."""
+        if self.page is not None:
+            self.page.describe(
+                [
+                    replica.index.path if replica is not None and replica.failure is None else None
+                    for replica in self.replicas
+                ]
+            )
+
+    def _let_go(self, partition: Partition) -> None:
+        cache, replica = self.caches[partition], self.replicas[partition]
+        if cache is not None:
+            cache.close()
+        if replica is not None and self._describe in replica.leaving:
+            replica.leaving.remove(self._describe)
+
+    def close(self) -> None:
+        """Let go of what is kept in memory. Idempotent."""
+        for partition in map(Partition, range(self.partitions)):
+            self._let_go(partition)
+        if self.page is not None:
+            self.page.close()
+
+    def saw(self, partition: Partition, offset: Offset) -> None:
+        """Somebody was told of `offset`."""
+        if offset > self.seen[partition]:
+            self.seen[partition] = offset
+
+    def raise_floor(self, partition: Partition, offset: Offset) -> None:
+        """A state was shown that holds `offset`, of whatever key."""
+        self.saw(partition, offset)
+        if offset > self.floor[partition]:
+            self.floor[partition] = offset
+            if self.page is not None:
+                self.page.raise_floor(partition, offset)
+
+    def wrote(self, partition: Partition, keys: Sequence[bytes], last: Offset) -> None:
+        """A batch with these keys is on stable storage; its last offset. O(keys), twice in all."""
+        self.saw(partition, last)
+        if self.page is not None:
+            self.page.wrote(keys, last)
+        replica = self.replicas[partition]
+        if replica is None:
+            self.raise_floor(partition, last)
+            return
+        applied = replica.index.applied
+        fresh, landed = self.fresh[partition], self._landed[partition]
+        while landed and landed[0][0] <= applied:
+            offset, old = landed.popleft()
+            for key in old:
+                if fresh.get(key, last) <= offset:
+                    del fresh[key]
+        if applied < last:
+            fresh.update(dict.fromkeys(keys, last))
+            landed.append((last, keys))
+
+    def needed(self, partition: Partition, keys: Iterable[bytes]) -> Offset:
+        """The offset that a replica here must have applied to answer for these keys."""
+        fresh = self.fresh[partition]
+        floor = self.floor[partition]
+        return max(floor, *(fresh.get(key, NOTHING) for key in keys)) if fresh else floor
+
+    def token(self) -> Token:
+        """Everything that this endpoint has shown of the table, its own replicas' states included."""
+        offsets = {
+            Partition(number): max(seen, NOTHING if replica is None else replica.index.applied)
+            for number, (seen, replica) in enumerate(zip(self.seen, self.replicas, strict=True))
+        }
+        return Token({self.ref.id: {partition: offset for partition, offset in offsets.items() if offset != NOTHING}})
+
+
+class Tables:
+    """The tables that were used so far, by name."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        node: Node | None,
+        partitions: Callable[[], int],
+        room: CacheRoom,
+        pages: FreshnessPages | None = None,
+    ) -> None:
+        """`partitions`: how many a table gets that is made here. `room`: for what was read lately. `pages`: for reader
+        processes, where there are some."""
+        self._room = room
+        self._pages = pages
+        self._connection = connection
+        self._node = node
+        self._partitions = partitions
+        self._open: dict[str, ServedTable] = {}
+        self._opening = asyncio.Lock()
+
+    def at_hand(self, name: str) -> ServedTable | None:
+        """The table, where it was used before and is still there."""
+        table = self._open.get(name)
+        return None if table is None or table.gone else table
+
+    def served(self) -> list[ServedTable]:
+        """All that were used, by name."""
+        return [self._open[name] for name in sorted(self._open) if not self._open[name].gone]
+
+    def close(self) -> None:
+        """Let go of all of them. Idempotent."""
+        for table in self._open.values():
+            table.close()
+
+    async def open(self, name: str) -> ServedTable:
+        """Find a table; make it if it is a numbered one. Raises `TableNotFound`, `InvalidName`, and what else fails."""
+        found = self.at_hand(name)
+        if found is not None:
+            return found
+        async with self._opening:
+            found = self.at_hand(name)
+            if found is None:
+                ref = await self._find(name)
+                before = self._open.get(name)
+                if before is not None:
+                    before.close()
+                found = self._open[name] = ServedTable(ref, self._node, self._room, self._pages)
+        return found
+
+    async def _find(self, name: str) -> TableRef:
+        try:
+            return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
+        except TableNotFound:
+            if not is_numbered(name):
+                raise
+        with suppress(TableExists):  # somebody else was first
+            return await self._connection.create_table(name, partitions=self._partitions(), timeout=REQUEST_TIMEOUT_S)
+        return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)

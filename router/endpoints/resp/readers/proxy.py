@@ -1,0 +1,386 @@
+"""A connection of a reader process: reads are answered here, all else by its upstream connection at the server.
+
+Invariant: while anything that was sent to the upstream connection is unanswered, everything that comes is sent there
+too. So a reply from here never overtakes one from there, and a read sees what this connection wrote before it.
+
+When everything is answered is known in one of two ways. Most writes are answered with one line each, so lines are
+counted. Behind anything else goes the question for a marker (`router/endpoints/resp/wire/fence.py`), whose answer also
+tells how the connection stands since. A connection that subscribes is handed over: from then on both directions are
+only passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final, cast
+
+from log_tier.model.errors import DuramenError
+from router.endpoints.resp.commands.command_table import CommandSpec, find_command
+from router.endpoints.resp.connection.fast_path import TURN
+from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.views import ReadOnlyView
+from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
+from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
+from router.endpoints.resp.wire.framing import Framer, lone_get
+from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
+from router.endpoints.resp.wire.problems import problem_of
+from router.endpoints.resp.wire.replies import NULL, Problem, encode
+from router.endpoints.resp.wire.reply_queue import ReplyQueue
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.readers.reader_process import ReaderProcess
+    from router.endpoints.resp.readers.reader_table import ReaderTable
+
+__all__ = ["Relay"]
+
+logger = logging.getLogger(__name__)
+
+# Their replies have one line, whatever becomes of them.
+_LINES: Final = frozenset(
+    {
+        *("set", "setex", "psetex", "mset", "msetnx", "setnx", "incr", "incrby", "decr", "decrby", "append"),
+        *("setrange", "del", "unlink", "persist", "expire", "pexpire", "expireat", "pexpireat"),
+    }
+)
+_SET_WORDS: Final = 3
+"""A SET with options may answer with a value."""
+
+_HANDS_OVER: Final = frozenset({"subscribe", "psubscribe"})
+
+# The server may be busy accepting many at once.
+_MEET_S: Final = 10.0
+_MEET_PAUSE_S: Final = 0.02
+
+# A connection that is closed gets so long to take its last replies.
+_CLOSE_PATIENCE_S: Final = 5.0
+
+
+class Relay(asyncio.Protocol):
+    """The client's side. Everything here runs on the event loop."""
+
+    def __init__(self, process: ReaderProcess) -> None:
+        self._process = process
+        self._loop = process.loop
+        self._reads = process.reads
+        self._framer = Framer()
+        self._queue: deque[Command] = deque()
+        self._table: ReaderTable | None = None
+        """What is read here; None: nothing is."""
+        self._page = 0
+        self._protocol = 2
+        self._null = NULL[2]
+        self._lines = 0
+        """Lines that the upstream connection still owes; counted where no marker was asked for."""
+        self._asked = 0
+        """Markers that it owes."""
+        self._raw = False
+        """It was handed over."""
+        self._poison: str | None = None
+        self._ended = False
+        """The client sends no more."""
+        self._secret = new_secret()
+        self._question = next_question(self._secret)
+        self._fences = Fences(self._secret)
+        self._upstream: _Twin | None = None
+        self._meeting: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport
+        self._outbox: ReplyQueue
+
+    # --- the client
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody is there: introduce the upstream connection before anything is read."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._outbox = ReplyQueue(self._transport, self._loop, filled=_nothing, tell=self._told, drop=self._drop)
+        self._transport.pause_reading()
+        self._process.relays.add(self)
+        self._meeting = self._loop.create_task(self._meet())
+
+    async def _meet(self) -> None:
+        deadline = self._loop.time() + _MEET_S
+        while True:
+            try:
+                await self._loop.create_unix_connection(lambda: _Twin(self), str(self._process.twin_path))
+            except OSError as error:
+                if self._loop.time() > deadline:
+                    logger.warning("the server cannot be reached: %s", error)
+                    self._outbox.push(b"-TRYAGAIN the server does not answer this reader process\r\n")
+                    self.close()
+                    return
+                await asyncio.sleep(_MEET_PAUSE_S)
+            else:
+                return
+
+    def _address(self) -> str:
+        peer = self._transport.get_extra_info("peername")
+        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "?:0"
+
+    def data_received(self, data: bytes) -> None:
+        """Commands, or pieces of some."""
+        if (
+            self._table is not None
+            and not self._lines
+            and not self._asked
+            and not self._queue
+            and not self._framer.held_bytes
+        ):
+            key = lone_get(data)
+            if key is not None:
+                reply = self._value(key)
+                if reply is not None:
+                    self._outbox.push(reply)
+                    return
+        if self._poison is not None:
+            return
+        whole = not self._queue and not self._framer.held_bytes
+        commands: Sequence[Command]
+        try:
+            commands = self._framer.take(data)
+        except ProtocolError as error:
+            commands, self._poison = error.commands, error.text
+        self._queue.extend(commands)
+        self._run(data if whole and not self._framer.held_bytes and self._poison is None else None)
+
+    def eof_received(self) -> bool:
+        """It sends no more; answers that are on their way still go out."""
+        self._ended = True
+        self._run(None)
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It is gone."""
+        self._outbox.resume()
+        self._process.relays.discard(self)
+        self._queue.clear()
+        if self._meeting is not None:
+            self._meeting.cancel()
+        if self._upstream is not None:
+            self._upstream.transport.close()  # what it has sent takes effect, though it does not wait for the replies
+
+    def pause_writing(self) -> None:
+        """It does not read its replies."""
+        self._outbox.stall()
+        self.read()
+        if self._upstream is not None:
+            self._upstream.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It has read most of them."""
+        self._outbox.resume()
+        if self._upstream is not None and not self._transport.is_closing():
+            self._upstream.transport.resume_reading()
+            self._run(None)
+        self.read()
+
+    def read(self) -> None:
+        """Read on, or not: as the client reads its replies, the upstream connection takes commands, and none wait
+        here."""
+        if self._transport.is_closing():
+            return
+        if self._upstream is None or self._upstream.full or self._outbox.stalled or self._queue:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _told(self, error: DuramenError) -> bytes:
+        return encode(problem_of(error), self._protocol)
+
+    def _drop(self, reason: str) -> None:
+        logger.warning("a client at %s is dropped: %s", self._address(), reason)
+        self._transport.abort()
+
+    def close(self) -> None:
+        """Send what there is, then end the connection."""
+        if not self._transport.is_closing():
+            self._outbox.flush()
+            if self._outbox.unread_bytes:
+                self._loop.call_later(_CLOSE_PATIENCE_S, self._transport.abort)
+            self._transport.close()
+
+    # --- commands
+
+    @property
+    def _settled(self) -> bool:
+        return not self._lines and not self._asked
+
+    def _run(self, raw: bytes | None) -> None:
+        """Work off what is queued. `raw`: the bytes of exactly that, where it came in one piece."""
+        queue, reply_queue, upstream = self._queue, self._outbox, self._upstream
+        if upstream is None or self._transport.is_closing():
+            return
+        sent: list[Command] = []
+        lines = True
+        here = self._settled and not self._raw
+        while queue and not reply_queue.stalled:
+            command = queue[0]
+            spec = find_command(command[0])
+            if spec is not None and not self._raw:
+                if here and not sent and spec.kind == "read" and self._answered(spec, command):
+                    raw = None
+                    if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                        reply_queue.flush()
+                    continue
+                if spec.name in _HANDS_OVER:
+                    if sent or not here:
+                        break  # when all before it is answered
+                    self._raw, self._table = True, None
+            lines = lines and spec is not None and spec.name in _LINES and _one_line(spec, command)
+            sent.append(queue.popleft())
+        reply_queue.flush()
+        if sent:
+            self._send(
+                upstream, raw if raw is not None and not queue else b"".join(map(_packed, sent)), len(sent), lines
+            )
+        if not queue:
+            if self._poison is not None and (self._raw or self._settled):
+                reply_queue.push(b"-ERR Protocol error: %b\r\n" % self._poison.encode())
+                self.close()
+                return
+            if self._ended:
+                self._ended = False
+                upstream.transport.write_eof()
+        self.read()
+
+    def _send(self, upstream: _Twin, data: bytes, commands: int, lines: bool) -> None:
+        if not self._raw:
+            if lines and not self._asked:
+                self._lines += commands
+            else:
+                self._lines = 0  # the marker comes behind them
+                self._asked += 1
+                data += self._question
+        upstream.transport.write(data)
+
+    def from_twin(self, data: bytes) -> None:
+        """Replies, and markers between them."""
+        if self._transport.is_closing():
+            return
+        if self._asked:
+            data, states = self._fences.take(data)
+            if data:
+                self._outbox.push(data)
+            if states:
+                self._asked -= len(states)
+                self._learn(states[-1])
+        else:
+            if self._lines:
+                self._lines -= data.count(b"\n")
+            self._outbox.push(data)
+        if not self._lines and not self._asked and (self._queue or self._poison is not None):
+            self._run(None)
+
+    def _learn(self, standing: ConnectionState) -> None:
+        self._page = standing.page if standing.plain and not self._raw else 0
+        self._protocol, self._null = standing.protocol, NULL[standing.protocol]
+        self._table = self._process.tables.at(self._page) if self._page else None
+        if not self._asked:
+            self.read()
+
+    def met(self, upstream: _Twin) -> None:
+        """The upstream connection is there."""
+        self._upstream = upstream
+        self._asked = 1
+        upstream.transport.write(first_question(self._secret, self._address()))
+
+    # --- reads
+
+    def _current(self) -> ReaderTable | None:
+        table = self._table
+        if table is not None and not table.is_current:
+            table = self._table = self._process.tables.at(self._page)
+            if table is None:
+                self._page = 0  # the server says which one it is now, with the next marker
+        return table
+
+    def _value(self, key: bytes) -> bytes | None:
+        """The reply to a GET; None where it is the server's to answer."""
+        table = self._current()
+        if table is None:
+            return None
+        reply = table.value(key, self._null, self._process.clock_ms)
+        if reply is None or not table.is_current:
+            return None
+        self._process.answered(1)
+        return reply
+
+    def _answered(self, spec: CommandSpec, command: Command) -> bool:
+        """Answer the first command of the queue, and those like it behind it; False where it is the server's."""
+        table = self._current()
+        if table is None or spec.refusal(command) is not None:
+            return False
+        if spec.name == "get":
+            keys = [command[1]]
+            for following in islice(self._queue, 1, TURN):
+                if len(following) != len(command) or find_command(following[0]) is not spec:
+                    break
+                keys.append(following[1])
+            replies, commands = self._reads.values(table, keys, self._null), len(keys)
+        elif spec.name == "mget":
+            replies, commands = self._reads.values(table, command[1:], self._null), 1
+            if replies is not None:
+                replies = b"*%d\r\n%b" % (len(command) - 1, replies)
+        else:
+            replies, commands = self._other(table, spec, command), 1
+        if replies is None or not table.is_current:
+            return False
+        for _ in range(commands):
+            self._queue.popleft()
+        self._outbox.emit(replies)
+        self._process.answered(commands)
+        return True
+
+    def _other(self, table: ReaderTable, spec: CommandSpec, command: Command) -> bytes | None:
+        try:
+            keys = spec.keys(command)
+            check_keys(keys)
+            found = self._reads.at_once(table, keys)
+            if found is None:
+                return None
+            return encode(spec.run(ReadOnlyView(found, self._process.clock_ms()), command[1:]), self._protocol)
+        except Problem as problem:
+            return encode(problem, self._protocol)
+
+
+class _Twin(asyncio.Protocol):
+    """The server's side of a connection."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self.full = False
+        """It takes no more commands at this moment."""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=OUTPUT_PAUSE_BYTES)
+        self._relay.met(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._relay.from_twin(data)
+
+    def pause_writing(self) -> None:
+        self.full = True
+        self._relay.read()
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self._relay.read()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._relay.close()
+
+
+def _one_line(spec: CommandSpec, command: Command) -> bool:
+    return spec.name != "set" or len(command) <= _SET_WORDS
+
+
+def _packed(command: Command) -> bytes:
+    return b"*%d\r\n%b" % (len(command), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in command]))
+
+
+def _nothing() -> None:
+    """Nobody waits for a slot here: the upstream connection's replies come in order."""

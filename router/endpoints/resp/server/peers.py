@@ -1,0 +1,88 @@
+"""The other nodes' RESP endpoints: each node is asked by gRPC where its own is.
+
+The catalog names the nodes and their gRPC addresses; where a node's RESP endpoint listens is that node's own business,
+may change with its next start, and is no part of the cluster's state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import grpc
+
+from log_tier.model.errors import DuramenError
+from log_tier.rpc.wire import Wire
+from router.endpoints.resp.commands.cluster import Place
+from router.membership.live_membership import LiveMembership
+from router.proto import fast_door_pb2, fast_door_pb2_grpc
+
+__all__ = ["MembershipPeers", "Peers", "RespEndpointService"]
+
+# A node that takes longer is left out of the map of slots; it is asked again with the next question.
+_TIMEOUT_S: Final = 0.5
+
+# What was heard is good for so long: cluster-aware clients of one pool ask for the map all at once.
+_FRESH_S: Final = 1.0
+
+
+class Peers(Protocol):
+    """Where the nodes' RESP endpoints are."""
+
+    async def places(self) -> Mapping[str, Place]:
+        """By node id: those that are there and have one."""
+        ...
+
+    def known(self) -> Mapping[str, Place]:
+        """The same, as far as it is known without asking."""
+        ...
+
+
+class RespEndpointService(fast_door_pb2_grpc.FastDoorServicer):
+    """`duramen.v1.FastDoor`: says where the endpoint of this process is."""
+
+    def __init__(self, *, port: int, tls: bool, password: bool) -> None:
+        self._description = fast_door_pb2.FastDoorDescription(port=port, tls=tls, password=password)
+
+    async def Describe(  # noqa: N802
+        self, request: fast_door_pb2.DescribeFastDoorRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> fast_door_pb2.FastDoorDescription:
+        return self._description
+
+
+class MembershipPeers:
+    """The nodes of a membership."""
+
+    def __init__(self, membership: LiveMembership) -> None:
+        self._membership = membership
+        self._places: dict[str, Place] = {}
+        self._asked_s = float("-inf")
+        self._asking = asyncio.Lock()
+
+    def known(self) -> Mapping[str, Place]:
+        """See `Peers`."""
+        return self._places
+
+    async def places(self) -> Mapping[str, Place]:
+        """Ask every node that is there, at most once a second."""
+        loop = asyncio.get_running_loop()
+        async with self._asking:
+            if loop.time() - self._asked_s >= _FRESH_S:
+                members = [member for member in self._membership.members.values() if member.alive]
+                found = await asyncio.gather(*(_ask(member.id, member.entry.address) for member in members))
+                self._places = {place.node: place for place in found if place is not None}
+                self._asked_s = loop.time()
+        return self._places
+
+
+async def _ask(node: str, address: str) -> Place | None:
+    wire = Wire(address)
+    try:
+        stub = fast_door_pb2_grpc.FastDoorStub(wire.channel)  # type: ignore[no-untyped-call]
+        reply = await wire.ask(stub.Describe, fast_door_pb2.DescribeFastDoorRequest(), timeout=_TIMEOUT_S)
+    except DuramenError:
+        return None  # it has no RESP endpoint, or is not there
+    finally:
+        await wire.close()
+    return Place(node, address.rpartition(":")[0], reply.port) if reply.port else None

@@ -1,0 +1,302 @@
+"""The endpoint itself: what it listens on, who is in, and the parts that all connections share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from log_tier.catalog.catalog import Maps
+from log_tier.model.identifiers import Partition
+from log_tier.model.partitioner import slot_of
+from router.admin.admin import Admin
+from router.data.requests import Connection
+from router.endpoints.resp.commands.cluster import Place
+from router.endpoints.resp.commands.native import Batches
+from router.endpoints.resp.commands.notifications import Notifications
+from router.endpoints.resp.commands.scans import Cursors
+from router.endpoints.resp.connection.client import Client
+from router.endpoints.resp.data.changes import Changes
+from router.endpoints.resp.data.freshness_page import FreshnessPages
+from router.endpoints.resp.data.reads import Reads
+from router.endpoints.resp.data.shared_writer import SharedWriter
+from router.endpoints.resp.data.tables import ServedTable, Tables
+from router.endpoints.resp.data.value_cache import CacheRoom
+from router.endpoints.resp.readers.reader_process import TWIN_SOCKET, ReaderTask
+from router.endpoints.resp.server.peers import Peers
+from router.endpoints.resp.server.sockets import BACKLOG, RespSettings, RespSockets, tls_context
+from router.endpoints.resp.wire.limits import CONNECTIONS_MAX
+from router.endpoints.resp.wire.replies import Problem
+from router.membership.live_membership import LiveMembership
+from serving_tier.node.node import Node
+
+__all__ = ["OpenAdmin", "RespServer"]
+
+logger = logging.getLogger(__name__)
+
+OpenAdmin = Callable[[], Awaitable[Admin]]
+"""Gives the administration, opened where it was not yet."""
+
+# What one machine needs: commands on any keys may then go into one transaction, as with one Redis server, and each
+# round of writes is one transaction of one index.
+_PARTITIONS_ALONE: Final = 1
+
+# Commands that are under way when the endpoint closes get so long; what they wrote is written.
+_CLOSE_PATIENCE_S: Final = 1.0
+
+# What a cluster needs: up to eight nodes share the reads.
+_PARTITIONS_CLUSTER: Final = 8
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class RespServer:
+    """An open endpoint. `open()` makes one, `close()` ends it; the connection to the data is its owner's."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        maps: Maps,
+        settings: RespSettings,
+        sockets: RespSockets,
+        *,
+        node: Node | None,
+        node_id: str,
+        membership: LiveMembership | None,
+        peers: Peers | None,
+        admin: OpenAdmin | None,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.connection = connection
+        self.maps = maps
+        self.membership = membership
+        self.node = node
+        self.node_id = node_id
+        self.peers = peers
+        self.admin = admin
+        self.secret = settings.password.encode()
+        self.clock_ms = clock_ms
+        self.loop = asyncio.get_running_loop()
+        self.opened_s = self.loop.time()
+        self.run_id = secrets.token_hex(20)
+        self.port = sockets.port
+        self.socket_path = str(settings.socket_path or "")
+        self.clients: dict[int, Client] = {}
+        """By id."""
+        self.connections_taken = 0
+        self.connections_refused = 0
+        self.connections_dropped = 0
+        self.commands_done = 0
+        """By connections that are gone."""
+        self.pages = FreshnessPages(settings.readers) if settings.readers else None
+        """For reader processes, where there are some; see `readers` why there is no cache then."""
+        self.room = CacheRoom(0 if self.pages is not None else settings.cache_mebibytes << 20)
+        self.tables = Tables(
+            connection, node, lambda: settings.table_partitions or self._partitions(), self.room, self.pages
+        )
+        self.reads = Reads(connection, clock_ms)
+        self.writer = SharedWriter(connection)
+        self.batches = Batches(connection)
+        self.changes = Changes(self.reads, self.writer, clock_ms)
+        self.cursors = Cursors()
+        self.notifications = Notifications(self)
+        self._ids = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._touched: list[Client] = []
+        self._servers: list[asyncio.Server] = []
+        self._sockets = sockets
+
+    @classmethod
+    async def open(
+        cls,
+        connection: Connection,
+        maps: Maps,
+        settings: RespSettings,
+        sockets: RespSockets,
+        *,
+        node: Node | None = None,
+        node_id: str = "n1",
+        membership: LiveMembership | None = None,
+        peers: Peers | None = None,
+        admin: OpenAdmin | None = None,
+        clock_ms: Callable[[], int] = _now_ms,
+    ) -> RespServer:
+        """Let clients in. `sockets`: those that were taken for `settings`; the endpoint closes them.
+
+        `node`: the replicas in this process, which are read without a detour. `membership`: what WAIT asks. `peers`:
+        with them it is a node of a cluster, which tells clients of the others. `admin`: what FLUSHDB needs.
+        """
+        server = cls(
+            connection,
+            maps,
+            settings,
+            sockets,
+            node=node,
+            node_id=node_id,
+            membership=membership,
+            peers=peers,
+            admin=admin,
+            clock_ms=clock_ms,
+        )
+
+        def client() -> Client:
+            return Client(server)
+
+        if sockets.tcp is not None:
+            context = tls_context(settings)
+            server._servers.append(
+                await server.loop.create_server(client, sock=sockets.tcp, ssl=context, backlog=BACKLOG)
+            )
+
+        def upstream() -> Client:
+            return Client(server, behind=True)
+
+        if server.pages is not None:
+            path = str(server.pages.folder / TWIN_SOCKET)
+            server._servers.append(await server.loop.create_unix_server(upstream, path=path, backlog=BACKLOG))
+        if sockets.unix is not None:
+            server._servers.append(await server.loop.create_unix_server(client, sock=sockets.unix, backlog=BACKLOG))
+        return server
+
+    def reader_tasks(self) -> list[ReaderTask]:
+        """What each reader process is for; none where there are none."""
+        if self.pages is None:
+            return []
+        readers = len(self._sockets.shared)
+        return [ReaderTask(self.pages.folder, number, readers) for number in range(readers)]
+
+    def reader_died(self) -> None:
+        """A reader process ended by itself: what it may have held of an index is given back."""
+        for table in self.tables.served():
+            for replica in table.replicas:
+                if replica is not None and replica.failure is None:
+                    replica.index.forget_dead_readers()
+
+    def _partitions(self) -> int:
+        return _PARTITIONS_CLUSTER if len(self.maps.map.nodes) > 1 else _PARTITIONS_ALONE
+
+    # --- connections
+
+    def next_id(self) -> int:
+        """For a connection; never given twice."""
+        self._ids += 1
+        return self._ids
+
+    def admit(self, client: Client) -> bool:
+        """A connection is there; may it stay?"""
+        self.connections_taken += 1
+        if len(self.clients) >= CONNECTIONS_MAX:
+            self.connections_refused += 1
+            return False
+        self.clients[client.id] = client
+        client.table = self.tables.at_hand(client.table_name)
+        return True
+
+    def leave(self, client: Client) -> None:
+        """A connection is gone."""
+        if self.clients.pop(client.id, None) is not None:
+            self.commands_done += client.commands
+            self.notifications.forget(client)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a command that takes a while. It is carried through, also if its connection ends meanwhile."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def touch(self, client: Client) -> None:
+        """One of its slots was filled: it is looked at when all of this round are."""
+        if not client.touched:
+            client.touched = True
+            if not self._touched:
+                self.loop.call_soon(self._answer)
+            self._touched.append(client)
+
+    def _answer(self) -> None:
+        touched, self._touched = self._touched, []
+        for client in touched:
+            client.touched = False
+            client.answered()
+
+    # --- nodes
+
+    @property
+    def clustered(self) -> bool:
+        """Are there other nodes that clients could go to?"""
+        return self.peers is not None
+
+    @property
+    def epoch(self) -> int:
+        """The map's version: it rises with every change of the cluster."""
+        return max(0, self.maps.map.version)
+
+    async def places(self, here: Place) -> dict[str, Place]:
+        """Where the nodes' endpoints are, this one's included."""
+        known = {} if self.peers is None else await self.peers.places()
+        return {**known, here.node: here}
+
+    def holders(self, table: ServedTable, partition: Partition) -> Sequence[str]:
+        """The nodes whose replica may be read and that are there, the first of them first."""
+        entry = self.maps.map.tables.get(table.ref.id)
+        return () if entry is None else [node for node in entry.readable(partition) if self._is_there(node)]
+
+    def _is_there(self, node: str) -> bool:
+        member = self.membership.members.get(node) if self.membership is not None else None
+        return node == self.node_id or (member is not None and member.alive)
+
+    def own_partitions(self, table: ServedTable) -> list[Partition]:
+        """What a walk over all keys covers: everything; at a node of a cluster, what this node is the first of.
+
+        A cluster-aware client asks every master, and puts the answers together; on which of its connections it learned
+        who they are, nobody can tell.
+        """
+        every = [Partition(number) for number in range(table.partitions)]
+        if not self.clustered or self.node_id not in self.maps.map.nodes:
+            return every
+        return [each for each in every if next(iter(self.holders(table, each)), "") == self.node_id]
+
+    def misplaced(self, client: Client, table: ServedTable, keys: Sequence[bytes]) -> Problem | None:
+        """Where the client should rather ask, if it knows what that means and this node does not hold the keys."""
+        if self.peers is None or not client.asked_for_map or not keys or table.ref.partitioner != "slot":
+            return None
+        partition = table.partition_of(keys[0])
+        if table.replicas[partition] is not None:
+            return None
+        known = self.peers.known()
+        for node in self.holders(table, partition):
+            place = known.get(node)
+            if place is not None and node != self.node_id:
+                return Problem(f"MOVED {slot_of(keys[0])} {place.host}:{place.port}")
+        return None
+
+    def check_place(self, client: Client, table: ServedTable, keys: Sequence[bytes]) -> None:
+        """Raises the `MOVED` that `misplaced` gives."""
+        problem = self.misplaced(client, table, keys)
+        if problem is not None:
+            raise problem
+
+    async def close(self) -> None:
+        """Take no new connections, answer the writes that are under way, end every connection. Idempotent."""
+        for server in self._servers:
+            server.close()
+        await self.notifications.close()
+        await self.changes.close()
+        await self.writer.close()
+        if self._tasks:
+            _, left = await asyncio.wait(self._tasks, timeout=_CLOSE_PATIENCE_S)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        self._answer()
+        for client in list(self.clients.values()):
+            client.close("the server stops")
+        self.tables.close()
+        if self.pages is not None:
+            self.pages.close()
+        self._sockets.close()

@@ -1,0 +1,169 @@
+"""What the endpoint listens on: taken before anything is opened, so that a second server on a port harms nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from log_tier.model.errors import InvalidRequest, PortInUse
+
+__all__ = ["BACKLOG", "RespSettings", "RespSockets", "tls_context"]
+
+# Connections that wait to be accepted: a pool of some hundreds may come all at once, and one that finds no room here
+# tries again after a second.
+BACKLOG: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RespSettings:
+    """Where the endpoint is, and who may come in."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None: not on TCP; 0: a free one."""
+    socket_path: Path | None = None
+    """A Unix socket."""
+    password: str = ""
+    """What AUTH must give; empty: everybody may come in."""
+    tls_certificate: Path | None = None
+    """PEM, its chain included; with `tls_key`. None: no TLS."""
+    tls_key: Path | None = None
+    cache_mebibytes: int = 512
+    """For values that were read lately; 0: none are kept. It is taken as it is needed."""
+    readers: int = 0
+    """Processes that take the connections of the port and read by themselves; 0: this one does all."""
+    table_partitions: int = 0
+    """Of tables that are made at first use; 0: one on one machine, eight in a cluster."""
+
+    @property
+    def wanted(self) -> bool:
+        """Is there an endpoint at all?"""
+        return self.port is not None or self.socket_path is not None
+
+
+@dataclass(slots=True)
+class RespSockets:
+    """Bound sockets that nobody listens on yet. `close` gives back those that were not used."""
+
+    tcp: socket.socket | None = None
+    shared: list[socket.socket] = field(default_factory=list)
+    """Those of reader processes, one each, all on one port."""
+    unix: socket.socket | None = None
+    path: Path | None = None
+
+    @classmethod
+    def take(cls, settings: RespSettings) -> RespSockets:
+        """Bind. Raises `PortInUse`, and `InvalidRequest` for TLS files that cannot be used."""
+        if settings.tls_certificate is not None or settings.tls_key is not None:
+            tls_context(settings)
+        if settings.readers and settings.port is None:
+            raise InvalidRequest("reader processes share a port: give --resp-port with --resp-readers")
+        taken = cls()
+        try:
+            if settings.port is not None:
+                taken.tcp = _bound(settings.host, settings.port)
+                if settings.readers:
+                    # Bound alone first: several servers that share by mistake would each get some of the clients.
+                    port = taken.port
+                    taken.tcp.close()
+                    taken.tcp = None
+                    for _ in range(settings.readers):
+                        taken.shared.append(_bound(settings.host, port, shares=True))
+            if settings.socket_path is not None:
+                taken.unix = _bound_path(settings.socket_path)
+                taken.path = settings.socket_path
+        except BaseException:
+            taken.close()
+            raise
+        return taken
+
+    @property
+    def port(self) -> int:
+        """Of TCP; 0 where there is none."""
+        first = self.tcp or next(iter(self.shared), None)
+        return 0 if first is None else int(first.getsockname()[1])
+
+    def close(self) -> None:
+        """Idempotent."""
+        for each in (self.tcp, self.unix, *self.shared):
+            if each is not None:
+                each.close()
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+        self.tcp = self.unix = self.path = None
+        self.shared = []
+
+
+def _bound(host: str, port: int, *, shares: bool = False) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shares:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        made.bind((host, port))
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except (OSError, OverflowError) as error:
+        made.close()
+        raise PortInUse(
+            f"port {port} on {host} cannot be listened on by the Redis protocol ({error}): another server may have it; "
+            "stop that one, or choose another port with --resp-port",
+            port=port,
+        ) from error
+    return made
+
+
+def _bound_path(path: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        try:
+            made.bind(str(path))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not stat.S_ISSOCK(os.stat(path).st_mode) or _answers(path):
+                raise
+            path.unlink()  # of a server that was killed
+            made.bind(str(path))
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        raise PortInUse(
+            f"the socket {path} cannot be listened on ({error.strerror or error}): another server may have it; stop "
+            "that one, or name another path"
+        ) from error
+    return made
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def tls_context(settings: RespSettings) -> ssl.SSLContext | None:
+    """What TLS needs; None where it is not wanted. Raises `InvalidRequest`."""
+    if settings.tls_certificate is None and settings.tls_key is None:
+        return None
+    if settings.tls_certificate is None or settings.tls_key is None:
+        raise InvalidRequest("TLS needs both a certificate and its key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidRequest(
+            f"{settings.tls_certificate} and {settings.tls_key} cannot be used for TLS ({error}): name a certificate "
+            "and its key, both PEM"
+        ) from error
+    return context

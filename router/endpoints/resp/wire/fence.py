@@ -1,0 +1,101 @@
+"""Markers: how the server tells a reader that everything is answered, and how the connection stands.
+
+What a upstream connection carries is what any client would get, and a reader passes it on as it is. Finding the end of
+a reply in it would mean to parse each of them, megabytes long at times. So a reader that wants to know when everything
+is answered sends one command more, and its reply begins with 128 random bits that nobody else knows: wherever they are
+found is a marker. The command's name is these bits, too, so that no client can ask for a marker.
+
+    first       DURAMEN.STANDING <secret: 32 hex digits> <address of the client>
+    later       <secret>
+    each answer +<secret> <plain 0 or 1> <protocol 2 or 3> <page, 10 digits> CR LF
+
+Pure: bytes in, bytes and standings out.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final, NamedTuple
+
+__all__ = [
+    "STANDING_WORD",
+    "ConnectionState",
+    "Fences",
+    "encode_state",
+    "first_question",
+    "new_secret",
+    "next_question",
+]
+
+STANDING_WORD: Final = b"DURAMEN.STANDING"
+
+_SECRET_BYTES: Final = 32
+_REST: Final = len(b" 1 2 0000000000\r\n")
+
+
+class ConnectionState(NamedTuple):
+    """What a reader has to know of a connection."""
+
+    plain: bool
+    """Nothing about it is unusual: no transaction, no token, nobody who has not said the password."""
+    protocol: int
+    """2 or 3."""
+    page: int
+    """The page of the table that is selected; 0: there is none, so nothing can be read without the server."""
+
+
+def new_secret() -> bytes:
+    """For one connection."""
+    return secrets.token_hex(_SECRET_BYTES // 2).encode()
+
+
+def first_question(secret: bytes, address: str) -> bytes:
+    """What a upstream connection begins with: the secret of its markers, and who is at the other end."""
+    words = (STANDING_WORD, secret, address.encode())
+    return b"*3\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+def next_question(secret: bytes) -> bytes:
+    """Sent behind what should be answered."""
+    return b"*1\r\n$%d\r\n%b\r\n" % (len(secret), secret)
+
+
+def encode_state(secret: bytes, standing: ConnectionState) -> bytes:
+    """The answer to either."""
+    return b"+%b %d %d %010d\r\n" % (secret, standing.plain, standing.protocol, standing.page)
+
+
+class Fences:
+    """Takes the markers out of what a upstream connection sends, however it is cut."""
+
+    __slots__ = ("_held", "_mark")
+
+    def __init__(self, secret: bytes) -> None:
+        self._mark = b"+" + secret
+        self._held = b""
+
+    def take(self, data: bytes) -> tuple[bytes, list[ConnectionState]]:
+        """What is the client's, and the standings that were told between it."""
+        if self._held:
+            data, self._held = self._held + data, b""
+        mark = self._mark
+        size = len(mark) + _REST
+        states: list[ConnectionState] = []
+        rest: list[bytes] = []
+        at = 0
+        while (place := data.find(mark, at)) >= 0:
+            rest.append(data[at:place])
+            if place + size > len(data):
+                self._held = data[place:]
+                return b"".join(rest), states
+            plain, protocol, page = data[place + len(mark) : place + size].split()
+            states.append(ConnectionState(plain == b"1", int(protocol), int(page)))
+            at = place + size
+        place = data.find(b"+", max(at, len(data) - len(mark) + 1))
+        while place >= 0 and not mark.startswith(data[place:]):
+            place = data.find(b"+", place + 1)
+        if place >= 0:
+            self._held = data[place:]  # perhaps the beginning of one
+            data = data[:place]
+        rest.append(data[at:] if at else data)
+        return b"".join(rest) if len(rest) > 1 else rest[0], states

@@ -1,0 +1,80 @@
+"""What one connection, one command and the whole endpoint may take. Every limit has its reason beside it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from log_tier.model.record import VALUE_BYTES_MAX
+from router.data.requests import READ_REPLY_BYTES_MAX
+
+__all__ = [
+    "ARGUMENTS_MAX",
+    "BULK_BYTES_MAX",
+    "COMMAND_BYTES_MAX",
+    "CONNECTIONS_MAX",
+    "CURSORS_MAX",
+    "INLINE_BYTES_MAX",
+    "KEYS_REPLY_MAX",
+    "MGET_BYTES_MAX",
+    "OUTPUT_BYTES_MAX",
+    "OUTPUT_PAUSE_BYTES",
+    "OUTPUT_STALL_S",
+    "QUEUED_BYTES_MAX",
+    "QUEUED_COMMANDS_MAX",
+    "REQUEST_TIMEOUT_S",
+    "TRANSACTION_COMMANDS_MAX",
+    "UNANSWERED_MAX",
+    "WATCHED_KEYS_MAX",
+]
+
+# Redis' own default for `maxclients`. An idle connection costs some 6 KiB here.
+CONNECTIONS_MAX: Final = 10_000
+
+# Redis' own limit. It also bounds the list that the parser makes before the first argument has come: 8 MiB.
+ARGUMENTS_MAX: Final = 1024 * 1024
+
+# An argument is at most a value. Redis allows 512 MiB; a value here must fit in a batch of the log.
+BULK_BYTES_MAX: Final = VALUE_BYTES_MAX
+
+# A command is held whole before it runs; this is an MSET of what one batch of the log takes.
+COMMAND_BYTES_MAX: Final = 16 * 1024 * 1024
+
+# Redis' own: a line that a person types.
+INLINE_BYTES_MAX: Final = 64 * 1024
+
+# Commands that were read and wait for those before them. Behind it the socket is not read on, so a client that sends a
+# million commands at once has the rest in its own buffers and in the kernel's.
+QUEUED_COMMANDS_MAX: Final = 4096
+
+# And their bytes, with what the parser holds: two of the largest commands.
+QUEUED_BYTES_MAX: Final = 32 * 1024 * 1024
+
+# Writes of one connection that are on their way to the disk; the next ones wait in the queue above.
+UNANSWERED_MAX: Final = 16_384
+
+# Replies that the client has not read: from here on its commands are not read ...
+OUTPUT_PAUSE_BYTES: Final = 1024 * 1024
+
+# ... and from here on it is dropped: only one command's reply can come on top of a pause, and the largest is 32 MiB.
+OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
+
+# A paused client that takes nothing for so long is dropped: it holds memory that others could use.
+OUTPUT_STALL_S: Final = 60.0
+
+# The values that one MGET answers with, as for a read by any other endpoint; one key may be named many times.
+MGET_BYTES_MAX: Final = READ_REPLY_BYTES_MAX
+
+# A transaction is one atomic group of one batch.
+TRANSACTION_COMMANDS_MAX: Final = 10_000
+
+# Each is one condition in the batch of EXEC.
+WATCHED_KEYS_MAX: Final = 10_000
+
+# KEYS answers with everything at once, from one node; beyond this SCAN is the way.
+KEYS_REPLY_MAX: Final = 1_000_000
+
+# A cursor stands for a key of up to 511 bytes, which does not fit in the 64 bits that clients send back.
+CURSORS_MAX: Final = 10_000
+
+# Redis has no deadline for a command. Here a command may wait for a replica or for the log, and not for ever.
+REQUEST_TIMEOUT_S: Final = 15.0

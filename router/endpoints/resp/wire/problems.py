@@ -1,0 +1,53 @@
+"""Errors of the database as error replies, in words that Redis clients know.
+
+The first word of an error reply is its kind. Clients know a few of Redis' own and retry some of them; where one means
+the same it is used, and everything else is `ERR` with the database's message. `WRITEUNKNOWN` is this endpoint's own:
+nothing that Redis says means "the write is there once or not at all".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from log_tier.model.errors import (
+    DiskFull,
+    DuramenError,
+    LogStopped,
+    NotHosted,
+    Overloaded,
+    PartitionMismatch,
+    ReplicaBehind,
+    ShuttingDown,
+    Unavailable,
+    WriteUnknown,
+)
+from log_tier.model.record import KEY_BYTES_MAX
+from router.endpoints.resp.wire.replies import Problem
+
+__all__ = ["BAD_KEY", "CROSS_SLOT", "problem_of", "wrong_arity"]
+
+BAD_KEY: Final = Problem(f"ERR keys have 1 to {KEY_BYTES_MAX} bytes here")
+CROSS_SLOT: Final = Problem("CROSSSLOT Keys in request don't hash to the same slot")
+
+_KINDS: Final = (
+    (WriteUnknown, "WRITEUNKNOWN"),
+    (DiskFull, "MISCONF"),
+    (LogStopped, "MISCONF"),
+    (PartitionMismatch, "CROSSSLOT"),
+    (ReplicaBehind, "TRYAGAIN"),
+    (Overloaded, "TRYAGAIN"),
+    (NotHosted, "CLUSTERDOWN"),
+    (ShuttingDown, "LOADING"),
+    (Unavailable, "TRYAGAIN"),
+)
+
+
+def problem_of(error: DuramenError) -> Problem:
+    """The reply that tells of `error`."""
+    kind = next((kind for known, kind in _KINDS if isinstance(error, known)), "ERR")
+    return Problem(f"{kind} {error.message}")
+
+
+def wrong_arity(command: str) -> Problem:
+    """Too few or too many arguments."""
+    return Problem(f"ERR wrong number of arguments for '{command}' command")

@@ -1,0 +1,152 @@
+"""All registered nodes, followed as the map names them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from log_tier.catalog.catalog import Maps
+from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, InvalidRequest
+from router.membership.member import Member
+from router.membership.views import NodeView
+from serving_tier.proto import node_pb2
+
+__all__ = ["SILENCE_MAX_S", "LiveMembership"]
+
+logger = logging.getLogger(__name__)
+
+SILENCE_MAX_S: Final = 0.75
+"""Three heartbeats: a node that says nothing for so long is not asked any more."""
+
+# How often silence is looked for.
+_TICK_S: Final = 0.1
+
+# A process that opens a membership waits so long for the nodes to speak for the first time.
+_FIRST_WORD_S: Final = 1.0
+
+
+class LiveMembership:
+    """A `router.membership.views.Membership` over status streams. `open()` makes one, `close()` ends it; the maps are
+    not its."""
+
+    def __init__(self, maps: Maps) -> None:
+        self._maps = maps
+        self.members: dict[str, Member] = {}
+        """By node id: those that have an address. Replaced, never changed in place."""
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(cls, maps: Maps) -> LiveMembership:
+        """Follow the map's nodes. Returns when each of them has spoken or could not be reached, within a second."""
+        membership = cls(maps)
+        first = maps.map
+        membership._compare(first)
+        loop = asyncio.get_running_loop()
+        membership._tasks = [
+            loop.create_task(membership._follow_map(first), name="fleet follows the map"),
+            loop.create_task(membership._watch_silence(), name="fleet watches silence"),
+        ]
+        with suppress(DeadlineExceeded):
+            await membership.wait_for(lambda: all(m.known for m in membership.members.values()), timeout=_FIRST_WORD_S)
+        return membership
+
+    # --- following
+
+    async def _follow_map(self, seen: ClusterMap) -> None:
+        try:
+            while True:
+                version = seen.version
+                seen = await self._maps.wait_for(lambda cluster: cluster.version > version)  # noqa: B023 - awaited here
+                self._compare(seen)
+        except DuramenError as error:
+            logger.info("the fleet keeps the nodes that it knows: %s", error)
+
+    def _compare(self, cluster: ClusterMap) -> None:
+        members: dict[str, Member] = {}
+        for entry in cluster.nodes.values():
+            known = self.members.get(entry.id)
+            if known is not None and (known.entry.address, known.entry.identity) == (entry.address, entry.identity):
+                members[entry.id] = known
+            elif entry.address:
+                members[entry.id] = Member(entry, self._move)
+                members[entry.id].start()
+        gone = [member for member in self.members.values() if members.get(member.id) is not member]
+        self.members = members
+        for member in gone:
+            task = asyncio.get_running_loop().create_task(member.close(), name=f"node {member.id} is let go")
+            self._tasks.append(task)
+            task.add_done_callback(self._tasks.remove)
+        self._move()
+
+    async def _watch_silence(self) -> None:
+        loop = asyncio.get_running_loop()
+        last = loop.time()
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now = loop.time()
+            held_up = max(0.0, now - last - 2 * _TICK_S)
+            last = now
+            for member in self.members.values():
+                member.heard_s += held_up  # while we were held up, we would not have heard it
+                if member.view.alive and now - member.heard_s > SILENCE_MAX_S:
+                    member.lose(f"it has said nothing for {now - member.heard_s:.2f} s")
+
+    def _move(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def wait_for(self, predicate: Callable[[], bool], *, timeout: float) -> None:
+        """Return when `predicate` holds of what is known of the nodes. Raises `DeadlineExceeded`."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not predicate():
+                    await self._changed.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"what was waited for did not happen within {timeout:g} s; "
+                + "; ".join(f"node {node}: {error.message}" for node, error in self.failures())
+            ) from None
+
+    # --- looking
+
+    def nodes(self) -> Mapping[str, NodeView]:
+        """See `Membership`. Nodes without an address, which serve nobody else, are there as well."""
+        now = asyncio.get_running_loop().time()
+        views: dict[str, NodeView] = {}
+        for node, entry in self._maps.map.nodes.items():
+            member = self.members.get(node)
+            if member is None:
+                views[node] = NodeView(node, entry.address, reason="it has no address: it serves its own process only")
+                continue
+            silent_ms = int((now - member.heard_s) * 1000) if member.heard_s else 0
+            views[node] = replace(member.view, silent_ms=silent_ms)
+        return views
+
+    async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
+        """See `Membership`."""
+        member = self.members.get(node)
+        if member is None:
+            known = ", ".join(sorted(self.members)) or "none"
+            raise InvalidRequest(f"there is no node {node!r} that can be asked; there are: {known}")
+        reply: node_pb2.DigestReply = await member.ask_node("Digest", request, timeout=timeout)
+        return reply
+
+    def failures(self) -> Iterator[tuple[str, DuramenError]]:
+        """See `Membership`."""
+        for node, view in self.nodes().items():
+            if not view.alive:
+                yield node, Disconnected(f"node {node} at {view.address or 'no address'} is not there: {view.reason}")
+
+    async def close(self) -> None:
+        """Stop following; calls under way end with `DatabaseClosed`. Idempotent."""
+        tasks = list(self._tasks)
+        for task in tasks[:2]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(member.close() for member in self.members.values()))

@@ -1,0 +1,183 @@
+"""One node of the membership: its status stream, the connection to it, and the moment at which it counts as lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
+
+from log_tier.catalog.cluster_map import NodeEntry
+from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError
+from log_tier.rpc.wire import Wire
+from router.data.requests import Connection
+from router.endpoints.grpc.connection import GrpcConnection
+from router.membership.status import renewed
+from router.membership.views import NodeView
+from serving_tier.proto import node_pb2, node_pb2_grpc
+
+__all__ = ["Member"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Heartbeats come every 250 ms. A node that has missed one is not lost, but its equals are asked first: a paused process
+# would otherwise get its share of the requests until it counts as lost.
+_QUIET_S: Final = 0.4
+_QUIET_LOAD: Final = 1_000_000
+
+# A node that restarts is found again within a second; one that stays away costs one attempt a second.
+_PAUSE_FIRST_S: Final = 0.05
+_PAUSE_MAX_S: Final = 1.0
+
+
+class Member:
+    """A registered node. `start` makes it follow the node's status, `close` ends that. Belongs to one event loop.
+
+    `changed` is called after every change of `view`.
+    """
+
+    def __init__(self, entry: NodeEntry, changed: Callable[[], None]) -> None:
+        self.entry = entry
+        self.view = NodeView(entry.id, entry.address, reason="it was not heard of yet")
+        self.under_way = 0
+        """Requests of this process that it has not answered."""
+        self.heard_s = 0.0
+        """When it last said something, on the event loop's clock."""
+        self.known = False
+        """It spoke once, or could not be reached."""
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._connection = GrpcConnection(entry.address, shared=False)
+        self._wire = Wire(entry.address, shared=False)
+        self._follower: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def id(self) -> str:
+        """The node's id."""
+        return self.entry.id
+
+    @property
+    def alive(self) -> bool:
+        """Its status stream is there, and not silent."""
+        return self.view.alive
+
+    @property
+    def load(self) -> int:
+        """What it said that it works on, and what we have asked since, give or take; much, where it is quiet."""
+        quiet = self._loop.time() - self.heard_s > _QUIET_S
+        return self.view.load + self.under_way + (_QUIET_LOAD if quiet else 0)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._follower = self._loop.create_task(self._follow(), name=f"status of node {self.id}")
+
+    # --- status
+
+    async def _follow(self) -> None:
+        pause = _PAUSE_FIRST_S
+        while True:
+            reason = "it ended its status stream"
+            first = True
+            wire = self._wire
+            try:
+                stub = node_pb2_grpc.NodeStub(wire.channel)  # type: ignore[no-untyped-call]
+                async with aclosing(cast("Any", wire.stream(stub.Status, node_pb2.StatusRequest()))) as messages:
+                    async for message in messages:
+                        if message.node != self.id or message.identity not in ("", self.entry.identity):
+                            reason = f"node {message.node} answers at its address {self.entry.address}"
+                            break
+                        pause = _PAUSE_FIRST_S
+                        self._heard(message, first=first)
+                        first = False
+            except DuramenError as error:
+                reason = error.message
+            if wire is self._wire:  # else its loss was noticed before, by its silence
+                self.lose(reason)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, _PAUSE_MAX_S)
+
+    def _heard(self, message: node_pb2.NodeStatus, *, first: bool) -> None:
+        if not self.view.alive:
+            logger.info("node %s at %s is there", self.id, self.entry.address)
+        self.heard_s = self._loop.time()
+        self.view = renewed(self.view, message, first=first, clock_ms=time.time_ns() // 1_000_000)
+        self.known = True
+        self._changed()
+
+    def lose(self, reason: str) -> None:
+        """Count it as lost: what is under way to it ends with `Disconnected`, and its status is asked for anew."""
+        if self.view.alive:
+            logger.info("node %s at %s is lost: %s", self.id, self.entry.address, reason)
+        self.view = replace(self.view, alive=False, reason=reason)
+        self.known = True
+        self._later(self._wire.close())
+        self._later(self._connection.close())
+        self._wire = Wire(self.entry.address, shared=False)
+        self._connection = GrpcConnection(self.entry.address, shared=False)
+        self._changed()
+
+    def _later(self, closing: Any) -> None:
+        task = self._loop.create_task(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    # --- asking
+
+    async def ask(self, question: Callable[[Connection], Awaitable[T]]) -> T:
+        """Ask over the present connection. Raises `Disconnected` also at the moment at which the node is lost."""
+        connection = self._connection
+        self.under_way += 1
+        try:
+            return await question(connection)
+        except DatabaseClosed as error:
+            if connection is self._connection:
+                raise
+            raise self._lost() from error
+        finally:
+            self.under_way -= 1
+
+    async def follow(self, question: Callable[[Connection], AsyncIterator[T]]) -> AsyncIterator[T]:
+        """The same for a stream."""
+        connection = self._connection
+        try:
+            async with aclosing(cast("Any", question(connection))) as replies:
+                async for reply in replies:
+                    yield reply
+        except DatabaseClosed as error:
+            if connection is self._connection:
+                raise
+            raise self._lost() from error
+
+    async def ask_node(self, method: str, request: Any, *, timeout: float) -> Any:
+        """Call a method of `duramen.v1.Node`. Raises what the node says."""
+        wire = self._wire
+        stub = node_pb2_grpc.NodeStub(wire.channel)  # type: ignore[no-untyped-call]
+        try:
+            return await wire.ask(getattr(stub, method), request, timeout=timeout)
+        except DatabaseClosed as error:
+            if wire is self._wire:
+                raise
+            raise self._lost() from error
+
+    def _lost(self) -> Disconnected:
+        return Disconnected(
+            f"node {self.id} at {self.entry.address} was lost while it was asked: {self.view.reason or 'it is back'}"
+        )
+
+    async def close(self) -> None:
+        """Stop following and close both connections; calls under way end with `DatabaseClosed`. Idempotent."""
+        if self._follower is not None:
+            self._follower.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._follower
+        await self._wire.close()
+        await self._connection.close()
+        if self._closing:
+            await asyncio.wait(self._closing)

@@ -1,0 +1,112 @@
+"""Which replica is asked. Pure: everything that is known comes in, and chance too.
+
+A candidate has a **standing**: what can be expected of it for this part. The best standing wins; among equals, one that
+is asked anyway (parts that travel together cost one call), else the less loaded of two drawn at random. Two random
+choices keep loads even without anybody knowing them exactly (Mitzenmacher, "The Power of Two Choices", 2001), where
+"the least loaded" would send everybody to the same node until the next status message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from log_tier.model.identifiers import Offset
+from router.membership.views import NodeView, ReplicaName
+
+__all__ = ["Candidate", "Fitness", "assign", "choose", "fitness_of"]
+
+
+class Fitness(IntEnum):
+    """What can be expected of a replica; the lower the better."""
+
+    FRESH = 0
+    """It has what is asked."""
+    SOON = 1
+    """It is level with the log, as far as was heard, and will have it in a moment: it may be asked to wait."""
+    BEHIND_FRESH = 2
+    """It has what is asked, but it lags behind the log."""
+    BEHIND = 3
+    UNHEARD = 4
+    """The map names it and its node has not said so yet."""
+    STOPPED_FRESH = 5
+    """It follows the log no more; what it has, it can show."""
+    THROUGH = 6
+    """No replica, but a server that may reach one."""
+    LOST = 7
+    """Its node does not answer. Perhaps it does again."""
+    ABSENT = 8
+    """It is being brought up."""
+    STOPPED = 9
+
+
+class Candidate(NamedTuple):
+    """A replica that could be asked."""
+
+    node: str
+    fitness: int
+    load: int
+
+
+# What a node says of its load is up to 250 ms old, and one slow round of its event loop shows in it. Without some
+# tolerance a node that was a little busier then would get nothing until it speaks again.
+_NOISE: Final = 3
+
+_LAGGING: Final = frozenset({"replaying", "behind"})
+
+
+def fitness_of(view: NodeView, name: ReplicaName, after: Offset, lag_max_ms: int) -> int:
+    """How a node's replica stands towards a part that asks for `after`, and for no more lag than that (0: any)."""
+    replica = view.replicas.get(name)
+    if not view.alive:
+        return Fitness.LOST
+    if replica is None:
+        return Fitness.UNHEARD
+    fresh = replica.applied >= after and not 0 < lag_max_ms < replica.lag_ms
+    if replica.state == "ready":
+        return Fitness.FRESH if fresh else Fitness.SOON
+    if replica.state in _LAGGING:
+        return Fitness.BEHIND_FRESH if fresh else Fitness.BEHIND
+    if replica.state == "stopped":
+        return Fitness.STOPPED_FRESH if fresh and not lag_max_ms else Fitness.STOPPED
+    return Fitness.ABSENT
+
+
+def choose(candidates: Sequence[Candidate], preferred: Container[str], draw: Callable[[], float]) -> str | None:
+    """The node to ask; None where there is no candidate. `draw` gives a random number from 0 to below 1."""
+    if len(candidates) <= 1:
+        return candidates[0].node if candidates else None
+    best = min(candidate.fitness for candidate in candidates)
+    equals = [candidate for candidate in candidates if candidate.fitness == best]
+    for candidate in equals:
+        if candidate.node in preferred:
+            return candidate.node
+    if len(equals) == 1:
+        return equals[0].node
+    first = int(draw() * len(equals))
+    second = int(draw() * (len(equals) - 1))
+    if second >= first:
+        second += 1
+    one, other = equals[first], equals[second]
+    return one.node if one.load <= other.load + _NOISE else other.node
+
+
+def assign(
+    parts: Iterable[tuple[int, Sequence[Candidate]]], draw: Callable[[], float]
+) -> tuple[dict[str, list[int]], list[int]]:
+    """Which parts each node is asked for, and the parts that have no candidate. O(parts × replicas).
+
+    The first part's choice draws others along, so that a request goes to few nodes; different requests draw anew.
+    """
+    groups: dict[str, list[int]] = {}
+    nowhere: list[int] = []
+    for number, candidates in parts:
+        node = choose(candidates, groups, draw)
+        if node is None:
+            nowhere.append(number)
+        elif node in groups:
+            groups[node].append(number)
+        else:
+            groups[node] = [number]
+    return groups, nowhere

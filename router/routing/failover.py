@@ -1,0 +1,153 @@
+"""Several servers that can do the same, as one connection: the next one is asked when one is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, TypeVar, cast
+
+from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, ReplicaBehind, ShuttingDown
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.table_ref import TableRef
+from router.data.requests import (
+    Connection,
+    OutcomesPart,
+    ReadPart,
+    ReadResult,
+    ScanRequest,
+    ScanResult,
+    TableDescription,
+    WatchEvent,
+    WritePart,
+    WriteResult,
+)
+
+__all__ = ["FailoverConnection"]
+
+T = TypeVar("T")
+
+# A server that came back is found again by its channel within a second; where none answers for so long, none is there.
+_RETURN_S: Final = 2.0
+_PAUSE_S: Final = 0.1
+
+
+class FailoverConnection:
+    """Asks one of `connections`, always the same one while it answers. Closes all of them.
+
+    What changes nothing is asked again at the next server at once; what may have changed something only where nothing
+    was sent. Else the caller learns that the reply was lost, and its next try goes to the next server.
+    """
+
+    def __init__(self, connections: Sequence[Connection]) -> None:
+        assert connections, "no server"
+        self._connections = connections
+        self._at = 0
+
+    async def _ask(self, question: Callable[[Connection], Awaitable[T]], *, timeout: float, harmless: bool = True) -> T:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + min(timeout, _RETURN_S)
+        turn = 0
+        while True:
+            turn += 1
+            at = self._at
+            try:
+                return await question(self._connections[at])
+            except (Disconnected, ShuttingDown, DeadlineExceeded) as error:
+                if isinstance(error, ReplicaBehind):
+                    raise  # it answers, and that well
+                self._next(at)
+                again = harmless or isinstance(error, ShuttingDown) or error.fields.get("sent") == 0
+                if not again or isinstance(error, DeadlineExceeded) or loop.time() >= give_up:
+                    raise
+            if turn % len(self._connections) == 0:
+                await asyncio.sleep(_PAUSE_S)
+
+    def _next(self, at: int) -> None:
+        if at == self._at:  # else somebody else has found out before
+            self._at = (at + 1) % len(self._connections)
+
+    async def read(
+        self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
+    ) -> Sequence[ReadResult | DuramenError]:
+        """See `Connection`."""
+        return await self._ask(lambda server: server.read(parts, timeout=timeout, patience=patience), timeout=timeout)
+
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> Sequence[WriteResult | DuramenError]:
+        """See `Connection`."""
+        return await self._ask(
+            lambda server: server.write(parts, timeout=timeout, patience=patience), timeout=timeout, harmless=False
+        )
+
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
+        """See `Connection`."""
+        return await self._ask(lambda server: server.outcomes(parts, timeout=timeout), timeout=timeout)
+
+    async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
+        """See `Connection`."""
+        return await self._ask(lambda server: server.scan(request, timeout=timeout), timeout=timeout)
+
+    async def watch(
+        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
+    ) -> AsyncIterator[WatchEvent]:
+        """See `Connection`. A lost server ends it with `Disconnected`; the next watch goes to the next server."""
+        at = self._at
+        try:
+            watch: Any = self._connections[at].watch(table_id, start, partitions)
+            async with aclosing(watch) as events:
+                async for event in cast("AsyncIterator[WatchEvent]", events):
+                    yield event
+        except (Disconnected, ShuttingDown):
+            self._next(at)
+            raise
+
+    async def producer(
+        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
+    ) -> Mapping[Partition, int]:
+        """See `Connection`."""
+        return await self._ask(
+            lambda server: server.producer(table_id, producer_id, timeout=timeout, partitions=partitions),
+            timeout=timeout,
+        )
+
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int = 0,
+        over: str = "",
+        partitioner: str = "",
+        timeout: float,
+    ) -> TableRef:
+        """See `Connection`."""
+        return await self._ask(
+            lambda server: server.create_table(
+                name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
+            ),
+            timeout=timeout,
+            harmless=False,
+        )
+
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
+        """See `Connection`."""
+        return await self._ask(lambda server: server.find_table(name, timeout=timeout), timeout=timeout)
+
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
+        """See `Connection`."""
+        return await self._ask(lambda server: server.list_tables(timeout=timeout), timeout=timeout)
+
+    async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
+        """See `Connection`."""
+        return await self._ask(lambda server: server.describe_table(name, timeout=timeout), timeout=timeout)
+
+    async def drop_table(self, name: str, *, timeout: float) -> None:
+        """See `Connection`."""
+        await self._ask(lambda server: server.drop_table(name, timeout=timeout), timeout=timeout, harmless=False)
+
+    async def close(self) -> None:
+        """Close them all."""
+        for connection in self._connections:
+            await connection.close()

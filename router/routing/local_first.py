@@ -1,0 +1,144 @@
+"""A node's way to the data: its own replicas first, the other nodes for what it does not hold.
+
+Both ways are a `Connection`; this one chooses, part by part, and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
+
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.table_ref import TableRef
+from router.data.local_data import LocalData
+from router.data.requests import (
+    Connection,
+    OutcomesPart,
+    ReadPart,
+    ReadResult,
+    ScanRequest,
+    ScanResult,
+    TableDescription,
+    WatchEvent,
+    WritePart,
+    WriteResult,
+)
+
+__all__ = ["LocalFirstConnection"]
+
+P = TypeVar("P", ReadPart, OutcomesPart)
+
+
+class LocalFirstConnection:
+    """A `Connection`. Both `data_plane` and `others` stay their owners'."""
+
+    def __init__(self, data_plane: LocalData, others: Connection) -> None:
+        self._data_plane = data_plane
+        self._others = others
+
+    def _is_here(self, table_id: TableId, partition: Partition) -> bool:
+        try:
+            replica = self._data_plane.node.replica(table_id, partition)
+        except DuramenError:
+            return False
+        return replica.failure is None and replica.state == "ready"
+
+    def _split(self, parts: Sequence[P]) -> tuple[list[int], list[int]]:
+        here: list[int] = []
+        elsewhere: list[int] = []
+        for number, part in enumerate(parts):
+            (here if self._is_here(part.table_id, part.partition) else elsewhere).append(number)
+        return here, elsewhere
+
+    async def read(
+        self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
+    ) -> list[ReadResult | DuramenError]:
+        """See `Connection`."""
+        here, elsewhere = self._split(parts)
+        if not elsewhere:
+            return list(await self._data_plane.read(parts, timeout=timeout, patience=patience))
+        results: dict[int, ReadResult | DuramenError] = {}
+        if here:
+            found = await self._data_plane.read([parts[number] for number in here], timeout=timeout, patience=patience)
+            results.update(zip(here, found, strict=True))
+        asked = await self._others.read([parts[number] for number in elsewhere], timeout=timeout, patience=patience)
+        results.update(zip(elsewhere, asked, strict=True))
+        return [results[number] for number in range(len(parts))]
+
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> list[WriteResult | DuramenError]:
+        """See `Connection`. The log takes every partition's batches from any node."""
+        if all(not part.outcomes or self._is_here(part.table_id, part.partition) for part in parts):
+            return list(await self._data_plane.write(parts, timeout=timeout, patience=patience))
+        return list(await self._others.write(parts, timeout=timeout, patience=patience))
+
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
+        """See `Connection`."""
+        here, elsewhere = self._split(parts)
+        results: dict[int, WriteResult | DuramenError] = {}
+        if here:
+            found = await self._data_plane.outcomes([parts[number] for number in here], timeout=timeout)
+            results.update(zip(here, found, strict=True))
+        if elsewhere:
+            asked = await self._others.outcomes([parts[number] for number in elsewhere], timeout=timeout)
+            results.update(zip(elsewhere, asked, strict=True))
+        return [results[number] for number in range(len(parts))]
+
+    async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
+        """See `Connection`."""
+        entry = self._data_plane.catalog.map.tables.get(request.table_id)
+        wanted = request.partitions or [Partition(number) for number in range(entry.partitions if entry else 0)]
+        if wanted and all(self._is_here(request.table_id, partition) for partition in wanted):
+            return await self._data_plane.scan(request, timeout=timeout)
+        return await self._others.scan(request, timeout=timeout)
+
+    async def watch(
+        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
+    ) -> AsyncIterator[WatchEvent]:
+        """See `Connection`."""
+        async with aclosing(cast("Any", self._others.watch(table_id, start, partitions))) as events:
+            async for event in events:
+                yield event
+
+    async def producer(
+        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
+    ) -> Mapping[Partition, int]:
+        """See `Connection`."""
+        return await self._others.producer(table_id, producer_id, timeout=timeout, partitions=partitions)
+
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int = 0,
+        over: str = "",
+        partitioner: str = "",
+        timeout: float,
+    ) -> TableRef:
+        """See `Connection`."""
+        return await self._others.create_table(
+            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
+        )
+
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
+        """See `Connection`."""
+        return await self._data_plane.find_table(name, timeout=timeout)
+
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
+        """See `Connection`."""
+        return await self._data_plane.list_tables(timeout=timeout)
+
+    async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
+        """See `Connection`."""
+        return await self._others.describe_table(name, timeout=timeout)
+
+    async def drop_table(self, name: str, *, timeout: float) -> None:
+        """See `Connection`."""
+        await self._others.drop_table(name, timeout=timeout)
+
+    async def close(self) -> None:
+        """Nothing here is its own."""

@@ -1,0 +1,165 @@
+"""The routed connection itself: the parts of this package, put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Self
+
+from log_tier.catalog.catalog import Catalog, Maps
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.log import Log
+from log_tier.model.table_ref import TableRef
+from router.data.requests import (
+    Connection,
+    OutcomesPart,
+    ReadPart,
+    ReadResult,
+    ScanRequest,
+    ScanResult,
+    TableDescription,
+    WatchEvent,
+    WritePart,
+    WriteResult,
+)
+from router.data.tables import Tables
+from router.membership.live_membership import LiveMembership
+from router.routing.reads import RoutedReads
+from router.routing.routes import Routes
+from router.routing.scans import RoutedScans
+from router.routing.scatter import Scatter
+from router.routing.tables import CatalogChanges, RemoteChanges, RoutedTables, TableChanges
+from router.routing.targets import Askable, Through
+from router.routing.watches import watch_nodes
+from router.routing.writes import RoutedWrites
+
+__all__ = ["RoutedConnection"]
+
+
+class RoutedConnection:
+    """The whole cluster as one `Connection`. `for_router` and `for_client` make one."""
+
+    def __init__(
+        self,
+        maps: Maps,
+        membership: LiveMembership,
+        *,
+        changes: TableChanges,
+        log: Log | None,
+        fallback: Connection | None = None,
+        refresh: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
+        """`log` None: writes go through `fallback`. `refresh`: brings the maps to the catalog's end, if that can be."""
+        self.maps = maps
+        self.membership = membership
+        self._loop = asyncio.get_running_loop()
+        routes = Routes(maps, membership, through=Through(fallback) if fallback is not None else None, refresh=refresh)
+        self._routes = routes
+        self._scatter = Scatter(routes)
+        self.reads = RoutedReads(routes, self._scatter)
+        self._writes = RoutedWrites(log, fallback, self._scatter)
+        self._scans = RoutedScans(routes, self._scatter)
+        self._tables = RoutedTables(routes, changes, log, fallback)
+        self._owned = AsyncExitStack()
+
+    @classmethod
+    def for_router(cls, log: Log, catalog: Catalog, membership: LiveMembership) -> Self:
+        """A router's: with the log and the catalog, which stay their owner's, as does the membership."""
+        changes = CatalogChanges(Tables(log, catalog))
+        made = cls(catalog, membership, changes=changes, log=log, refresh=catalog.refresh)
+        made._owned.push_async_callback(changes.close)
+        return made
+
+    @classmethod
+    def for_client(cls, maps: Maps, membership: LiveMembership, log: Log | None, server: Connection) -> Self:
+        """A client's: with the map as a server tells it, and the log where it is reached. Closes all of them."""
+        made = cls(maps, membership, changes=RemoteChanges(server), log=log, fallback=server)
+        for close in (maps.close, server.close, *((log.close,) if log is not None else ()), membership.close):
+            made._owned.push_async_callback(close)
+        return made
+
+    async def read(
+        self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
+    ) -> list[ReadResult | DuramenError]:
+        """See `Connection`."""
+        return await self.reads.read(parts, timeout=timeout, patience=patience)
+
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> list[WriteResult | DuramenError]:
+        """See `Connection`."""
+        return await self._writes.write(parts, timeout=timeout, patience=patience)
+
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
+        """See `Connection`."""
+        return await self._writes.outcomes(parts, timeout=timeout)
+
+    async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
+        """See `Connection`."""
+        return await self._scans.scan(request, timeout=timeout)
+
+    def watch(
+        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
+    ) -> AsyncIterator[WatchEvent]:
+        """See `Connection` and `router.routing.watches`."""
+        return watch_nodes(self._routes, table_id, start, partitions)
+
+    async def producer(
+        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
+    ) -> dict[Partition, int]:
+        """See `Connection`."""
+        table = await self._routes.known(table_id)
+        wanted = partitions or [Partition(number) for number in range(table.partitions)]
+        parts = [ReadPart(table_id, partition, (), NOTHING, strong=True) for partition in wanted]
+        found: dict[Partition, int] = {}
+
+        async def ask(member: Askable, numbers: Sequence[int], timeout: float, _: float) -> Mapping[int, DuramenError]:
+            mine = [parts[number].partition for number in numbers]
+            found.update(
+                await member.ask(
+                    lambda connection: connection.producer(table_id, producer_id, timeout=timeout, partitions=mine)
+                )
+            )
+            return {}
+
+        failed = await self._scatter.run(parts, ask, deadline=self._loop.time() + timeout)
+        for error in failed.values():
+            raise error
+        return found
+
+    async def create_table(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replicas: int = 0,
+        over: str = "",
+        partitioner: str = "",
+        timeout: float,
+    ) -> TableRef:
+        """See `Connection`."""
+        return await self._tables.create(
+            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
+        )
+
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
+        """See `Connection`."""
+        return await self._tables.find(name, timeout=timeout)
+
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
+        """See `Connection`."""
+        return await self._tables.all(timeout=timeout)
+
+    async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
+        """See `Connection`."""
+        return await self._tables.describe(name, timeout=timeout)
+
+    async def drop_table(self, name: str, *, timeout: float) -> None:
+        """See `Connection`."""
+        await self._tables.drop(name, timeout=timeout)
+
+    async def close(self) -> None:
+        """Let go of everything that is this connection's own; calls under way end. Idempotent."""
+        await self._owned.aclose()

@@ -1,0 +1,130 @@
+"""The candidates of a part: what the map says, joined with what the nodes say of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from random import random
+from typing import Any, Final, Protocol
+
+from log_tier.catalog.catalog import Maps
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.model.errors import DeadlineExceeded, DuramenError, TableNotFound
+from log_tier.model.identifiers import Offset, Partition, TableId
+from router.membership.live_membership import LiveMembership
+from router.routing.choice import Candidate, Fitness, assign, fitness_of
+from router.routing.targets import THROUGH, Askable, Through
+
+__all__ = ["Part", "Routes"]
+
+# A table that the map does not have may have been made a moment ago by somebody else: its news gets so long to arrive.
+_NEWS_S: Final = 0.5
+
+
+class Part(Protocol):
+    """Something that is asked of one partition."""
+
+    @property
+    def table_id(self) -> TableId:
+        """Its table."""
+        ...
+
+    @property
+    def partition(self) -> Partition:
+        """Its partition."""
+        ...
+
+    @property
+    def after(self) -> Offset:
+        """The offset that the replica must have applied."""
+        ...
+
+    @property
+    def lag_max_ms(self) -> int:
+        """How long it may not have been level with the log; 0: any time."""
+        ...
+
+
+class Routes:
+    """Finds replicas. `refresh` asks the catalog's end, where this process can."""
+
+    def __init__(
+        self,
+        maps: Maps,
+        membership: LiveMembership,
+        *,
+        through: Through | None = None,
+        refresh: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
+        self.maps = maps
+        self.membership = membership
+        self._through = through
+        self._refresh = refresh
+
+    def candidates(self, part: Part) -> list[Candidate]:
+        """Every replica that may be asked for a part, in the map's order. Raises `TableNotFound`."""
+        name = (part.table_id, part.partition)
+        table = self.maps.map.tables.get(part.table_id)
+        if table is None:
+            raise TableNotFound(f"no table has the id {part.table_id}: it was dropped, or never was", table=name[0])
+        if not 0 <= part.partition < table.partitions:
+            raise TableNotFound(
+                f"table {table.name} has partitions 0 to {table.partitions - 1}, not {part.partition}", table=table.id
+            )
+        found: list[Candidate] = []
+        members = self.membership.members
+        for node, role in table.assignments[part.partition]:
+            member = members.get(node)
+            if member is not None and role != "joining":
+                fitness = fitness_of(member.view, name, part.after, part.lag_max_ms)
+                found.append(Candidate(node, fitness, member.load))
+        if self._through is not None and all(each.fitness > Fitness.THROUGH for each in found):
+            found.append(Candidate(THROUGH, Fitness.THROUGH, 0))
+        return found
+
+    def assign(
+        self, placed: Iterable[tuple[int, Sequence[Candidate]]]
+    ) -> tuple[list[tuple[Askable, list[int]]], list[int]]:
+        """Who is asked for which parts, and the parts that nobody can be asked for. About 2 µs a part."""
+        groups, nowhere = assign(placed, random)
+        members = self.membership.members
+        return [(members.get(node) or self._server(), mine) for node, mine in groups.items()], nowhere
+
+    def _server(self) -> Through:
+        assert self._through is not None, "a node was chosen that is not in the fleet"
+        return self._through
+
+    async def known(self, table_id: TableId) -> TableEntry:
+        """A table. Where the map does not have it, news of it is waited for, for a moment. Raises `TableNotFound`."""
+        cluster = self.maps.map
+        found = cluster.tables.get(table_id)
+        if found is None and table_id not in cluster.dropped:
+            if self._refresh is not None:
+                await self._refresh()
+            else:
+                with suppress(DeadlineExceeded):
+                    await self.maps.wait_for(lambda cluster: table_id in cluster.tables, timeout=_NEWS_S)
+            cluster = self.maps.map
+        return found or cluster.table(table_id)
+
+    async def all_known(self, parts: Sequence[Part]) -> None:
+        """See that the map has the tables of these parts, as far as they are there. Parts of others fail by themselves.
+
+        Costs a look for each part where all is known.
+        """
+        tables = self.maps.map.tables
+        unknown = {part.table_id for part in parts if part.table_id not in tables}
+        for table_id in unknown:
+            with suppress(TableNotFound):
+                await self.known(table_id)
+
+    async def news(self, pause: float) -> None:
+        """Return when the map has changed, or after `pause` seconds."""
+        version = self.maps.map.version
+        try:
+            await self.maps.wait_for(lambda cluster: cluster.version > version, timeout=pause)
+        except DeadlineExceeded:
+            return
+        except DuramenError:
+            await asyncio.sleep(pause)  # the map is followed no more; the nodes may still answer

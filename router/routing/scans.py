@@ -1,0 +1,103 @@
+"""Scans: each node reads the partitions that it is asked for, and their pages are merged in key order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from router.data.merge import PartitionPage, merge_pages, page_share
+from router.data.requests import ReadPart, ScanRequest, ScanResult
+from router.routing.routes import Routes
+from router.routing.scatter import Scatter
+from router.routing.targets import Askable
+from serving_tier.fold.entry import NEVER, Entry
+
+__all__ = ["RoutedScans"]
+
+# What a page holds at most, give or take its last entry: as much as a node gives.
+_PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+class RoutedScans:
+    """Scans a table wherever its partitions are."""
+
+    def __init__(self, routes: Routes, scatter: Scatter) -> None:
+        self._routes = routes
+        self._scatter = scatter
+        self._loop = asyncio.get_running_loop()
+
+    async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
+        """See `Connection.scan`. A page that comes from one node is passed on as it is."""
+        table = await self._routes.known(request.table_id)
+        partitions = request.partitions or [Partition(number) for number in range(table.partitions)]
+        parts = [
+            ReadPart(
+                table.id,
+                partition,
+                (),
+                request.after.get(partition, NOTHING),
+                request.strong,
+                request.lag_max_ms,
+            )
+            for partition in partitions
+        ]
+        pages: list[ScanResult] = []
+
+        async def ask(member: Askable, numbers: Sequence[int], timeout: float, _: float) -> Mapping[int, DuramenError]:
+            mine = [parts[number].partition for number in numbers]
+            asked = replace(
+                request,
+                partitions=mine,
+                limit=_share(request.limit, len(mine), len(parts)),
+                after={partition: request.after[partition] for partition in mine if partition in request.after},
+                table_versions={
+                    partition: version for partition, version in request.table_versions.items() if partition in mine
+                },
+            )
+            pages.append(await member.ask(lambda connection: connection.scan(asked, timeout=timeout)))
+            return {}
+
+        failed = await self._scatter.run(parts, ask, deadline=self._loop.time() + timeout)
+        for error in failed.values():
+            raise error
+        return pages[0] if len(pages) == 1 else _merged(pages, request)
+
+
+def _share(limit: int, mine: int, total: int) -> int:
+    """How many entries to ask of a node that reads `mine` of `total` partitions."""
+    return limit if mine == total else min(limit, mine * page_share(limit, total))
+
+
+def _merged(pages: Sequence[ScanResult], request: ScanRequest) -> ScanResult:
+    merged = merge_pages(
+        [
+            PartitionPage(
+                [
+                    (key, Entry(value, Offset(version), NEVER))
+                    for key, value, version in zip(page.keys, page.values, page.versions, strict=True)
+                ],
+                page.more,
+            )
+            for page in pages
+        ],
+        limit=request.limit,
+        bytes_max=_PAGE_BYTES_MAX,
+        reverse=request.reverse,
+    )
+    applied: dict[Partition, Offset] = {}
+    versions: dict[Partition, int] = {}
+    for page in pages:
+        applied.update(page.applied)
+        versions.update(page.table_versions)
+    return ScanResult(
+        [key for key, _ in merged.entries],
+        [entry.value for _, entry in merged.entries],
+        [entry.version for _, entry in merged.entries],
+        merged.more,
+        applied,
+        versions,
+    )

@@ -1,0 +1,217 @@
+"""Tables, seen from a process that has no replica: changed through the catalog, described by what the nodes say.
+
+Two ways lead to a change, behind one seam (`TableChanges`): a router has the catalog and the log itself; a client that
+only follows the map asks a server that has them. Either way a change is over when this process's own map shows it, so
+that whoever made a table can use it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.model.errors import DeadlineExceeded, TableNotFound
+from log_tier.model.identifiers import NOTHING, Partition
+from log_tier.model.log import Bounds, Log
+from log_tier.model.table_ref import TableRef
+from router.data.requests import Connection, PartitionDescription, TableDescription
+from router.data.tables import Tables
+from router.membership.views import ReplicaView
+from router.routing.routes import Routes
+
+__all__ = ["CatalogChanges", "RemoteChanges", "RoutedTables", "TableChanges"]
+
+# A new table is not waited for longer than this: a node that is away opens its replicas when it is back, and until then
+# the others answer.
+_OPENED_S: Final = 5.0
+
+# How long the own map may take to show what was done elsewhere. Later than that it is simply late.
+_SHOWN_S: Final = 2.0
+
+
+class TableChanges(Protocol):
+    """Who carries out changes."""
+
+    async def create(
+        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
+    ) -> TableRef:
+        """Create a table. Raises as `Connection.create_table` does."""
+        ...
+
+    async def drop(self, name: str, *, timeout: float) -> None:
+        """Drop a table."""
+        ...
+
+    async def find(self, name: str, *, timeout: float) -> TableRef:
+        """A table that the own map does not show."""
+        ...
+
+    async def all(self, *, timeout: float) -> list[TableRef]:
+        """All tables, by name, the newest included."""
+        ...
+
+    async def close(self) -> None:
+        """Carry through what is under way."""
+        ...
+
+
+class CatalogChanges:
+    """By the catalog and the log, in this process."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def create(
+        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
+    ) -> TableRef:
+        """See `router.data.tables`; a caller whose time is over does not stop it."""
+        table = await self._tables.create(name, partitions, replicas, over=over, partitioner=partitioner)
+        return table.ref
+
+    async def drop(self, name: str, *, timeout: float) -> None:
+        """See `router.data.tables`."""
+        await self._tables.drop(name)
+
+    async def find(self, name: str, *, timeout: float) -> TableRef:
+        """See `router.data.tables`."""
+        return (await self._tables.find(name)).ref
+
+    async def all(self, *, timeout: float) -> list[TableRef]:
+        """See `router.data.tables`."""
+        return await self._tables.all()
+
+    async def close(self) -> None:
+        """Wait until the changes under way are through."""
+        await self._tables.close()
+
+
+class RemoteChanges:
+    """By a server that can."""
+
+    def __init__(self, server: Connection) -> None:
+        self._server = server
+
+    async def create(
+        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
+    ) -> TableRef:
+        """See `Connection`."""
+        return await self._server.create_table(
+            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
+        )
+
+    async def drop(self, name: str, *, timeout: float) -> None:
+        """See `Connection`."""
+        await self._server.drop_table(name, timeout=timeout)
+
+    async def find(self, name: str, *, timeout: float) -> TableRef:
+        """See `Connection`."""
+        return await self._server.find_table(name, timeout=timeout)
+
+    async def all(self, *, timeout: float) -> list[TableRef]:
+        """See `Connection`."""
+        return await self._server.list_tables(timeout=timeout)
+
+    async def close(self) -> None:
+        """The server connection is closed by its owner."""
+
+
+class RoutedTables:
+    """Creates, finds and describes tables."""
+
+    def __init__(self, routes: Routes, changes: TableChanges, log: Log | None, fallback: Connection | None) -> None:
+        self._routes = routes
+        self._changes = changes
+        self._log = log
+        self._fallback = fallback
+        self._loop = asyncio.get_running_loop()
+
+    async def create(
+        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
+    ) -> TableRef:
+        """Create a table; return when a replica of each partition can be read, within the timeout."""
+        deadline = self._loop.time() + timeout
+        ref = await self._changes.create(
+            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
+        )
+        with suppress(DeadlineExceeded):  # it exists all the same, and whoever reads it waits a little longer
+            await self._shown(ref, there=True)
+            left = min(_OPENED_S, deadline - self._loop.time())
+            await self._routes.membership.wait_for(lambda: self._can_be_read(ref), timeout=max(0.0, left))
+        return ref
+
+    async def drop(self, name: str, *, timeout: float) -> None:
+        """Drop a table."""
+        ref = await self.find(name, timeout=timeout)
+        await self._changes.drop(name, timeout=timeout)
+        with suppress(DeadlineExceeded):
+            await self._shown(ref, there=False)
+
+    async def _shown(self, ref: TableRef, *, there: bool) -> None:
+        await self._routes.maps.wait_for(lambda cluster: (ref.id in cluster.tables) == there, timeout=_SHOWN_S)
+
+    def _can_be_read(self, ref: TableRef) -> bool:
+        table = self._routes.maps.map.tables.get(ref.id)
+        if table is None:
+            return True  # dropped meanwhile
+        return all(
+            any(replica.state == "ready" for _, replica in self._replicas(table, Partition(number)))
+            for number in range(table.partitions)
+        )
+
+    def _replicas(self, table: TableEntry, partition: Partition) -> Sequence[tuple[str, ReplicaView]]:
+        """What living nodes say about their replicas of a partition."""
+        found: list[tuple[str, ReplicaView]] = []
+        for node, _ in table.assignments[partition]:
+            member = self._routes.membership.members.get(node)
+            if member is not None and member.view.alive:
+                replica = member.view.replicas.get((table.id, partition))
+                if replica is not None:
+                    found.append((node, replica))
+        return found
+
+    async def find(self, name: str, *, timeout: float) -> TableRef:
+        """The table of that name: from the own map, else from whoever knows better."""
+        table = self._routes.maps.map.named(name)
+        return table.ref if table is not None else await self._changes.find(name, timeout=timeout)
+
+    async def all(self, *, timeout: float) -> list[TableRef]:
+        """All tables, by name."""
+        return await self._changes.all(timeout=timeout)
+
+    async def describe(self, name: str, *, timeout: float) -> TableDescription:
+        """Log bounds from the log, the rest from the nodes' status: of each partition the replica that is furthest."""
+        if self._log is None:
+            assert self._fallback is not None
+            return await self._fallback.describe_table(name, timeout=timeout)
+        ref = await self.find(name, timeout=timeout)
+        table = await self._routes.known(ref.id)
+        bounds = await self._log.all_bounds(table.id)
+        if len(bounds) != table.partitions:
+            raise TableNotFound(f"table {name} has {table.partitions} partitions, its log {len(bounds)}", table=name)
+        return TableDescription(
+            ref, [self._described(table, Partition(number), bounds[number]) for number in range(table.partitions)]
+        )
+
+    def _described(self, table: TableEntry, partition: Partition, bounds: Bounds) -> PartitionDescription:
+        replicas = self._replicas(table, partition)
+        nodes = tuple(replica.node for replica in table.assignments[partition])
+        if not replicas:
+            reason = f"none of its nodes ({', '.join(nodes)}) is there"
+            return PartitionDescription(
+                partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "unavailable", reason, nodes
+            )
+        _, best = max(replicas, key=lambda found: (found[1].state == "ready", found[1].applied))
+        return PartitionDescription(
+            partition,
+            bounds.earliest,
+            bounds.latest,
+            best.applied,
+            best.keys,
+            best.bytes,
+            best.state,
+            best.reason,
+            nodes,
+        )

@@ -1,0 +1,147 @@
+"""Writes: straight to the log; what became of them is asked at a replica, which every replica answers alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, WriteUnknown
+from log_tier.model.log import Appended, Log
+from router.data.outcomes import outcome_unknown, outcomes_part
+from router.data.requests import Connection, OutcomesPart, WritePart, WriteResult
+from router.routing.retry_policy import worth_elsewhere
+from router.routing.scatter import Scatter
+from router.routing.targets import Askable
+
+__all__ = ["RoutedWrites"]
+
+_Results = list[WriteResult | DuramenError]
+
+# A node that does not answer in time must leave some for asking another one.
+_OUTCOMES_TRY_S: Final = 5.0
+
+
+class RoutedWrites:
+    """Writes to the log, or through `fallback` where this process does not reach the log itself."""
+
+    def __init__(self, log: Log | None, fallback: Connection | None, scatter: Scatter) -> None:
+        assert log is not None or fallback is not None, "there is no way to write"
+        self._log = log
+        self._fallback = fallback
+        self._scatter = scatter
+        self._loop = asyncio.get_running_loop()
+
+    async def write(self, parts: Sequence[WritePart], *, timeout: float, patience: float) -> _Results:
+        """See `Connection.write`."""
+        if self._log is None:
+            assert self._fallback is not None
+            return list(await self._fallback.write(parts, timeout=timeout, patience=patience))
+        deadline = self._loop.time() + timeout
+        appended = await self._append(self._log, parts, timeout)
+        results: _Results = []
+        asked: list[OutcomesPart] = []
+        places: list[int] = []
+        unsent: list[int] = []
+        for number, (part, place) in enumerate(zip(parts, appended, strict=True)):
+            if isinstance(place, Appended):
+                results.append(WriteResult(place.base_offset, place.timestamp_ms))
+                if part.outcomes:
+                    asked.append(outcomes_part(part, place))
+                    places.append(number)
+            else:
+                results.append(place)
+                if isinstance(place, Disconnected) and place.fields.get("sent") == 0:
+                    unsent.append(number)
+        if unsent and self._fallback is not None:
+            await self._write_through(self._fallback, parts, unsent, results, deadline, patience)
+        if asked:
+            await self._judge(asked, places, results, deadline, patience)
+        return results
+
+    async def _append(self, log: Log, parts: Sequence[WritePart], timeout: float) -> Sequence[Appended | DuramenError]:
+        try:
+            async with asyncio.timeout(timeout):
+                return await log.append_many([(part.table_id, part.partition, part.batch) for part in parts])
+        except DuramenError as error:
+            return [error] * len(parts)
+        except TimeoutError:
+            return [
+                WriteUnknown(
+                    f"no reply came from the log within {timeout:.3g} s: the batch is in the log or it is not; append "
+                    "the same bytes again, a second copy is void",
+                    partition=part.partition,
+                )
+                for part in parts
+            ]
+
+    async def _write_through(
+        self,
+        fallback: Connection,
+        parts: Sequence[WritePart],
+        numbers: Sequence[int],
+        results: _Results,
+        deadline: float,
+        patience: float,
+    ) -> None:
+        """The log cannot be reached from here, and nothing of these parts was sent: somebody else may reach it."""
+        timeout = deadline - self._loop.time()
+        if timeout <= 0:
+            return
+        try:
+            found = await fallback.write([parts[number] for number in numbers], timeout=timeout, patience=patience)
+        except DuramenError as error:
+            if error.fields.get("sent") == 0:
+                return  # what the log's own connection said stands
+            found = [error] * len(numbers)
+        for number, result in zip(numbers, found, strict=True):
+            results[number] = result
+
+    async def _judge(
+        self,
+        asked: Sequence[OutcomesPart],
+        places: Sequence[int],
+        results: _Results,
+        deadline: float,
+        patience: float,
+    ) -> None:
+        until = min(deadline, self._loop.time() + patience) if patience else deadline
+        verdicts = await self._ask(asked, until)
+        for part, number, verdict in zip(asked, places, verdicts, strict=True):
+            if isinstance(verdict, WriteResult):
+                results[number] = verdict
+            elif patience and worth_elsewhere(verdict) and self._loop.time() < deadline:
+                results[number] = WriteResult(part.base_offset, part.timestamp_ms, pending=True)
+            else:
+                results[number] = outcome_unknown(part, verdict)
+
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> _Results:
+        """See `Connection.outcomes`."""
+        verdicts = await self._ask(parts, self._loop.time() + timeout)
+        return [
+            verdict if isinstance(verdict, WriteResult) else outcome_unknown(part, verdict)
+            for part, verdict in zip(parts, verdicts, strict=True)
+        ]
+
+    async def _ask(self, parts: Sequence[OutcomesPart], deadline: float) -> _Results:
+        results: _Results = [_UNANSWERED] * len(parts)
+
+        async def ask(member: Askable, numbers: Sequence[int], timeout: float, _: float) -> Mapping[int, DuramenError]:
+            mine = parts if len(numbers) == len(parts) else [parts[number] for number in numbers]
+            patience = min(timeout, _OUTCOMES_TRY_S)
+            found = await member.ask(lambda connection: connection.outcomes(mine, timeout=patience))
+            failed: dict[int, DuramenError] = {}
+            for number, result in zip(numbers, found, strict=True):
+                if isinstance(result, DuramenError):
+                    failed[number] = result
+                else:
+                    results[number] = result
+            return failed
+
+        failed = await self._scatter.run(parts, ask, deadline=deadline)
+        for number, error in failed.items():
+            results[number] = error
+        return results
+
+
+_UNANSWERED: Final = DeadlineExceeded("what became of the write was not asked in time")

@@ -1,0 +1,112 @@
+"""The decision on one record, given what its key holds: pure, and the only place where operations have a meaning."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
+from serving_tier.fold.entry import NEVER, expiry_of, stored_entry, value_of, version_of
+from serving_tier.fold.numbers import combine, format_number, parse_number
+from serving_tier.fold.verdicts import Verdict
+
+__all__ = ["Change", "Decision", "Record", "Refusal", "decide"]
+
+# Beyond this an expiry cannot be stored; a sum that passes it (292 million years) means "at the end of time".
+_EXPIRY_MAX: Final = (1 << 63) - 1
+
+
+class Record(NamedTuple):
+    """One record outside the fast path."""
+
+    offset: Offset
+    operation: Operation
+    condition: int
+    expiry: int
+    key: bytes
+    value: bytes
+    version: int
+    """What a VERSION condition asks for."""
+    expiry_ms: int
+    """After the log time (TTL) or since 1970 (AT)."""
+
+
+class Change(NamedTuple):
+    """A record takes effect: the key's new stored form (None: absent), and an update's result."""
+
+    stored: bytes | None
+    result: bytes | None = None
+
+
+class Refusal(NamedTuple):
+    """A record is rejected."""
+
+    verdict: Verdict
+    actual: int = -1
+
+
+Decision = Change | Refusal | None
+"""None: accepted, and nothing changes."""
+
+
+def decide(record: Record, live: bytes | None, log_time_ms: int) -> Decision:
+    """Decide on one record, given the stored form of its key's live entry."""
+    condition = record.condition
+    if condition != Condition.NONE:
+        version = NOTHING if live is None else version_of(live)
+        holds = (
+            version == NOTHING
+            if condition == Condition.ABSENT
+            else version != NOTHING
+            if condition == Condition.PRESENT
+            else version == record.version
+        )
+        if not holds:
+            return Refusal(Verdict.CONDITION_FAILED, version)
+    operation = record.operation
+    if operation is Operation.NOOP:
+        return None
+    if operation is Operation.VOID or operation is Operation.BARRIER:
+        # A barrier that is one does not come here.
+        return Refusal(Verdict.UNREADABLE)
+    if operation is Operation.DELETE:
+        return None if live is None else Change(None)
+    if operation is Operation.PUT:
+        value, result = record.value, None
+        keeps = record.expiry == Expiry.KEEP
+    else:
+        updated = _update(operation, live, record.value)
+        if isinstance(updated, Refusal):
+            return updated
+        value, result = updated
+        keeps = record.expiry in (Expiry.NONE, Expiry.KEEP)
+    if keeps:
+        expires_at_ms = NEVER if live is None else expiry_of(live)
+    elif record.expiry == Expiry.NONE:
+        expires_at_ms = NEVER
+    else:
+        start = log_time_ms if record.expiry == Expiry.TTL else 0
+        expires_at_ms = min(start + record.expiry_ms, _EXPIRY_MAX)
+        if expires_at_ms <= log_time_ms:
+            # It expires as it is written: the key is absent from here on.
+            return Change(None, result)
+    return Change(stored_entry(value, record.offset, expires_at_ms), result)
+
+
+def _update(operation: Operation, live: bytes | None, operand: bytes) -> tuple[bytes, bytes] | Refusal:
+    """The new value, and the result that its writer is told."""
+    current = None if live is None else value_of(live)
+    if operation is Operation.APPEND:
+        length = len(operand) + (0 if current is None else len(current))
+        if length > VALUE_BYTES_MAX:
+            return Refusal(Verdict.RESULT_TOO_LARGE)
+        return (current or b"") + operand, b"%d" % length
+    number = parse_number(operand)
+    before = None if current is None else parse_number(current)
+    if number is None or (before is None and current is not None):
+        return Refusal(Verdict.NOT_A_NUMBER)
+    after = combine(operation, before, number)
+    if after is None:
+        return Refusal(Verdict.NUMBER_OVERFLOW)
+    text = format_number(after)
+    return text, text

@@ -1,0 +1,107 @@
+"""The entry: what an index holds for one key, and its stored form.
+
+    0  7  version: the offset of the last write, little-endian
+    7  1  flags: bit 0 an expiry follows; the others are zero
+    8  8  only with bit 0: when the entry expires, ms since 1970, little-endian
+    …     the value
+
+Eight bytes before a value that never expires, and the flags are where one index into the bytes finds them. Both indexes
+hold this form, and the fold works on it: a plain put is then one concatenation in C, with no object per record.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import add
+from typing import Final, NamedTuple
+
+from log_tier.model.errors import IndexDamaged
+from log_tier.model.identifiers import Offset
+
+__all__ = [
+    "EXPIRES",
+    "NEVER",
+    "Entry",
+    "entry_of",
+    "expiry_of",
+    "is_live",
+    "stored_entry",
+    "stored_puts",
+    "value_of",
+    "version_of",
+]
+
+EXPIRES: Final = 1
+NEVER: Final = 0
+"""The expiry of an entry that has none."""
+
+_HEADER: Final = struct.Struct("<Q")
+_EXPIRING: Final = struct.Struct("<Qq")
+_FLAGS_SHIFT: Final = 56
+_VERSION_MASK: Final = (1 << _FLAGS_SHIFT) - 1
+
+
+class Entry(NamedTuple):
+    """A live key's value."""
+
+    value: bytes
+    version: Offset
+    """The offset of the last write: what a VERSION condition compares."""
+    expires_at_ms: int
+    """The log time, in ms since 1970, from which the key counts as absent; 0 for never."""
+
+
+# A named tuple's own constructor is a Python function; this one is not, and every read makes an entry.
+_new_entry: Final[Callable[[tuple[bytes, int, int]], Entry]] = partial(tuple.__new__, Entry)
+
+
+def stored_entry(value: bytes, version: int, expires_at_ms: int) -> bytes:
+    """The stored form of one entry."""
+    if expires_at_ms == NEVER:
+        return _HEADER.pack(version) + value
+    return _EXPIRING.pack(version | EXPIRES << _FLAGS_SHIFT, expires_at_ms) + value
+
+
+def stored_puts(first: int, values: Sequence[bytes]) -> Iterator[bytes]:
+    """The stored forms of plain puts at the offsets `first`, `first` + 1, … About 60 ns each, all of it in C."""
+    count = len(values)
+    headers = struct.unpack("8s" * count, struct.pack(f"<{count}Q", *range(first, first + count)))
+    return map(add, headers, values)
+
+
+def entry_of(stored: bytes) -> Entry:
+    """Read a stored form. Raises `IndexDamaged` for flags that nothing here writes."""
+    flags = stored[7]
+    if flags == 0:
+        return _new_entry((stored[8:], _HEADER.unpack_from(stored)[0], NEVER))
+    if flags != EXPIRES:
+        raise IndexDamaged(f"an entry has the flags {flags:08b}, of which this version knows {EXPIRES:08b}")
+    packed, expires_at_ms = _EXPIRING.unpack_from(stored)
+    return _new_entry((stored[16:], packed & _VERSION_MASK, expires_at_ms))
+
+
+def value_of(stored: bytes) -> bytes:
+    """The value alone."""
+    return stored[16:] if stored[7] else stored[8:]
+
+
+def version_of(stored: bytes) -> Offset:
+    """The version alone."""
+    return Offset(_HEADER.unpack_from(stored)[0] & _VERSION_MASK)
+
+
+def expiry_of(stored: bytes) -> int:
+    """The expiry alone, `NEVER` where there is none."""
+    return int(_EXPIRING.unpack_from(stored)[1]) if stored[7] else NEVER
+
+
+def is_live(stored: bytes, log_time_ms: int) -> bool:
+    """Does the entry still count at this log time? Raises `IndexDamaged` for one that is too short for its flags."""
+    if not stored[7]:
+        return True
+    try:
+        return bool(_EXPIRING.unpack_from(stored)[1] > log_time_ms)
+    except struct.error as error:
+        raise IndexDamaged(f"an entry has the flags {stored[7]:08b} and {len(stored)} bytes: {error}") from error

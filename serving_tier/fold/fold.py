@@ -1,0 +1,281 @@
+"""The fold: what batches make of an index. Pure: batches and a view of what is there go in, effects come out.
+
+    effects = fold(batches, view, applied=…, log_time_ms=…)
+
+No clock, no randomness, and nothing that depends on where one batch or chunk ends and the next begins (I4): the fold
+reads through an **overlay**, so what an earlier record changed is what a later one sees, whether the change has reached
+the view or not. An index carries out the effects in one transaction.
+
+For every batch, in the order of the log:
+
+1. Records at or below the applied offset were folded before and are skipped.
+2. The log time rises to the batch's timestamp. From here on, what expires at or before it counts as absent.
+3. Records whose sequences their producer has already used are void: a **duplicate** is written down (`verdicts`). The
+   others become the producer's last batch.
+4. A batch of plain puts takes the fast path: its columns go into the overlay by calls into C.
+5. Every other record is decided on by itself: condition, operation, expiry; a rejection is a **judgement**, an update's
+   new value a **result**. The records of an atomic group are staged, and take effect together or not at all.
+
+A condition on a no-op is judged too: in a group it guards the others without changing its key.
+
+**Versions.** A barrier changes no entry: it says which version of the table is live from there on. An index of a
+version that is *not* live takes over what the live one decided (`decided`): the records that were rejected there, or
+were second copies, are skipped, and the others take effect without their conditions. So a verdict is reached once, by
+the version that was live at that offset, and is the same in every version (I6).
+
+Unknown operations and attribute bits stop the fold (`UnknownFormat`): a record that one replica skips and another one
+understands would part them for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from log_tier.model.barrier import ORIGINAL, LiveVersion, parse_barrier
+from log_tier.model.batch import Batch, Columns
+from log_tier.model.batch_header import ATTRIBUTES, COMPRESSION_MASK, DELTAS, EXPIRIES, VERSIONS, BatchHeader
+from log_tier.model.errors import UnknownFormat
+from log_tier.model.identifiers import Offset
+from log_tier.model.record import (
+    CONDITION_SHIFT,
+    EXPIRY_SHIFT,
+    GROUPED,
+    OPERATION_MASK,
+    PLAIN_PUT,
+    Condition,
+    Operation,
+    unknown_attribute,
+)
+from serving_tier.fold.decision import Change, Record, Refusal, decide
+from serving_tier.fold.entry import (
+    NEVER,
+    expiry_of,
+    is_live,
+    stored_entry,
+    stored_puts,
+)
+from serving_tier.fold.producers import PRODUCERS_MAX, ProducerOverlay, ProducerState, ProducerView
+from serving_tier.fold.verdicts import Judgement, Verdict
+
+__all__ = ["Effects", "FoldView", "fold"]
+
+# Four times as fast as the call `Operation(number)`.
+_OPERATIONS: Final = {int(operation): operation for operation in Operation}
+
+_KNOWN_FLAGS: Final = COMPRESSION_MASK | ATTRIBUTES | VERSIONS | EXPIRIES | DELTAS
+
+
+class FoldView(ProducerView, Protocol):
+    """What a fold reads of an index."""
+
+    def stored(self, key: bytes) -> bytes | None:
+        """The stored form of a key's entry, expired or not."""
+        ...
+
+
+@dataclass(slots=True)
+class Effects:
+    """What an index has to do, all in one transaction."""
+
+    applied: Offset
+    log_time_ms: int
+    entries: dict[bytes, bytes | None] = field(default_factory=dict)
+    """The new stored form of each key that changed; None: removed."""
+    removes: bool = False
+    """Some of `entries` are None."""
+    hints: dict[tuple[int, bytes], bool] = field(default_factory=dict)
+    """(expiry in ms, key) to note (True) or to strike out (False)."""
+    producers: dict[int, ProducerState | None] = field(default_factory=dict)
+    """New states, the oldest first; None: forgotten."""
+    judgements: list[Judgement] = field(default_factory=list)
+    """In the order of their offsets."""
+    results: list[tuple[Offset, bytes]] = field(default_factory=list)
+    """In the order of their offsets."""
+    records: int = 0
+    rejected: int = 0
+    duplicates: int = 0
+    void: int = 0
+    """Of those rejected: records that no table can hold."""
+    live: LiveVersion | None = None
+    """What the last barrier that took effect says; None: there was none."""
+
+
+def fold(
+    batches: Iterable[Batch],
+    view: FoldView,
+    *,
+    applied: Offset,
+    log_time_ms: int,
+    producers_max: int = PRODUCERS_MAX,
+    live: LiveVersion = ORIGINAL,
+    decided: Set[Offset] | None = None,
+) -> Effects:
+    """Fold stored batches, in the order of the log. See the module's text.
+
+    `live`: as the index knows it. `decided`: the offsets of which the live version said that they change nothing, for
+    an index of another version; it tells of producers, judgements, results and barriers, and those are not in the
+    effects then.
+
+    Raises `UnknownFormat`. About 0.3 µs a record for plain puts, 4 µs for others.
+    """
+    effects = Effects(applied, log_time_ms)
+    producers = ProducerOverlay(view, producers_max=producers_max)
+    effects.producers = producers.changed
+    for batch in batches:
+        header, columns = batch.header, batch.columns
+        if header.last_offset <= effects.applied:
+            continue
+        if header.flags & ~_KNOWN_FLAGS or header.reserved:
+            raise UnknownFormat(
+                f"the batch at offset {header.base_offset} has the flags {header.flags:08b}, and this version knows "
+                f"{_KNOWN_FLAGS:08b}: upgrade Duramen here",
+                offset=header.base_offset,
+            )
+        effects.log_time_ms = max(effects.log_time_ms, header.timestamp_ms)
+        skip = max(0, effects.applied + 1 - header.base_offset)
+        if header.producer_id and decided is None:
+            skip += _judge_producer(header, skip, producers, effects)
+        if header.is_plain and not skip and (decided is None or not _meets(header, decided)):
+            effects.entries.update(zip(columns.keys, stored_puts(header.base_offset, columns.values), strict=True))
+            effects.records += header.records
+        elif skip < header.span:
+            _fold_records(batch, skip, view, effects, live, decided)
+        effects.applied = header.last_offset
+    return effects
+
+
+def _meets(header: BatchHeader, decided: Set[Offset]) -> bool:
+    return bool(decided) and not decided.isdisjoint(range(header.base_offset, header.last_offset + 1))
+
+
+def _judge_producer(header: BatchHeader, skip: int, producers: ProducerOverlay, effects: Effects) -> int:
+    """How many of the batch's offsets after the first `skip` are duplicates; the rest is the producer's last batch."""
+    sequence, offset, span = header.sequence + skip, Offset(header.base_offset + skip), header.span - skip
+    state = producers.get(header.producer_id)
+    seen = 0
+    if state is not None and sequence <= state.last_sequence:
+        seen = min(state.last_sequence - sequence + 1, span)
+        effects.judgements.append(Judgement(offset, seen, Verdict.DUPLICATE, -1, state.original_of(sequence)))
+        effects.duplicates += seen
+    if seen < span:
+        producers.set(header.producer_id, ProducerState(sequence + seen, Offset(offset + seen), span - seen))
+    return seen
+
+
+def _fold_records(
+    batch: Batch, skip: int, view: FoldView, effects: Effects, live: LiveVersion, decided: Set[Offset] | None
+) -> None:
+    """Fold the records of a batch one by one, without those in its first `skip` offsets."""
+    columns = batch.columns
+    attributes = columns.attributes or (PLAIN_PUT,) * batch.header.records
+    unknown = unknown_attribute(attributes)
+    if unknown is not None:
+        raise UnknownFormat(
+            f"the record attribute {unknown:#06x} in the batch at offset {batch.header.base_offset} is not one that "
+            "this version knows: upgrade Duramen here",
+            offset=batch.header.base_offset,
+        )
+    first = batch.header.base_offset + skip
+    group: list[Record] = []
+    following = (*attributes[1:], 0)
+    for at, (offset, attribute, next_attribute) in enumerate(zip(batch.offsets(), attributes, following, strict=True)):
+        if offset < first or (decided is not None and Offset(offset) in decided):
+            continue
+        ends_group = not next_attribute & GROUPED
+        if attribute == PLAIN_PUT and ends_group:
+            # Most records of a mixed batch; nothing needs to be read for one. An old expiry's hint goes stale.
+            effects.entries[columns.keys[at]] = stored_entry(columns.values[at], offset, NEVER)
+            effects.records += 1
+            continue
+        record = _record(columns, at, Offset(offset), attribute)
+        if decided is not None:
+            _follow(record, view, effects)
+            continue
+        group.append(record)
+        if ends_group:
+            if not (len(group) == 1 and record.operation is Operation.BARRIER and _pass_barrier(record, effects, live)):
+                _fold_group(group, view, effects)
+            group = []
+
+
+def _record(columns: Columns, at: int, offset: Offset, attribute: int) -> Record:
+    return Record(
+        offset,
+        _OPERATIONS[attribute & OPERATION_MASK],
+        attribute >> CONDITION_SHIFT & 3,
+        attribute >> EXPIRY_SHIFT & 3,
+        columns.keys[at],
+        columns.values[at],
+        columns.versions[at] if columns.versions is not None else -1,
+        columns.expiries[at] if columns.expiries is not None else 0,
+    )
+
+
+def _pass_barrier(record: Record, effects: Effects, live: LiveVersion) -> bool:
+    """Note which version is live from here on; False for what is no barrier."""
+    barrier = parse_barrier(record.value)
+    if barrier is None:
+        return False
+    effects.live = (effects.live or live).after(barrier, record.offset) or effects.live
+    effects.records += 1
+    return True
+
+
+def _follow(record: Record, view: FoldView, effects: Effects) -> None:
+    """Let a record take effect that the live version accepted. Where this version's value cannot take an update that
+    the live one's could, nothing changes here, on every replica alike."""
+    effects.records += 1
+    key = record.key
+    stored = effects.entries[key] if key in effects.entries else view.stored(key) if key else None
+    live = stored if stored is not None and is_live(stored, effects.log_time_ms) else None
+    decision = decide(record._replace(condition=Condition.NONE), live, effects.log_time_ms)
+    if isinstance(decision, Change):
+        effects.entries[key] = decision.stored
+        effects.removes = effects.removes or decision.stored is None
+        _note_expiry(effects.hints, key, stored, decision.stored)
+
+
+def _fold_group(group: list[Record], view: FoldView, effects: Effects) -> None:
+    """Fold records that take effect together or not at all; a record by itself is a group of one."""
+    staged: dict[bytes, bytes | None] = {}
+    hints: dict[tuple[int, bytes], bool] = {}
+    results: list[tuple[Offset, bytes]] = []
+    for record in group:
+        key = record.key
+        if key in staged:
+            stored = staged[key]
+        elif key in effects.entries:
+            stored = effects.entries[key]
+        else:
+            stored = view.stored(key) if key else None
+        live = stored if stored is not None and is_live(stored, effects.log_time_ms) else None
+        decision = decide(record, live, effects.log_time_ms)
+        if isinstance(decision, Refusal):
+            effects.judgements += (
+                Judgement(member.offset, 1, decision.verdict, decision.actual, record.offset) for member in group
+            )
+            effects.rejected += len(group)
+            effects.void += len(group) if decision.verdict is Verdict.UNREADABLE else 0
+            effects.records += len(group)
+            return
+        if decision is not None:
+            staged[key] = decision.stored
+            _note_expiry(hints, key, stored, decision.stored)
+            if decision.result is not None:
+                results.append((record.offset, decision.result))
+    effects.records += len(group)
+    effects.entries.update(staged)
+    effects.removes = effects.removes or None in staged.values()
+    effects.hints.update(hints)
+    effects.results += results
+
+
+def _note_expiry(hints: dict[tuple[int, bytes], bool], key: bytes, old: bytes | None, new: bytes | None) -> None:
+    before = NEVER if old is None else expiry_of(old)
+    after = NEVER if new is None else expiry_of(new)
+    if before not in (NEVER, after):
+        hints[before, key] = False
+    if after != NEVER:
+        hints[after, key] = True

@@ -1,0 +1,139 @@
+"""Verdicts: what became of a record that did not simply take effect.
+
+The log decides a conditional write by its place, so the caller can only be told after the fold has seen it. A fold
+writes down a **judgement** for each record that was rejected or was a duplicate, and a **result** for each update. Both
+are bounded. `outcomes` puts them together: what a writer asks of its own offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from log_tier.model.errors import ConditionFailed, NotANumber, NumberOverflow, Rejected, ResultTooLarge
+from log_tier.model.identifiers import NOTHING, Offset
+
+__all__ = [
+    "RESULTS_MAX",
+    "VERDICTS_MAX",
+    "Judgement",
+    "Outcome",
+    "Verdict",
+    "changed_nothing",
+    "outcomes_between",
+    "rejection_of",
+]
+
+# A writer asks for its verdicts within its deadline of seconds. A million rows of 24 bytes are some 60 MiB at most, and
+# outlast every waiting caller: a partition folds about half a million records a second when it does nothing else.
+VERDICTS_MAX: Final = 1_000_000
+
+# The results of updates, as a window of offsets: one largest batch. They are a convenience (the new number without a
+# read), so what was overtaken by 65,536 records is answered without them.
+RESULTS_MAX: Final = 65_536
+
+
+class Verdict(IntEnum):
+    """How the log decided. The numbers are part of the index's stored format."""
+
+    ACCEPTED = 0
+    CONDITION_FAILED = 1
+    NOT_A_NUMBER = 2
+    NUMBER_OVERFLOW = 3
+    RESULT_TOO_LARGE = 4
+    DUPLICATE = 5
+    """A second copy, void. In an `Outcome`: of a write so old that its own outcome is forgotten."""
+    UNREADABLE = 6
+    """Something that no table can hold, which others put into the log's topic (`Operation.VOID`)."""
+
+
+class Judgement(NamedTuple):
+    """What the fold writes down about `span` offsets from `offset` on (more than one only for duplicates)."""
+
+    offset: Offset
+    span: int
+    verdict: Verdict
+    actual: int
+    """The version that a failed condition found; -1 for an absent key, and where it says nothing."""
+    about: Offset
+    """For a duplicate: the offset of the first copy, or `NOTHING`. For a rejection: the record at fault, which in an
+    atomic group may be another member."""
+
+
+def changed_nothing(judgements: Iterable[Judgement]) -> frozenset[Offset]:
+    """The offsets that judgements are about: rejected records and second copies."""
+    return frozenset(
+        Offset(offset)
+        for judgement in judgements
+        for offset in range(judgement.offset, judgement.offset + judgement.span)
+    )
+
+
+class Outcome(NamedTuple):
+    """What a writer learns about one of its offsets."""
+
+    verdict: Verdict = Verdict.ACCEPTED
+    actual: int = -1
+    """CONDITION_FAILED: the version found there, -1 for an absent key."""
+    failed: Offset = NOTHING
+    """For a rejection: the offset of the record at fault, which in an atomic group may be another member."""
+    duplicate_of: Offset | None = None
+    """The offset of the first copy, whose outcome this is; `NOTHING` where that is forgotten; None: no duplicate."""
+    result: bytes | None = None
+    """An update's new value (arithmetic) or new length in decimal (APPEND), for the last `RESULTS_MAX` offsets."""
+
+
+_ERRORS: Final[dict[Verdict, tuple[type[Rejected], str]]] = {
+    Verdict.CONDITION_FAILED: (ConditionFailed, "the condition did not hold"),
+    Verdict.NOT_A_NUMBER: (NotANumber, "the value there, or the operand, is no number"),
+    Verdict.NUMBER_OVERFLOW: (NumberOverflow, "the result is beyond 64 bits, or not finite"),
+    Verdict.RESULT_TOO_LARGE: (ResultTooLarge, "the value would grow over the limit"),
+    Verdict.UNREADABLE: (Rejected, "no table can hold what is in the log there"),
+}
+
+
+def rejection_of(offset: Offset, outcome: Outcome) -> Rejected | None:
+    """The error that tells a writer about its rejected record at `offset`; None where it was accepted."""
+    found = _ERRORS.get(outcome.verdict)
+    if found is None:
+        return None
+    kind, message = found
+    if outcome.verdict is Verdict.CONDITION_FAILED:
+        message += ": the key is absent" if outcome.actual < 0 else f": the key has version {outcome.actual}"
+    place = offset if outcome.duplicate_of is None else outcome.duplicate_of
+    if outcome.failed not in (place, NOTHING):
+        message = f"the atomic batch was rejected at its record with offset {outcome.failed}: {message}"
+    return kind(f"offset {offset}: {message}", offset=offset, actual=outcome.actual, failed=outcome.failed)
+
+
+def outcomes_between(
+    first: int,
+    last: int,
+    *,
+    verdicts_from: int,
+    judgements: Callable[[int, int], Iterable[Judgement]],
+    results: Callable[[int, int], Iterable[tuple[int, bytes]]],
+) -> dict[Offset, Outcome]:
+    """The outcomes of the offsets `first` to `last` (inclusive) about which there is something to say.
+
+    `judgements` and `results` read an index: all rows that touch a range of offsets.
+    """
+    found = {Offset(offset): Outcome(result=result) for offset, result in results(first, last)}
+    for row in judgements(first, last):
+        if row.verdict is not Verdict.DUPLICATE:
+            found[row.offset] = Outcome(row.verdict, row.actual, row.about)
+            continue
+        start, end = max(first, row.offset), min(last, row.offset + row.span - 1)
+        shift = row.offset - row.about
+        if row.about == NOTHING or start - shift < verdicts_from:
+            forgotten = Outcome(Verdict.DUPLICATE, duplicate_of=NOTHING)
+            found.update((Offset(offset), forgotten) for offset in range(start, end + 1))
+            continue
+        originals = outcomes_between(
+            start - shift, end - shift, verdicts_from=verdicts_from, judgements=judgements, results=results
+        )
+        for offset in range(start, end + 1):
+            original = Offset(offset - shift)
+            found[Offset(offset)] = originals.get(original, Outcome())._replace(duplicate_of=original)
+    return found

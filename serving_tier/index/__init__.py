@@ -1,0 +1,8 @@
+"""The index: what a replica keeps of one partition, behind one protocol with two implementations.
+
+`index.py` is the contract, and one test suite runs against both: LMDB (`lmdb/`), which serves, and memory
+(`memory_index.py`), the model that tests compare with. Data and applied offset commit in one transaction. The index is
+a cache of the log (I10): deleting it costs time and nothing else.
+
+Reading order: `index.py`, `scan.py`, `memory_index.py`, `lmdb/`.
+"""

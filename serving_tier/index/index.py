@@ -1,0 +1,166 @@
+"""The index: what a replica keeps of one partition, as a contract that two implementations fulfil.
+
+`LmdbIndex` is the one that serves; `MemoryIndex` is a sorted dict, for tests and for tables that need no disk. Both
+take stored batches and give back entries; what the batches mean is told in `serving_tier.fold.fold`, once.
+
+Contract (`tests/kit/index/index_contract.py` runs it against both):
+
+- X1 After `apply` returned, everything in the chunk is visible, and the applied offset names its last record; after it
+  raised, nothing of the chunk is, and the same `apply` may be called again.
+- X2 The state depends on the records alone, not on how they were cut into chunks, how often they were delivered, or
+  when (I4). `digest()` is equal for two indexes at one offset.
+- X3 A read sees one moment. Where it matters, its answer carries the applied offset of that moment.
+- X4 An expired entry is nowhere to be seen: not in reads, scans, counts or digests, and not by conditions or updates.
+
+**Threads**: one thread at a time applies; any number read at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from log_tier.model.identifiers import Offset
+from serving_tier.fold.entry import Entry
+from serving_tier.fold.producers import PRODUCERS_MAX, ProducerState
+from serving_tier.fold.verdicts import RESULTS_MAX, VERDICTS_MAX, Outcome
+
+__all__ = ["Applied", "Found", "Index", "IndexLimits", "IndexStatistics", "ScanPage"]
+
+
+class Applied(NamedTuple):
+    """What one `apply` did."""
+
+    applied: Offset
+    """The index holds everything up to here."""
+    log_time_ms: int
+    """The largest timestamp up to here."""
+    records: int
+    """Records folded: not the skipped ones, and not the duplicates."""
+    rejected: int
+    duplicates: int
+    void: int
+    """Of those rejected: records that no table can hold."""
+
+
+class Found(NamedTuple):
+    """What a read of several keys found."""
+
+    entries: list[Entry | None]
+    """One per key, in the order asked; None: absent."""
+    applied: Offset
+
+
+class ScanPage(NamedTuple):
+    """A piece of a scan. The next one starts at the last key + b"\\x00", or, in reverse, ends at the last key."""
+
+    entries: list[tuple[bytes, Entry]]
+    more: bool
+    """There is at least one more live entry in the range."""
+    applied: Offset
+
+
+class IndexStatistics(NamedTuple):
+    """Sizes, for people and dashboards. Entries may count expired ones that are not yet removed."""
+
+    applied: Offset
+    log_time_ms: int
+    entries: int
+    producers: int
+    verdicts: int
+    results: int
+    expiries: int
+    bytes_used: int
+    """Bytes of the file that hold something; 0 where there is no file."""
+    void: int
+    """Records so far that no table can hold: foreign producers' mistakes."""
+
+
+class IndexLimits(NamedTuple):
+    """How much an index remembers beside its entries. All replicas of a table need the same."""
+
+    producers: int = PRODUCERS_MAX
+    verdicts: int = VERDICTS_MAX
+    results: int = RESULTS_MAX
+
+
+class Index(Protocol):
+    """One partition's index."""
+
+    @property
+    def applied(self) -> Offset:
+        """The last offset that was folded; `NOTHING` before the first."""
+        ...
+
+    @property
+    def log_time_ms(self) -> int:
+        """The largest timestamp that was folded; 0 before the first."""
+        ...
+
+    @property
+    def verdicts_from(self) -> Offset:
+        """Rejections below this offset are forgotten: that `outcomes` says nothing about them means nothing."""
+        ...
+
+    def apply(self, chunk: bytes) -> Applied:
+        """Fold a run of whole stored batches, in one transaction together with the applied offset.
+
+        Records at or below the applied offset are skipped, gaps of offsets are stepped over. Raises `BatchRefused`
+        for bytes that are no batches, `UnknownFormat` for what a newer version wrote, `DiskFull`, `IndexDamaged`.
+        """
+        ...
+
+    def get(self, key: bytes) -> Entry | None:
+        """One entry. Raises `InvalidKey` for an empty key."""
+        ...
+
+    def get_value(self, key: bytes) -> bytes | None:
+        """One entry's value: the shortest way there is."""
+        ...
+
+    def get_many(self, keys: Sequence[bytes]) -> Found:
+        """Several entries, of one moment."""
+        ...
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, reverse: bool = False, limit: int = 1000, bytes_max: int = 1 << 20
+    ) -> ScanPage:
+        """Entries with `start` <= key < `end` (None: to the last key), in key order or in reverse.
+
+        At most `limit` of them, and no more after keys and values together reached `bytes_max`.
+        """
+        ...
+
+    def outcomes(self, first: Offset, last: Offset) -> dict[Offset, Outcome]:
+        """What is known about the offsets `first` to `last`, inclusive: rejections, duplicates, updates' results.
+
+        An offset that is not in the answer took effect, as far as `verdicts_from` and `RESULTS_MAX` let one tell.
+        """
+        ...
+
+    def producer(self, producer_id: int) -> ProducerState | None:
+        """The last batch of a producer that took effect."""
+        ...
+
+    def count(self) -> int:
+        """How many keys are there. O(1), and O(expired entries that are not yet removed)."""
+        ...
+
+    def next_expiry_ms(self) -> int | None:
+        """A log time that no entry's expiry comes before; None where nothing expires. O(log n).
+
+        It can be earlier than the earliest expiry (an entry with an expiry was overwritten), never later.
+        """
+        ...
+
+    def digest(self) -> str:
+        """32 hex digits over every live key, value, version and expiry. O(n): reads everything."""
+        ...
+
+    def statistics(self) -> IndexStatistics:
+        """Sizes."""
+        ...
+
+    def close(self, *, clean: bool = True) -> None:
+        """Let go of everything; `clean` makes what was applied durable and says so. Idempotent."""
+        ...

@@ -1,0 +1,116 @@
+"""The LMDB environment of an index: how it is opened, its databases, and what its errors mean to us."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import lmdb
+
+from log_tier.model.errors import DiskFull, FolderInUse, IndexDamaged, InvalidKey, Overloaded
+
+__all__ = ["MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]
+
+# Address space, not disk or memory: what one index can grow to. A process has 128 TiB of addresses, and a table may
+# have 1,024 partitions: this leaves room for all of them, twice (a new version beside the old one) less the heap.
+MAP_BYTES_MAX: Final = 60 << 30
+
+# Each read that runs at the same moment takes one slot of LMDB's reader table (64 bytes).
+_READERS_MAX: Final = 512
+
+# Read transactions kept for reuse. More concurrent readers than this pay an allocation each.
+_SPARE_READS: Final = 32
+
+_NO_SPACE: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_CUT_SHORT: Final = os.strerror(errno.EIO)
+_DAMAGE: Final = (
+    lmdb.CorruptedError,
+    lmdb.InvalidError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.VersionMismatchError,
+    lmdb.IncompatibleError,
+    lmdb.ProblemError,
+)
+
+
+class Databases(NamedTuple):
+    """Handles of the databases that `serving_tier.index.lmdb.format` draws."""
+
+    data: Any
+    meta: Any
+    producers: Any
+    producer_order: Any
+    verdicts: Any
+    results: Any
+    expiries: Any
+
+
+def open_environment(path: Path, *, map_bytes: int, reads_only: bool = False) -> tuple[Any, Databases]:
+    """Open or make the LMDB files in the folder `path`. Raises what `named_troubles` names.
+
+    No sync per transaction (the log is the truth), and no `writemap`, with which a full disk kills the process. The
+    kernel's read-ahead stays on: a cold index that fits in memory warms up a third faster.
+
+    `reads_only`: the files are another process', and there already.
+    """
+    with named_troubles(path, map_bytes):
+        env = lmdb.open(
+            str(path),
+            map_size=map_bytes,
+            max_dbs=len(Databases._fields),
+            max_readers=_READERS_MAX,
+            max_spare_txns=_SPARE_READS,
+            sync=False,
+            metasync=False,
+            meminit=False,
+            readonly=reads_only,
+            create=not reads_only,
+        )
+        try:
+            # Slots of the reader table that a killed process left would keep old pages alive for ever.
+            env.reader_check()
+            names = Databases._fields
+            return env, Databases(
+                *(env.open_db(name.encode(), dupsort=name == "expiries", create=not reads_only) for name in names)
+            )
+        except BaseException:
+            env.close()
+            raise
+
+
+@contextmanager
+def named_troubles(path: Path, map_bytes: int) -> Iterator[None]:
+    """Turn LMDB's errors into ours: what is full, what is damaged, what is in use."""
+    try:
+        yield
+    except lmdb.MapFullError as error:
+        raise DiskFull(
+            f"the index {path} has reached its limit of {map_bytes} bytes: raise `map_bytes`, or use more partitions",
+            limit=map_bytes,
+        ) from error
+    except lmdb.BadValsizeError as error:
+        raise InvalidKey("the key is empty or too long; keys have 1 to 511 bytes") from error
+    except lmdb.ReadersFullError as error:
+        raise Overloaded(
+            f"{_READERS_MAX} reads of the index {path} run at this moment: try again", limit=_READERS_MAX
+        ) from error
+    except _DAMAGE as error:
+        raise IndexDamaged(f"{path}: {error}: discard it and fold the log again", file=str(path)) from error
+    except lmdb.Error as error:
+        text = str(error)
+        if text.endswith(_NO_SPACE):
+            raise DiskFull(f"the index {path} cannot grow: {text}: make room; nothing was applied") from error
+        if text.endswith(_CUT_SHORT):
+            # LMDB's name for a write of which the disk took a part, which is how most disks become full.
+            raise DiskFull(
+                f"the index {path} cannot be written: {text}: the disk is full, or it fails: look at the free "
+                "space and at the kernel's log, and make room; nothing was applied"
+            ) from error
+        if "already open" in text:
+            raise FolderInUse(f"{path} is open in this process: close that index first") from error
+        raise

@@ -1,0 +1,134 @@
+"""The fold's two sides in LMDB: the view that it reads, and its effects carried out, in one write transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from log_tier.model.identifiers import Offset
+from serving_tier.fold.entry import expiry_of
+from serving_tier.fold.fold import Effects
+from serving_tier.fold.producers import ProducerState
+from serving_tier.index.index import IndexLimits
+from serving_tier.index.lmdb.environment import Databases
+from serving_tier.index.lmdb.format import (
+    LIVE,
+    STATE,
+    VOID,
+    State,
+    number_key,
+    number_of,
+    pack_judgement,
+    pack_live,
+    pack_producer,
+    pack_void,
+    unpack_judgement,
+    unpack_producer,
+    unpack_void,
+)
+
+__all__ = ["LmdbView", "carry_out"]
+
+# Expired entries removed by one apply beside its own work: removing keeps up with any mix of records, because at most
+# one entry expires for each that was written, and an apply after a long idle time is not held up by a backlog.
+_SWEEP_MIN: Final = 256
+
+
+class LmdbView:
+    """What the fold reads, inside the write transaction that will carry out its effects."""
+
+    def __init__(self, txn: Any, databases: Databases) -> None:
+        self._txn, self._databases = txn, databases
+
+    def stored(self, key: bytes) -> bytes | None:
+        found: bytes | None = self._txn.get(key, db=self._databases.data)
+        return found
+
+    def producer(self, producer_id: int) -> ProducerState | None:
+        row = self._txn.get(number_key(producer_id), db=self._databases.producers)
+        return None if row is None else unpack_producer(row)
+
+    def producer_count(self) -> int:
+        return int(self._txn.stat(self._databases.producers)["entries"])
+
+    def producers_by_age(self) -> Iterator[int]:
+        return map(number_of, self._txn.cursor(self._databases.producer_order).iternext(keys=False, values=True))
+
+
+def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State, limits: IndexLimits) -> State:
+    """Write what a fold decided into a write transaction that the caller commits; return the state it ends with."""
+    entries = effects.entries
+    if effects.removes:
+        for key, stored in entries.items():
+            if stored is None:
+                txn.delete(key, db=databases.data)
+        txn.cursor(databases.data).putmulti((key, stored) for key, stored in entries.items() if stored is not None)
+    elif entries:
+        txn.cursor(databases.data).putmulti(entries.items())
+    for (expires_at_ms, key), noted in effects.hints.items():
+        if noted:
+            txn.put(number_key(expires_at_ms), key, db=databases.expiries)
+        else:
+            txn.delete(number_key(expires_at_ms), key, db=databases.expiries)
+    for producer_id, state in effects.producers.items():
+        _put_producer(txn, databases, number_key(producer_id), state)
+    verdicts_from = before.verdicts_from
+    if effects.judgements:
+        txn.cursor(databases.verdicts).putmulti(map(pack_judgement, effects.judgements))
+        verdicts_from = _trim_verdicts(txn, databases, verdicts_from, limits.verdicts)
+    if effects.results:
+        rows = ((number_key(offset), result) for offset, result in effects.results)
+        txn.cursor(databases.results).putmulti(rows)
+    _trim_results(txn, databases, effects.applied - limits.results)
+    _sweep(txn, databases, effects.log_time_ms, max(_SWEEP_MIN, 2 * effects.records))
+    if effects.void:
+        count = unpack_void(txn.get(VOID, db=databases.meta)) + effects.void
+        txn.put(VOID, pack_void(count), db=databases.meta)
+    if effects.live is not None:
+        txn.put(LIVE, pack_live(effects.live), db=databases.meta)
+    after = State(effects.applied, effects.log_time_ms, verdicts_from)
+    txn.put(STATE, after.pack(), db=databases.meta)
+    return after
+
+
+def _put_producer(txn: Any, databases: Databases, producer: bytes, state: ProducerState | None) -> None:
+    old = txn.get(producer, db=databases.producers)
+    if old is not None:
+        txn.delete(number_key(unpack_producer(old).base_offset), db=databases.producer_order)
+    if state is None:
+        txn.delete(producer, db=databases.producers)
+    else:
+        txn.put(producer, pack_producer(state), db=databases.producers)
+        txn.put(number_key(state.base_offset), producer, db=databases.producer_order)
+
+
+def _trim_verdicts(txn: Any, databases: Databases, verdicts_from: Offset, verdicts_max: int) -> Offset:
+    surplus = txn.stat(databases.verdicts)["entries"] - verdicts_max
+    cursor = txn.cursor(databases.verdicts)
+    for _ in range(surplus):
+        cursor.first()
+        oldest = unpack_judgement(*cursor.item())
+        verdicts_from = Offset(oldest.offset + oldest.span)
+        cursor.delete()
+    return verdicts_from
+
+
+def _trim_results(txn: Any, databases: Databases, up_to: int) -> None:
+    cursor = txn.cursor(databases.results)
+    while cursor.first() and number_of(cursor.key()) <= up_to:
+        cursor.delete()
+
+
+def _sweep(txn: Any, databases: Databases, log_time_ms: int, at_most: int) -> None:
+    """Remove entries that expired; readers have not seen them since, so when it happens is nobody's business."""
+    cursor = txn.cursor(databases.expiries)
+    for _ in range(at_most):
+        if not cursor.first():
+            return
+        due, key = cursor.item()
+        if number_of(due) > log_time_ms:
+            return
+        stored = txn.get(key, db=databases.data)
+        if stored is not None and expiry_of(stored) == number_of(due):
+            txn.delete(key, db=databases.data)
+        cursor.delete()

@@ -1,0 +1,183 @@
+"""What lies beside an LMDB file: whose index it is, and whether it can be trusted.
+
+    index.json    the marker: format, version, table, partition, boot id, clean
+    data.mdb      LMDB's file; lock.mdb its table of readers
+
+An index is a cache of the log and is written without syncs. While the machine runs, a killed process loses nothing:
+what it wrote is in the kernel's page cache. When the machine dies, LMDB's pages reach the disk in any order, and the
+file may look whole without being so. Therefore the marker carries the kernel's **boot id**: an index that was not
+closed cleanly is trusted only in the boot that wrote it (I10).
+
+    claim    → the marker says: unclean, this boot        before the first write
+    release  → the marker says: clean                     after everything was synced
+
+The check of the two meta pages before LMDB maps the file costs one read and catches what would crash the process at
+once: another kind of file, another version, a file that was cut. It does not walk the file; `verify_index` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from lmdb.verify import VerifyError, verify
+
+from log_tier.model.errors import IndexDamaged
+from log_tier.model.identifiers import Partition, TableId
+from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
+
+__all__ = ["BootId", "claim_folder", "read_boot_id", "release_folder", "verify_index"]
+
+BootId = Callable[[], str]
+"""The seam to the kernel: what tells one boot of the machine from the next."""
+
+_FORMAT: Final = "duramen index"
+_MARKER: Final = "index.json"
+_DATA: Final = "data.mdb"
+
+# LMDB 0.9 on 64 bits: a page header of 16 bytes, then the meta record. The fields read here: magic, version, address,
+# map size, the first database's record (whose first field holds the page size), the second's, last page, transaction.
+_META: Final = struct.Struct("=QHHI II QQ I44s 48s QQ")
+_META_PAGE_FLAG: Final = 0x08
+_META_MAGIC: Final = 0xBEEFC0DE
+_META_VERSION: Final = 1
+_PAGE_SIZES: Final = range(256, 65536 + 1)
+
+
+class _Marker(NamedTuple):
+    """The fields of `index.json`."""
+
+    format: str
+    version: int
+    table: str
+    partition: int
+    boot_id: str
+    clean: bool
+
+
+def read_boot_id() -> str:
+    """The random id that the kernel drew when it started."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def claim_folder(path: Path, *, table_id: TableId, partition: Partition, boot_id: BootId = read_boot_id) -> None:
+    """Make the folder of an index, or check the one that is there; then mark it as in use by this boot.
+
+    Raises `IndexDamaged` where what is there cannot be trusted: discard the folder and fold the log again.
+    """
+    boot = boot_id()
+    path.mkdir(parents=True, exist_ok=True)
+    if any(path.iterdir()):
+        marker = _read_marker(path)
+        _check_marker(marker, path, table_id=table_id, partition=partition, boot=boot)
+        _check_data(path / _DATA)
+    _write_marker(path, _Marker(_FORMAT, INDEX_FORMAT_VERSION, table_id, partition, boot, clean=False))
+
+
+def release_folder(path: Path) -> None:
+    """Say that the index was synced and closed: it can be trusted after a reboot too. Two syncs of small files."""
+    _write_marker(path, _read_marker(path)._replace(clean=True))
+
+
+def verify_index(path: Path) -> None:
+    """Walk the whole LMDB file without opening it as one. Raises `IndexDamaged` naming what is wrong.
+
+    For files that come from elsewhere. Some 10 µs a key: `lmdb.verify` is a walker in pure Python.
+    """
+    try:
+        problems = verify(str(path / _DATA))  # type: ignore[no-untyped-call]
+    except (VerifyError, OSError) as error:
+        raise IndexDamaged(f"{path / _DATA}: {error}: discard it and fold the log again", file=str(path)) from error
+    if problems:
+        raise IndexDamaged(
+            f"{path / _DATA} has {len(problems)} faults, the first: {problems[0]}: discard it and fold the log again",
+            file=str(path),
+        )
+
+
+def _read_marker(path: Path) -> _Marker:
+    file = path / _MARKER
+    try:
+        fields = json.loads(file.read_bytes())
+        marker = _Marker(**fields)
+    except FileNotFoundError as error:
+        raise IndexDamaged(f"{path} holds files and no {_MARKER}: discard it", file=str(file)) from error
+    except (ValueError, TypeError) as error:
+        raise IndexDamaged(f"{file} cannot be read ({error}): discard the folder", file=str(file)) from error
+    if marker.format != _FORMAT or marker.version != INDEX_FORMAT_VERSION:
+        raise IndexDamaged(
+            f"{file} tells of {marker.format!r} version {marker.version}, this process has {_FORMAT!r} version "
+            f"{INDEX_FORMAT_VERSION}: discard the folder and fold the log again",
+            file=str(file),
+        )
+    return marker
+
+
+def _check_marker(marker: _Marker, path: Path, *, table_id: TableId, partition: Partition, boot: str) -> None:
+    if (marker.table, marker.partition) != (table_id, partition):
+        raise IndexDamaged(
+            f"{path} is the index of table {marker.table} partition {marker.partition}, not of table {table_id} "
+            f"partition {partition}: discard it",
+            file=str(path),
+        )
+    if not marker.clean and marker.boot_id != boot:
+        raise IndexDamaged(
+            f"{path} was in use when the machine stopped (boot {marker.boot_id}, now {boot}), so what reached the "
+            "disk is unknown: discard it and fold the log again",
+            file=str(path),
+        )
+
+
+def _write_marker(path: Path, marker: _Marker) -> None:
+    """Replace the marker so that a crash leaves the old one or the new one."""
+    new = path / (_MARKER + ".new")
+    with open(new, "wb") as file:
+        file.write(json.dumps(marker._asdict(), indent=1).encode("utf-8"))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path / _MARKER)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _check_data(file: Path) -> None:
+    """Check the two meta pages as LMDB would, before LMDB maps the file."""
+    try:
+        size = file.stat().st_size
+        with open(file, "rb") as data:
+            first = data.read(_META.size)
+            page_size = _check_meta(first, file, place=0)
+            data.seek(page_size)
+            second = data.read(_META.size)
+        if _check_meta(second, file, place=1) != page_size:
+            raise IndexDamaged(f"{file}: its two meta pages name two page sizes: discard it", file=str(file))
+    except FileNotFoundError as error:
+        raise IndexDamaged(f"{file} is missing: discard the folder", file=str(file)) from error
+    last_page = max(_META.unpack(meta)[-2:][::-1] for meta in (first, second))[1]
+    if (last_page + 1) * page_size > size:
+        # Either somebody cut the file, or the last pages were freed by the transaction that had taken them and so were
+        # never written. The first would crash this process at a read, so it is worth the walk that tells them apart.
+        verify_index(file.parent)
+
+
+def _check_meta(page: bytes, file: Path, *, place: int) -> int:
+    """Check one meta page; return the page size that it names."""
+    if len(page) < _META.size:
+        raise IndexDamaged(f"{file} ends inside its meta page {place}: discard it", file=str(file))
+    number, _, flags, _, magic, version, _, _, page_size, _, _, _, _ = _META.unpack(page)
+    if number != place or not flags & _META_PAGE_FLAG or magic != _META_MAGIC or version != _META_VERSION:
+        raise IndexDamaged(
+            f"{file}: meta page {place} has number {number}, flags {flags:#x}, magic {magic:#x}, version {version}: "
+            "it is no LMDB file of this kind; discard it",
+            file=str(file),
+        )
+    if page_size not in _PAGE_SIZES or page_size & (page_size - 1):
+        raise IndexDamaged(f"{file}: meta page {place} names a page size of {page_size}: discard it", file=str(file))
+    return int(page_size)

@@ -1,0 +1,182 @@
+"""The stored format of an index: which LMDB databases there are and what a row of each looks like.
+
+This file and `serving_tier.fold.entry` (the rows of `data`) are the only ones that build or parse them;
+`docs/FORMATS.md` tells the same with a worked example. Numbers inside keys are big-endian, so that LMDB's order is
+theirs; numbers inside values are little-endian.
+
+    data             key                        →  flags and version, expiry if any, value
+    meta             "identity"                 →  format version u32, partition u32, table id 16 bytes
+                     "state"                    →  applied offset i64, log time ms i64, verdicts from i64
+                     "start"                    →  first offset i64; only where that is not 0
+                     "void"                     →  records that no table can hold, counted u64; only where there are
+                     "version"                  →  which version of the table this is u32; only where that is not 1
+                     "live"                     →  live version u32, since offset i64, job i64; only after a swap
+    producers        producer id u64            →  base sequence u64, base offset i64, span u32
+    producer_order   base offset u64            →  producer id u64
+    verdicts         offset u64                 →  verdict u8, 3 zeros, span u32, actual i64, about i64
+    results          offset u64                 →  text
+    expiries         expiry ms u64              →  key, once for each key (sorted duplicates)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from log_tier.model.barrier import ORIGINAL, LiveVersion
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
+from serving_tier.fold.producers import ProducerState
+from serving_tier.fold.verdicts import Judgement, Verdict
+
+__all__ = [
+    "APPLIED_OF",
+    "IDENTITY",
+    "INDEX_FORMAT_VERSION",
+    "LIVE",
+    "START",
+    "STATE",
+    "VERSION",
+    "VOID",
+    "State",
+    "number_key",
+    "number_of",
+    "pack_identity",
+    "pack_judgement",
+    "pack_live",
+    "pack_producer",
+    "pack_start",
+    "pack_version",
+    "pack_void",
+    "unpack_identity",
+    "unpack_judgement",
+    "unpack_live",
+    "unpack_producer",
+    "unpack_start",
+    "unpack_version",
+    "unpack_void",
+]
+
+INDEX_FORMAT_VERSION: Final = 1
+
+IDENTITY: Final = b"identity"
+STATE: Final = b"state"
+START: Final = b"start"
+VOID: Final = b"void"
+VERSION: Final = b"version"
+LIVE: Final = b"live"
+
+_KEY: Final = struct.Struct(">Q")
+_IDENTITY_ROW: Final = struct.Struct("<II16s")
+_START_ROW: Final = struct.Struct("<q")
+_VOID_ROW: Final = struct.Struct("<Q")
+_VERSION_ROW: Final = struct.Struct("<I")
+_LIVE_ROW: Final = struct.Struct("<Iqq")
+_STATE_ROW: Final = struct.Struct("<qqq")
+_PRODUCER: Final = struct.Struct("<QqI")
+_JUDGEMENT: Final = struct.Struct("<B3xIqq")
+
+number_key = _KEY.pack
+
+
+def number_of(key: bytes) -> int:
+    """The number that a key stands for."""
+    return int(_KEY.unpack(key)[0])
+
+
+APPLIED_OF: Final = struct.Struct("<q").unpack_from
+"""The applied offset of the row `state` of `meta`, alone: what every read of a reader process begins with."""
+
+
+class State(NamedTuple):
+    """Where an index stands: written by every transaction, together with what it did."""
+
+    applied: Offset = NOTHING
+    log_time_ms: int = 0
+    verdicts_from: Offset = Offset(0)
+
+    def pack(self) -> bytes:
+        """The row `state` of `meta`."""
+        return _STATE_ROW.pack(*self)
+
+    @classmethod
+    def unpack(cls, row: bytes) -> State:
+        """Read the row `state` of `meta`. Raises `struct.error` for a row of another size."""
+        applied, log_time_ms, verdicts_from = _STATE_ROW.unpack(row)
+        return cls(Offset(applied), log_time_ms, Offset(verdicts_from))
+
+
+def pack_identity(table_id: TableId, partition: Partition) -> bytes:
+    """The row `identity` of `meta`."""
+    return _IDENTITY_ROW.pack(INDEX_FORMAT_VERSION, partition, table_id_to_bytes(table_id))
+
+
+def unpack_identity(row: bytes) -> tuple[int, TableId, Partition]:
+    """Format version, table, partition. Raises `struct.error` for a row of another size."""
+    version, partition, table_id = _IDENTITY_ROW.unpack(row)
+    return version, table_id_from_bytes(table_id), Partition(partition)
+
+
+def pack_start(start: Offset) -> bytes:
+    """The row `start` of `meta`: where an index over the topic of others began."""
+    return _START_ROW.pack(start)
+
+
+def unpack_start(row: bytes | None) -> Offset:
+    """The first offset that an index holds; there is no row where that is 0. Raises `struct.error`."""
+    return Offset(0) if row is None else Offset(_START_ROW.unpack(row)[0])
+
+
+def pack_void(count: int) -> bytes:
+    """The row `void` of `meta`."""
+    return _VOID_ROW.pack(count)
+
+
+def unpack_void(row: bytes | None) -> int:
+    """How many records were void; there is no row where none was. Raises `struct.error`."""
+    return 0 if row is None else int(_VOID_ROW.unpack(row)[0])
+
+
+def pack_version(version: int) -> bytes:
+    """The row `version` of `meta`: which version of its table an index is."""
+    return _VERSION_ROW.pack(version)
+
+
+def unpack_version(row: bytes | None) -> int:
+    """Which version an index is; there is no row in the first one. Raises `struct.error`."""
+    return ORIGINAL.version if row is None else int(_VERSION_ROW.unpack(row)[0])
+
+
+def pack_live(live: LiveVersion) -> bytes:
+    """The row `live` of `meta`: the last barrier that was applied."""
+    return _LIVE_ROW.pack(*live)
+
+
+def unpack_live(row: bytes | None) -> LiveVersion:
+    """Which version is live as far as an index knows; there is no row before the first swap. Raises `struct.error`."""
+    if row is None:
+        return ORIGINAL
+    version, since, job = _LIVE_ROW.unpack(row)
+    return LiveVersion(version, Offset(since), job)
+
+
+def pack_producer(state: ProducerState) -> bytes:
+    """A row of `producers`."""
+    return _PRODUCER.pack(*state)
+
+
+def unpack_producer(row: bytes) -> ProducerState:
+    """Read a row of `producers`."""
+    base_sequence, base_offset, span = _PRODUCER.unpack(row)
+    return ProducerState(base_sequence, Offset(base_offset), span)
+
+
+def pack_judgement(judgement: Judgement) -> tuple[bytes, bytes]:
+    """Key and row of `verdicts`."""
+    offset, span, verdict, actual, about = judgement
+    return _KEY.pack(offset), _JUDGEMENT.pack(verdict, span, actual, about)
+
+
+def unpack_judgement(key: bytes, row: bytes) -> Judgement:
+    """Read a row of `verdicts`. Raises `ValueError` for a verdict of a newer version."""
+    verdict, span, actual, about = _JUDGEMENT.unpack(row)
+    return Judgement(Offset(number_of(key)), span, Verdict(verdict), actual, Offset(about))

@@ -1,0 +1,94 @@
+"""Whose index lies in an LMDB file, and where it stands: a few rows of `meta`, read and checked when it is opened.
+
+The folder around it says the same (`serving_tier.index.lmdb.folder`), and can be moved, renamed or copied to the wrong
+place by hand; these rows lie in the same transaction as the entries. What they cannot vouch for is discarded, never
+mended:
+the log has it all.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from log_tier.model.barrier import ORIGINAL, LiveVersion
+from log_tier.model.errors import IndexDamaged
+from log_tier.model.identifiers import Offset, Partition, TableId
+from serving_tier.index.lmdb.environment import Databases
+from serving_tier.index.lmdb.format import (
+    IDENTITY,
+    INDEX_FORMAT_VERSION,
+    LIVE,
+    START,
+    STATE,
+    VERSION,
+    State,
+    pack_identity,
+    pack_start,
+    unpack_identity,
+    unpack_live,
+    unpack_start,
+    unpack_version,
+)
+
+__all__ = ["IndexIdentity", "find_identity"]
+
+
+class IndexIdentity(NamedTuple):
+    """Where an index stands."""
+
+    state: State = State()
+    """What was folded."""
+    version: int = ORIGINAL.version
+    """Which version of its table this is."""
+    live: LiveVersion = ORIGINAL
+    """Which version is live, as far as was folded."""
+
+
+def find_identity(
+    txn: Any, databases: Databases, path: Path, *, table_id: TableId, partition: Partition, start: Offset
+) -> IndexIdentity:
+    """The standing of the index at `path`; one that is new is given its rows, in this write transaction.
+
+    Raises `IndexDamaged` for rows that cannot be read, and for an index of another format, table, partition or start.
+    """
+    meta = databases.meta
+    identity, state, begun = (txn.get(row, db=meta) for row in (IDENTITY, STATE, START))
+    if identity is None and state is None and txn.stat(databases.data)["entries"] == 0:
+        return _begun(txn, databases, table_id, partition, start)
+    try:
+        found = unpack_identity(identity or b"")
+        found_start = unpack_start(begun)
+        standing = IndexIdentity(
+            State.unpack(state or b""), unpack_version(txn.get(VERSION, db=meta)), unpack_live(txn.get(LIVE, db=meta))
+        )
+    except struct.error as error:
+        raise IndexDamaged(
+            f"{path}: the rows of meta cannot be read ({error}): discard it and fold the log again", file=str(path)
+        ) from error
+    wanted = (INDEX_FORMAT_VERSION, table_id, partition)
+    if found != wanted:
+        raise IndexDamaged(
+            f"{path} says that it is format, table, partition {found}, and should be {wanted}: "
+            "discard it and fold the log again",
+            file=str(path),
+        )
+    if found_start != start:
+        raise IndexDamaged(
+            f"{path} holds its topic from offset {found_start} on, its table begins at {start}: it is of an "
+            "earlier table over that topic; discard it and fold the log again",
+            file=str(path),
+        )
+    return standing
+
+
+def _begun(txn: Any, databases: Databases, table_id: TableId, partition: Partition, start: Offset) -> IndexIdentity:
+    """Write the first rows. Everything below `start` counts as applied, and is nothing."""
+    state = State()
+    if start > 0:
+        state = State(applied=Offset(start - 1), verdicts_from=start)
+        txn.put(START, pack_start(start), db=databases.meta)
+    txn.put(IDENTITY, pack_identity(table_id, partition), db=databases.meta)
+    txn.put(STATE, state.pack(), db=databases.meta)
+    return IndexIdentity(state)

@@ -1,0 +1,227 @@
+"""The reads of an LMDB index, by whichever process has its file open.
+
+Each read opens its own read transaction, so it sees one moment and takes no lock. Entries without an expiry, the usual
+case, cost one lookup; for the others the log time is read in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import lmdb
+
+from log_tier.model.errors import LimitExceeded, ShuttingDown
+from log_tier.model.identifiers import Offset, Partition, TableId
+from serving_tier.fold.entry import Entry, entry_of, is_live, value_of
+from serving_tier.fold.producers import ProducerState
+from serving_tier.fold.verdicts import Judgement, Outcome
+from serving_tier.index.index import Found, IndexStatistics, ScanPage
+from serving_tier.index.lmdb.bookkeeping import judgements_between, outcomes_known, producer_known
+from serving_tier.index.lmdb.counts import count_live, first_expiry_ms, statistics_of
+from serving_tier.index.lmdb.environment import Databases, named_troubles
+from serving_tier.index.lmdb.format import IDENTITY, STATE, State, unpack_identity
+from serving_tier.index.lmdb.pinned_read import PinnedRead
+from serving_tier.index.scan import digest_of, take_page
+
+__all__ = ["LmdbReads", "closed"]
+
+# `stored_many` looks at its limit after so many keys.
+_STORED_STEP: Final = 128
+
+
+class LmdbReads:
+    """An open LMDB file of an index. See `serving_tier.index.index.Index` for what the reads promise."""
+
+    def __init__(self, env: Any, databases: Databases, path: Path, *, map_bytes: int) -> None:
+        self._env, self._path, self._map_bytes = env, path, map_bytes
+        self._databases, self._data, self._meta = databases, databases.data, databases.meta
+        self._begin = env.begin
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self._path
+
+    def get(self, key: bytes) -> Entry | None:
+        """One entry. One lookup, about 1 µs."""
+        try:
+            txn = self._begin(self._data)
+            stored = txn.get(key)
+            if stored is None or (stored[7] and not is_live(stored, self._log_time(txn))):
+                return None
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        return entry_of(stored)
+
+    def get_value(self, key: bytes) -> bytes | None:
+        """One entry's value. One lookup, and nothing that is not needed for it."""
+        try:
+            # Not `with`: a read transaction ends when nothing refers to it any more, and that costs half as much.
+            txn = self._begin(self._data)
+            stored: bytes | None = txn.get(key)
+            if stored is None:
+                return None
+            if stored[7]:
+                return value_of(stored) if is_live(stored, self._log_time(txn)) else None
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        return stored[8:]
+
+    def stored(self, key: bytes) -> bytes | None:
+        """The stored form of one entry, expired or not: for an endpoint that writes the bytes on. 0.4 µs."""
+        try:
+            stored: bytes | None = self._begin(self._data).get(key)
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        return stored
+
+    def transaction(self) -> int:
+        """The number of the newest write transaction: what is read under the same number is of one moment. 0.5 µs."""
+        try:
+            number: int = self._begin().id()
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        return number
+
+    def stored_many(
+        self, keys: Sequence[bytes], *, bytes_max: int, transaction: int | None = None
+    ) -> list[bytes | None] | None:
+        """The stored forms of several entries, of one moment, expired ones included. 0.2 µs a key.
+
+        `transaction`: None is returned where that is not the newest one any more.
+        Raises `LimitExceeded` where they have more than `bytes_max`, before many more are read.
+        """
+        try:
+            txn = self._begin(self._data)
+            if transaction is not None and txn.id() != transaction:
+                return None
+            get = txn.get
+            found: list[bytes | None] = []
+            room = bytes_max
+            for at in range(0, len(keys), _STORED_STEP):
+                some = list(map(get, keys[at : at + _STORED_STEP]))
+                room -= sum(map(len, filter(None, some)))
+                if room < 0:
+                    raise LimitExceeded(
+                        f"the values of these {len(keys)} keys have more than {bytes_max} bytes: ask for fewer",
+                        limit=bytes_max,
+                        size=bytes_max - room,
+                    )
+                found += some
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        return found
+
+    def get_many(self, keys: Sequence[bytes]) -> Found:
+        """Several entries, of one moment."""
+        try:
+            with self._begin(self._data) as txn:
+                state = State.unpack(txn.get(STATE, db=self._meta))
+                found = list(map(txn.get, keys))
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        time = state.log_time_ms
+        return Found(
+            [None if stored is None or not is_live(stored, time) else entry_of(stored) for stored in found],
+            state.applied,
+        )
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, reverse: bool = False, limit: int = 1000, bytes_max: int = 1 << 20
+    ) -> ScanPage:
+        """Entries of a range of keys. About 1 µs an entry."""
+        try:
+            with self._begin(self._data) as txn:
+                state = State.unpack(txn.get(STATE, db=self._meta))
+                pairs = _pairs(txn.cursor(), start, end, reverse=reverse)
+                page, more = take_page(pairs, log_time_ms=state.log_time_ms, limit=limit, bytes_max=bytes_max)
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        return ScanPage(page, more, state.applied)
+
+    def outcomes(self, first: Offset, last: Offset) -> dict[Offset, Outcome]:
+        """What is known about the offsets `first` to `last`, inclusive. Two lookups, and the rows found."""
+        try:
+            with self._begin() as txn:
+                return outcomes_known(txn, self._databases, first, last)
+        except lmdb.Error as error:
+            self._refuse_read(error)
+
+    def judgements(self, first: Offset, last: Offset) -> list[Judgement]:
+        """What was decided against between two offsets, inclusive; known from `verdicts_from` on."""
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return judgements_between(txn, self._databases, first, last)
+
+    def producer(self, producer_id: int) -> ProducerState | None:
+        """The last batch of a producer that took effect."""
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return producer_known(txn, self._databases, producer_id)
+
+    def count(self) -> int:
+        """How many keys are there."""
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return count_live(txn, self._databases, log_time_ms=self._log_time(txn))
+
+    def next_expiry_ms(self) -> int | None:
+        """A log time that no entry's expiry comes before."""
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return first_expiry_ms(txn, self._databases, log_time_ms=self._log_time(txn))
+
+    def digest(self) -> str:
+        """32 hex digits over everything that is live. About 1 µs a key; holds one read transaction meanwhile."""
+        with named_troubles(self._path, self._map_bytes), self._begin(self._data) as txn:
+            return digest_of(txn.cursor().iternext(), log_time_ms=self._log_time(txn))
+
+    def pinned(self) -> PinnedRead:
+        """A read transaction that stays open, whatever is applied meanwhile; whoever takes it closes it. 5 µs."""
+        try:
+            txn = self._begin(self._data)
+            state = State.unpack(txn.get(STATE, db=self._meta))
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        return PinnedRead(
+            txn,
+            applied=state.applied,
+            log_time_ms=state.log_time_ms,
+            troubles=lambda: named_troubles(self._path, self._map_bytes),
+        )
+
+    def statistics(self) -> IndexStatistics:
+        """Sizes."""
+        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+            return statistics_of(self._env, txn, self._databases)
+
+    def identity(self) -> tuple[TableId, Partition]:
+        """Whose index this is. One lookup."""
+        with named_troubles(self._path, self._map_bytes), self._begin(self._meta) as txn:
+            _, table_id, partition = unpack_identity(txn.get(IDENTITY))
+        return table_id, partition
+
+    def _log_time(self, txn: Any) -> int:
+        """The log time of the moment that `txn` sees."""
+        return State.unpack(txn.get(STATE, db=self._meta)).log_time_ms
+
+    def _refuse_read(self, error: lmdb.Error) -> NoReturn:
+        """Raise what `error` means to us; the reads have it in an `except`, which costs nothing until it happens."""
+        with named_troubles(self._path, self._map_bytes):
+            raise error
+
+
+def closed(*_: object, **__: object) -> NoReturn:
+    """Stands for `begin` when the file is closed."""
+    raise ShuttingDown("the index is closed")
+
+
+def _pairs(cursor: Any, start: bytes, end: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and stored forms with `start` <= key < `end`, in order."""
+    if reverse:
+        # To the last key below the end: one back from the first at or after it, or LMDB's last.
+        placed = cursor.prev() if end is not None and cursor.set_range(end) else cursor.last()
+        return takewhile(lambda pair: pair[0] >= start, cursor.iterprev()) if placed else iter(())
+    if not (cursor.set_range(start) if start else cursor.first()):
+        return iter(())
+    pairs: Iterator[tuple[bytes, bytes]] = cursor.iternext()
+    return pairs if end is None else takewhile(lambda pair: pair[0] < end, pairs)

@@ -1,0 +1,246 @@
+"""An index in memory: a sorted dict with the contract of `serving_tier.index.index`.
+
+It is the model that the LMDB index is compared with, and an index for tables that need no disk: it starts empty and
+folds its log from the beginning.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from threading import RLock
+from typing import NoReturn
+
+from sortedcontainers import SortedDict, SortedSet
+
+from log_tier.model.barrier import ORIGINAL
+from log_tier.model.batch import decode_batch
+from log_tier.model.batch_header import split_batches
+from log_tier.model.errors import InvalidKey, ShuttingDown, VersionMissing
+from log_tier.model.identifiers import NOTHING, Offset
+from serving_tier.fold.entry import Entry, entry_of, expiry_of, is_live, value_of
+from serving_tier.fold.fold import Effects, fold
+from serving_tier.fold.producers import ProducerState
+from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between
+from serving_tier.index.index import Applied, Found, IndexLimits, IndexStatistics, ScanPage
+from serving_tier.index.scan import digest_of, take_page
+
+__all__ = ["MemoryIndex"]
+
+
+class MemoryIndex:
+    """See `serving_tier.index.index.Index`. A lock stands for LMDB's transactions."""
+
+    def __init__(self, *, limits: IndexLimits = IndexLimits()) -> None:  # noqa: B008  (immutable)
+        self._limits = limits
+        self._lock: AbstractContextManager[object] = RLock()
+        self._void = 0
+        self.live = ORIGINAL
+        self._applied: Offset = NOTHING
+        self._log_time_ms = 0
+        self._verdicts_from = Offset(0)
+        self._entries: SortedDict = SortedDict()
+        """Key → stored form."""
+        self._hints: SortedSet = SortedSet()
+        """(expiry in ms, key): a superset of the expiries that are there."""
+        self._producers: dict[int, ProducerState] = {}
+        """In the order of their last batches."""
+        self._judgements: dict[Offset, Judgement] = {}
+        """In the order of their offsets, as are the results."""
+        self._results: dict[Offset, bytes] = {}
+
+    @property
+    def applied(self) -> Offset:
+        """The last offset that was folded."""
+        return self._applied
+
+    @property
+    def log_time_ms(self) -> int:
+        """The largest timestamp that was folded."""
+        return self._log_time_ms
+
+    @property
+    def verdicts_from(self) -> Offset:
+        """Rejections below this offset are forgotten."""
+        return self._verdicts_from
+
+    def stored(self, key: bytes) -> bytes | None:
+        """For the fold."""
+        found: bytes | None = self._entries.get(key)
+        return found
+
+    def producer_count(self) -> int:
+        """For the fold."""
+        return len(self._producers)
+
+    def producers_by_age(self) -> Iterator[int]:
+        """For the fold."""
+        return iter(self._producers)
+
+    def apply(self, chunk: bytes) -> Applied:
+        """Fold a run of whole stored batches."""
+        batches = map(decode_batch, split_batches(chunk))
+        effects = fold(
+            batches,
+            self,
+            applied=self._applied,
+            log_time_ms=self._log_time_ms,
+            producers_max=self._limits.producers,
+            live=self.live,
+        )
+        if effects.live is not None and effects.live.version != ORIGINAL.version:
+            raise VersionMissing(
+                f"an index in memory has one version, and the log goes on with version {effects.live.version} at "
+                f"offset {effects.live.since}",
+                version=effects.live.version,
+                offset=effects.live.since,
+            )
+        with self._lock:
+            self._carry_out(effects)
+        return Applied(
+            effects.applied, effects.log_time_ms, effects.records, effects.rejected, effects.duplicates, effects.void
+        )
+
+    def _carry_out(self, effects: Effects) -> None:
+        self._void += effects.void
+        self.live = effects.live or self.live
+        for key, stored in effects.entries.items():
+            if stored is None:
+                self._entries.pop(key, None)
+            else:
+                self._entries[key] = stored
+        for hint, noted in effects.hints.items():
+            (self._hints.add if noted else self._hints.discard)(hint)
+        for producer_id, state in effects.producers.items():
+            self._producers.pop(producer_id, None)
+            if state is not None:
+                self._producers[producer_id] = state
+        self._judgements.update((judgement.offset, judgement) for judgement in effects.judgements)
+        self._results.update(effects.results)
+        self._applied, self._log_time_ms = effects.applied, effects.log_time_ms
+        self._trim()
+
+    def _trim(self) -> None:
+        while len(self._judgements) > self._limits.verdicts:
+            oldest = self._judgements.pop(next(iter(self._judgements)))
+            self._verdicts_from = Offset(oldest.offset + oldest.span)
+        for offset in list(self._results):
+            if offset > self._applied - self._limits.results:
+                break
+            del self._results[offset]
+        while self._hints and self._hints[0][0] <= self._log_time_ms:
+            expires_at_ms, key = self._hints.pop(0)
+            stored = self._entries.get(key)
+            if stored is not None and expiry_of(stored) == expires_at_ms:
+                del self._entries[key]
+
+    def get(self, key: bytes) -> Entry | None:
+        """One entry."""
+        with self._lock:
+            stored = self._live(key)
+        return None if stored is None else entry_of(stored)
+
+    def get_value(self, key: bytes) -> bytes | None:
+        """One entry's value."""
+        with self._lock:
+            stored = self._live(key)
+        return None if stored is None else value_of(stored)
+
+    def _live(self, key: bytes) -> bytes | None:
+        if not key:
+            raise InvalidKey("the key is empty; keys have 1 to 511 bytes")
+        stored: bytes | None = self._entries.get(key)
+        return stored if stored is not None and is_live(stored, self._log_time_ms) else None
+
+    def get_many(self, keys: Sequence[bytes]) -> Found:
+        """Several entries, of one moment."""
+        with self._lock:
+            return Found([self.get(key) for key in keys], self._applied)
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, reverse: bool = False, limit: int = 1000, bytes_max: int = 1 << 20
+    ) -> ScanPage:
+        """Entries of a range of keys."""
+        with self._lock:
+            keys = self._entries.irange(start, end, inclusive=(True, False), reverse=reverse)
+            pairs = ((key, self._entries[key]) for key in keys)
+            page, more = take_page(pairs, log_time_ms=self._log_time_ms, limit=limit, bytes_max=bytes_max)
+            return ScanPage(page, more, self._applied)
+
+    def outcomes(self, first: Offset, last: Offset) -> dict[Offset, Outcome]:
+        """What is known about the offsets `first` to `last`, inclusive."""
+        with self._lock:
+            return outcomes_between(
+                first,
+                last,
+                verdicts_from=self._verdicts_from,
+                judgements=self._judgements_between,
+                results=lambda first, last: (
+                    (offset, result) for offset, result in self._results.items() if first <= offset <= last
+                ),
+            )
+
+    def _judgements_between(self, first: int, last: int) -> list[Judgement]:
+        rows = list(self._judgements.values())
+        start = bisect_left(rows, first, key=lambda row: row.offset)
+        if (
+            start
+            and rows[start - 1].verdict is Verdict.DUPLICATE
+            and rows[start - 1].offset + rows[start - 1].span > first
+        ):
+            start -= 1
+        return [row for row in rows[start:] if row.offset <= last]
+
+    def producer(self, producer_id: int) -> ProducerState | None:
+        """The last batch of a producer that took effect."""
+        with self._lock:
+            return self._producers.get(producer_id)
+
+    def count(self) -> int:
+        """How many keys are there."""
+        with self._lock:
+            return len(self._entries)
+
+    def next_expiry_ms(self) -> int | None:
+        """A log time that no entry's expiry comes before."""
+        with self._lock:
+            return int(self._hints[0][0]) if self._hints else None
+
+    def digest(self) -> str:
+        """32 hex digits over everything that is live."""
+        with self._lock:
+            return digest_of(self._entries.items(), log_time_ms=self._log_time_ms)
+
+    def statistics(self) -> IndexStatistics:
+        """Sizes."""
+        with self._lock:
+            return IndexStatistics(
+                applied=self._applied,
+                log_time_ms=self._log_time_ms,
+                entries=len(self._entries),
+                producers=len(self._producers),
+                verdicts=len(self._judgements),
+                results=len(self._results),
+                expiries=len(self._hints),
+                bytes_used=0,
+                void=self._void,
+            )
+
+    def close(self, *, clean: bool = True) -> None:
+        """Forget everything: there is nothing else to let go of. Every later read raises `ShuttingDown`. Idempotent."""
+        if isinstance(self._lock, _Closed):
+            return
+        with self._lock:
+            self._lock = _Closed()
+            self._entries.clear()
+
+
+class _Closed:
+    """In the lock's place: nobody comes in any more."""
+
+    def __enter__(self) -> NoReturn:
+        raise ShuttingDown("the index is closed")
+
+    def __exit__(self, *_: object) -> None:
+        raise AssertionError("nobody came in")

@@ -1,0 +1,60 @@
+"""Walking over an index in key order: ranges, pages, digests. Pure; the two indexes bring the pairs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+
+from serving_tier.fold.entry import Entry, entry_of, is_live
+
+__all__ = ["digest_of", "prefix_range", "take_page"]
+
+_LENGTHS: Final = struct.Struct("<HI")
+
+# Pieces between two calls into the hash: enough that the call is cheap, few enough that it stays in the cache.
+_DIGEST_PIECES: Final = 3000
+
+
+def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
+    """The range of the keys that begin with `prefix`: start inclusive, end exclusive (None: to the last key).
+
+    >>> prefix_range(b"ab"), prefix_range(b"a\\xff"), prefix_range(b"\\xff"), prefix_range(b"")
+    ((b'ab', b'ac'), (b'a\\xff', b'b'), (b'\\xff', None), (b'', None))
+    """
+    stem = prefix.rstrip(b"\xff")
+    return prefix, stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+def take_page(
+    pairs: Iterable[tuple[bytes, bytes]], *, log_time_ms: int, limit: int, bytes_max: int
+) -> tuple[list[tuple[bytes, Entry]], bool]:
+    """The first live entries of `pairs` (keys and stored forms), and whether another one follows."""
+    assert limit > 0, f"a page of {limit} entries"
+    page: list[tuple[bytes, Entry]] = []
+    left, room = limit, bytes_max
+    for key, stored in pairs:
+        if stored[7] and not is_live(stored, log_time_ms):
+            continue
+        if left == 0 or room <= 0:
+            return page, True
+        page.append((key, entry_of(stored)))
+        left -= 1
+        room -= len(key) + len(stored)
+    return page, False
+
+
+def digest_of(pairs: Iterable[tuple[bytes, bytes]], *, log_time_ms: int) -> str:
+    """BLAKE2b-128 over all live entries in key order: lengths, key, stored form of each."""
+    digest = blake2b(digest_size=16)
+    pieces: list[bytes] = []
+    for key, stored in pairs:
+        if stored[7] and not is_live(stored, log_time_ms):
+            continue
+        pieces += (_LENGTHS.pack(len(key), len(stored)), key, stored)
+        if len(pieces) >= _DIGEST_PIECES:
+            digest.update(b"".join(pieces))
+            pieces.clear()
+    digest.update(b"".join(pieces))
+    return digest.hexdigest()

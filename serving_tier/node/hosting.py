@@ -1,0 +1,453 @@
+"""Hosting: a node kept in step with the catalog's map.
+
+The map says which replicas a node should have. Hosting compares that with what is open, whenever the map changes:
+
+    in the map, not open    → bring up: open the index that is there; where there is none, or none that can be used,
+                              fetch a copy first (`Bootstrap`), then follow the log
+    open, not in the map    → close, delete; whoever waits is told that another node has it
+    table dropped           → the same, and whoever waits is told so
+
+Each replica is brought up by a task of its own, and tried again where it failed for now: a log that is away, a full
+disk, a store that does not answer. A replica that is under way is in `pending`; the others do not wait for it.
+
+The versions of its replicas are the business of `serving_tier.node.staging`, which sees every map as well.
+
+Rebuilding (`rebuild`) brings a second index up beside the first, follows the log until it is level, and only then puts
+it in the first one's place: a partition that could be read goes on being read.
+
+H1  An index is deleted only where the catalog says that its table was dropped, or that this node does not hold it. An
+    index of a table that the catalog has never heard of is left alone: perhaps the catalog is what is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from log_tier.catalog.catalog import Maps
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
+from log_tier.model.errors import (
+    DuramenError,
+    IndexDamaged,
+    InvalidRequest,
+    NotHosted,
+    OffsetTrimmed,
+    ShuttingDown,
+    TableNotFound,
+    Unavailable,
+)
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.log import Topic
+from serving_tier.node.node import Node, ReplicaName
+from serving_tier.node.staging import FetchVersion, Staging, fetch_version
+from serving_tier.replica.replica import Replica
+from serving_tier.replica.version_folders import is_version_of, promote, remove_versions
+
+__all__ = ["Bootstrap", "Hosting", "Pending", "replay_only"]
+
+logger = logging.getLogger(__name__)
+
+Bootstrap = Callable[[Topic, Partition, Path, str, Callable[[str, int, int], None]], Awaitable[str]]
+"""Fills a folder that does not exist with an index's files, or leaves it missing: then the log is replayed from its
+beginning. Gets the wanted source (auto, snapshot, peer, log) and a callable for progress (phase, done, total bytes);
+returns where the content came from, for people. Raises what kept it, `OffsetTrimmed` where there is no way at all."""
+
+_RETRY_FIRST_S: Final = 0.5
+_RETRY_MAX_S: Final = 30.0
+
+# Copies that are fetched at the same time: one disk and one network serve them all, and reads as well.
+_BOOTSTRAPS_MAX: Final = 2
+
+# How often the progress of a bootstrap is looked at.
+_LOOK_S: Final = 0.2
+
+_ASIDE: Final = ".rebuild"
+_OLD: Final = ".old"
+
+
+@dataclass(slots=True)
+class Pending:
+    """A replica that is being brought up."""
+
+    topic: Topic
+    partition: Partition
+    phase: str = "opening"
+    done: int = 0
+    total: int = 0
+    started_s: float = 0.0
+    """On the monotonic clock."""
+    trouble: str = ""
+    """Why the last try failed."""
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        """How far it is; in bytes, where there are any."""
+        self.phase, self.done, self.total = phase, done, total
+
+
+async def replay_only(
+    topic: Topic, partition: Partition, folder: Path, source: str, progress: Callable[[str, int, int], None]
+) -> str:
+    """The `Bootstrap` of whoever has neither snapshots nor peers."""
+    return "log"
+
+
+class Hosting:
+    """Keeps `node` in step with `maps`. `open()` makes one, `close()` ends it; the node is closed by its owner."""
+
+    def __init__(
+        self,
+        maps: Maps,
+        node: Node,
+        *,
+        node_id: str,
+        identity: str,
+        bootstrap: Bootstrap,
+        fetch: FetchVersion = fetch_version,
+    ) -> None:
+        self.maps = maps
+        self.node = node
+        self.node_id = node_id
+        self.identity = identity
+        self.pending: dict[ReplicaName, Pending] = {}
+        self._bootstrap = bootstrap
+        self._tasks: dict[ReplicaName, asyncio.Task[None]] = {}
+        self._wanted: dict[ReplicaName, tuple[TableEntry, int]] = {}
+        self._locks: dict[ReplicaName, asyncio.Lock] = {}
+        self._follower: asyncio.Task[None] | None = None
+        self._moved = asyncio.Event()
+        self._compared = NOTHING
+        self._bootstraps = asyncio.Semaphore(_BOOTSTRAPS_MAX)
+        self.staging = Staging(maps, node, replace=self._damaged, fetch=fetch)
+
+    @classmethod
+    async def open(
+        cls, maps: Maps, node: Node, *, node_id: str, identity: str, bootstrap: Bootstrap = replay_only
+    ) -> Hosting:
+        """Begin to host what the map says. Returns when the first comparison was made, not when all is open."""
+        hosting = cls(maps, node, node_id=node_id, identity=identity, bootstrap=bootstrap)
+        node.absent = hosting._absent
+        node.damaged = hosting._damaged
+        node.version_missing = hosting.staging.version_missing
+        node.switched = lambda _: hosting.staging.compare(maps.map)
+        await asyncio.to_thread(_tidy, node.folder, maps.map, node_id)
+        first = maps.map
+        await hosting._compare(first)
+        hosting._follower = asyncio.create_task(hosting._follow(first), name=f"hosting {node_id}")
+        return hosting
+
+    # --- following the map
+
+    async def _follow(self, seen: ClusterMap) -> None:
+        while True:
+            version = seen.version
+            seen = await self.maps.wait_for(lambda cluster: cluster.version > version)  # noqa: B023 - awaited here
+            await self._compare(seen)
+
+    async def _compare(self, cluster: ClusterMap) -> None:
+        wanted: dict[ReplicaName, tuple[TableEntry, int]] = {}
+        for table, partition, _ in cluster.held_by(self.node_id):
+            nodes = [replica.node for replica in table.assignments[partition]]
+            wanted[table.id, partition] = (table, nodes.index(self.node_id))
+        before, self._wanted = self._wanted, wanted
+        for name, (table, _) in wanted.items():
+            if name in before and before[name][0].start(name[1]) != table.start(name[1]):
+                # Another table over the same topic of others, made before we saw that the first one was dropped.
+                await self._let_go(name, cluster)
+        gone = [name for name in {**before, **self.node.hosted()} if name not in wanted]
+        for name, (table, rank) in wanted.items():
+            self.node.set_rank(name, rank)
+            if name not in self.node.hosted() and name not in self._tasks:
+                self._start(name, table.topic)
+        await asyncio.gather(*(self._let_go(name, cluster) for name in gone))
+        self.staging.compare(cluster)
+        self._compared = cluster.version
+        self._move()
+
+    def _start(self, name: ReplicaName, topic: Topic) -> None:
+        self.pending[name] = Pending(topic, name[1], started_s=time.monotonic())
+        task = asyncio.create_task(self._bring_up(name, topic), name=f"bring up {topic.name}/{name[1]}")
+        self._tasks[name] = task
+        task.add_done_callback(lambda _: self._brought(name, task))
+
+    def _brought(self, name: ReplicaName, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(name) is task:
+            del self._tasks[name]
+            self.pending.pop(name, None)
+        if not task.cancelled() and task.exception() is not None:
+            # A bug of ours: it is said loudly, and the replica is refused with it.
+            error = task.exception()
+            logger.error("bringing up %s ended by a bug", name, exc_info=error)
+            self.node.refusals[name] = DuramenError(f"replica {name[0]}/{name[1]} could not be opened: {error!r}")
+        self.staging.compare(self.maps.map)
+        self._move()
+
+    async def _let_go(self, name: ReplicaName, cluster: ClusterMap) -> None:
+        task = self._tasks.pop(name, None)
+        self.pending.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self.staging.forget(name)
+        async with self._lock(name):
+            await self.node.unhost(*name, self._absence(cluster, *name))
+        self._locks.pop(name, None)
+
+    def _lock(self, name: ReplicaName) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    # --- damage
+
+    def _damaged(self, replica: Replica) -> None:
+        """An index turned out damaged while it was used: it is discarded, and brought up again from elsewhere."""
+        name = (replica.topic.id, replica.partition)
+        if name in self._tasks or self.node.hosted().get(name) is not replica:
+            return
+        logger.warning("%s cannot go on (%s): it is fetched again", replica.name, replica.failure or replica.awaits)
+        self.pending[name] = Pending(replica.topic, replica.partition, started_s=time.monotonic())
+        task = asyncio.create_task(self._replace(name, replica), name=f"replace {replica.name}")
+        self._tasks[name] = task
+        task.add_done_callback(lambda _: self._brought(name, task))
+
+    async def _replace(self, name: ReplicaName, replica: Replica) -> None:
+        await self.staging.forget(name)
+        async with self._lock(name):
+            reason = replica.failure or replica.awaits or Unavailable(f"{replica.name} is damaged: ask another node")
+            await self.node.unhost(*name, reason)
+        await self._bring_up(name, replica.topic)
+
+    # --- bringing up
+
+    async def _bring_up(self, name: ReplicaName, topic: Topic) -> None:
+        pause = _RETRY_FIRST_S
+        while True:
+            try:
+                async with self._lock(name):
+                    await self._open(name, topic)
+            except DuramenError as error:
+                expected = isinstance(error, (Unavailable, ShuttingDown))
+                logger.log(
+                    logging.INFO if expected else logging.ERROR, "%s/%s is not served: %s", topic.name, name[1], error
+                )
+                self.node.refusals[name] = error
+                self.pending[name].trouble = error.message
+                self._move()
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, _RETRY_MAX_S)
+            else:
+                return
+
+    async def _open(self, name: ReplicaName, topic: Topic) -> None:
+        if name in self.node.hosted():
+            return  # a rebuild was faster
+        pending = self.pending[name]
+        folder = self.node.replica_folder(*name)
+        table, rank = self._wanted[name]
+        start = table.start(name[1])
+        source = "log"
+        while await asyncio.to_thread(promote, folder):
+            try:
+                await self.node.host(topic, name[1], start=start, rank=rank, repair=False)
+            except (IndexDamaged, OffsetTrimmed) as error:
+                logger.warning("%s/%s: %s; it is fetched again", topic.name, name[1], error)
+                await asyncio.to_thread(_discard, folder)
+            else:
+                return
+        source = await self._fetched(topic, name[1], folder, "auto", pending.progress)
+        await self.node.host(topic, name[1], start=start, rank=rank, source=source)
+
+    async def _fetched(
+        self, topic: Topic, partition: Partition, folder: Path, source: str, progress: Callable[[str, int, int], None]
+    ) -> str:
+        progress("waiting for other bootstraps", 0, 0)
+        async with self._bootstraps:
+            progress("bootstrapping", 0, 0)
+            return await self._bootstrap(topic, partition, folder, source, progress)
+
+    async def rebuild(
+        self, name: ReplicaName, *, source: str = "auto", progress: Callable[[str, int, int], None]
+    ) -> str:
+        """Fetch a replica's index anew and put it in the old one's place; returns where it came from.
+
+        The old one is read until the new one is level with the log. Raises what kept it; the old one then stays.
+        """
+        table = self.maps.map.table(name[0])
+        topic, start = table.topic, table.start(name[1])
+        async with self._lock(name):
+            folder = self.node.replica_folder(*name)
+            aside = folder.with_name(folder.name + _ASIDE)
+            await asyncio.to_thread(_discard, aside)
+            found = await self._fetched(topic, name[1], aside, source, progress)
+            if name in self.node.hosted():
+                try:
+                    await self._level_aside(topic, name[1], aside, start, progress)
+                except InvalidRequest as error:
+                    if "version" not in error.fields or source != "auto" or found.startswith("peer"):
+                        raise
+                    logger.info("%s; a peer is asked", error)
+                    await asyncio.to_thread(_discard, aside)
+                    found = await self._fetched(topic, name[1], aside, "peer", progress)
+                    await self._level_aside(topic, name[1], aside, start, progress)
+                reason = Unavailable(f"replica {topic.name}/{name[1]} is put in place anew: ask again")
+                await self.staging.forget(name)
+                await self.node.unhost(*name, reason, delete=False)
+            await asyncio.to_thread(remove_versions, folder)
+            old = folder.with_name(folder.name + _OLD)
+            await asyncio.to_thread(_swap, folder, aside, old)
+            rank = self._wanted[name][1] if name in self._wanted else 0
+            await self.node.host(topic, name[1], start=start, rank=rank, source=found)
+            await asyncio.to_thread(_discard, old)
+        self.staging.compare(self.maps.map)
+        return found
+
+    async def _level_aside(
+        self, topic: Topic, partition: Partition, aside: Path, start: Offset, progress: Callable[[str, int, int], None]
+    ) -> None:
+        """Have what was fetched catch up with the log. Raises what keeps it; `InvalidRequest` with the
+        `version` that it lacks where it is older than that."""
+        progress("replaying", 0, 0)
+        replica = await self.node.open_aside(topic, partition, aside, start=start)
+        replica.on_version_missing = _refuse
+        try:
+            await replica.wait_ready()
+        finally:
+            await replica.close()
+
+    # --- asking
+
+    def _move(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def wait_hosted(self, table_id: TableId) -> None:
+        """Return when every replica that this node should have of a table was opened, or refused.
+
+        Where none is wanted yet (the map that says so is on its way here) it returns at once.
+        """
+        while any(
+            name[0] == table_id and name not in self.node.hosted() and name not in self.node.refusals
+            for name in self._wanted
+        ):
+            await self._moved.wait()
+
+    async def settled(self) -> None:
+        """The same for all tables."""
+        while any(name not in self.node.hosted() and name not in self.node.refusals for name in self._wanted):
+            await self._moved.wait()
+
+    async def wait_ready(self, name: ReplicaName, progress: Callable[[str, int, int], None]) -> str:
+        """Return where a replica came from when it is level with the log. Raises what keeps it from being opened, where
+        another try would not help; it goes on being tried.
+        """
+        while name not in self.node.hosted():
+            refusal = self.node.refusals.get(name)
+            if refusal is not None and not refusal.retryable:
+                raise copy(refusal)
+            pending = self.pending.get(name)
+            if pending is not None:
+                progress(pending.phase, pending.done, pending.total)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._moved.wait()
+        replica = self.node.hosted()[name]
+        progress("replaying", replica.applied + 1, replica.log_latest + 1)
+        await replica.wait_ready()
+        return replica.source
+
+    async def wait_version(self, version: Offset) -> None:
+        """Return when a map of at least that version was compared."""
+        while self._compared < version:
+            await self._moved.wait()
+
+    def _absent(self, table_id: TableId, partition: Partition) -> DuramenError:
+        return self._absence(self.maps.map, table_id, partition)
+
+    def _absence(self, cluster: ClusterMap, table_id: TableId, partition: Partition) -> DuramenError:
+        """Why a partition is not here."""
+        table = cluster.tables.get(table_id)
+        if table is None:
+            return TableNotFound(f"no table has the id {table_id} here: it was dropped, or never was", table=table_id)
+        if not 0 <= partition < table.partitions:
+            return TableNotFound(
+                f"table {table.name} has partitions 0 to {table.partitions - 1}, not {partition}", table=table_id
+            )
+        if (table_id, partition) in self.pending:
+            what = self.pending[table_id, partition]
+            return NotHosted(
+                f"replica {table.name}/{partition} is not open yet at node {self.node_id} ({what.phase}): ask another "
+                "node, or again",
+                table=table_id,
+                partition=partition,
+            )
+        holders = ", ".join(table.readable(partition)) or "nobody"
+        return NotHosted(
+            f"node {self.node_id} holds no replica of {table.name}/{partition}; {holders} does",
+            table=table_id,
+            partition=partition,
+        )
+
+    async def close(self) -> None:
+        """Stop following and bringing up. Idempotent."""
+        await self.staging.close()
+        tasks = [task for task in (self._follower, *self._tasks.values()) if task is not None]
+        self._tasks = {}
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError, DuramenError):
+                await task
+
+
+def _refuse(replica: Replica) -> None:
+    """Stop one that lies aside at the barrier of a version that it does not have: versions are not brought there."""
+    barrier = replica.awaits
+    assert barrier is not None, f"{replica.name} waits for no version"
+    raise InvalidRequest(
+        f"{replica.name} comes up to offset {replica.applied} only, where version {barrier.fields['version']} went "
+        "live, which lies elsewhere: restore it from a peer, or from a snapshot that is younger (duramen admin "
+        f"snapshot {replica.topic.name}); the replica that was to be replaced goes on",
+        version=barrier.fields["version"],
+    )
+
+
+def _swap(folder: Path, new: Path, old: Path) -> None:
+    """Put `new` (it may be missing: then the log is replayed) in the place of `folder`, which is kept as `old`."""
+    _discard(old)
+    if folder.exists():
+        folder.rename(old)
+    if new.exists():
+        new.rename(folder)
+
+
+def _discard(folder: Path) -> None:
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
+
+
+def _tidy(root: Path, cluster: ClusterMap, node_id: str) -> None:
+    """Remove indexes that are not ours any more (H1), and what an interrupted rebuild left."""
+    wanted: dict[str, set[str]] = {}
+    for table, partition, _ in cluster.held_by(node_id):
+        wanted.setdefault(table.id, set()).add(str(partition))
+    for folder in sorted(root.iterdir()):
+        if folder.name in cluster.dropped:
+            logger.info("table %s was dropped: its indexes are removed", folder.name)
+            shutil.rmtree(folder, ignore_errors=True)
+        elif folder.name not in cluster.tables:
+            logger.warning("%s is an index of a table that the catalog does not know: it is left alone", folder)
+        else:
+            for index in sorted(folder.iterdir()):
+                here = wanted.get(folder.name, ())
+                if index.name not in here and not any(is_version_of(index.name, name) for name in here):
+                    logger.info("%s is not hosted here any more: it is removed", index)
+                    _discard(index)

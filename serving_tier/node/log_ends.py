@@ -1,0 +1,99 @@
+"""Where the logs end, asked once a second: what a replica's lag is measured against.
+
+A follower hears of the log's end with every chunk, so it hears nothing when the read that it holds open is silent:
+idle, slow, or broken. One task per node asks for the ends of each table's partitions in one call, and has every replica
+look at its state, whether an answer came or not: where none comes, the lag counts on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from log_tier.model.errors import DuramenError, TableNotFound
+from log_tier.model.log import Log, Topic
+from serving_tier.replica.replica import Replica
+
+__all__ = ["LogEnds"]
+
+logger = logging.getLogger(__name__)
+
+# How fresh the figures of an idle partition are. One call per table costs the log less than one read does.
+_ASK_EVERY_S: Final = 1.0
+
+# An answer that takes longer says nothing about now.
+_ANSWER_MAX_S: Final = 1.0
+
+
+class LogEnds:
+    """Asks for `replicas` (whoever is hosted at the moment, a node). `open()` begins, `close()` ends it."""
+
+    def __init__(self, log: Log, replicas: Iterable[Replica], *, clock: Callable[[], float], every_s: float) -> None:
+        self._log = log
+        self._replicas = replicas
+        self._clock = clock
+        self._every_s = every_s
+        self._unreachable: set[Topic] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @classmethod
+    def open(
+        cls,
+        log: Log,
+        replicas: Iterable[Replica],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        every_s: float = _ASK_EVERY_S,
+    ) -> LogEnds:
+        """Begin to ask. `replicas` is gone through anew each time; `clock` in seconds, the replicas' own."""
+        ends = cls(log, replicas, clock=clock, every_s=every_s)
+        ends._task = asyncio.create_task(ends._run(), name="log ends")
+        ends._task.add_done_callback(_tell_bug)
+        return ends
+
+    async def _run(self) -> None:
+        while True:
+            await self.ask()
+            await asyncio.sleep(self._every_s)
+
+    async def ask(self) -> None:
+        """Ask once, about every table; one that does not answer keeps no other waiting for longer than a second."""
+        groups: dict[Topic, list[Replica]] = {}
+        for replica in self._replicas:
+            groups.setdefault(replica.topic, []).append(replica)
+        self._unreachable &= groups.keys()
+        await asyncio.gather(*(self._ask_one(topic, group) for topic, group in groups.items()))
+
+    async def _ask_one(self, topic: Topic, group: list[Replica]) -> None:
+        asked_s = self._clock()
+        try:
+            async with asyncio.timeout(_ANSWER_MAX_S):
+                bounds = await self._log.all_bounds(topic.id)
+            for replica in group:
+                replica.hear(bounds[replica.partition].latest, asked_s=asked_s)
+            self._unreachable.discard(topic)
+        except TableNotFound:
+            pass  # dropped: its replicas hear of it from the reads that they hold open
+        except (DuramenError, TimeoutError) as error:
+            if topic not in self._unreachable:
+                self._unreachable.add(topic)
+                why = str(error) or f"no answer came within {_ANSWER_MAX_S:g} s"
+                logger.warning("the log does not say where %s ends: %s; its lag counts on", topic.name, why)
+        for replica in group:
+            replica.look()
+
+    async def close(self) -> None:
+        """Ask no more. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+
+def _tell_bug(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.error("the log's ends are not asked for any more, by a bug", exc_info=task.exception())

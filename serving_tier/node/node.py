@@ -1,0 +1,256 @@
+"""A serving node: the replicas that this process has open, by table and partition.
+
+Which ones those should be is said elsewhere (`serving_tier.node.hosting`); a node opens, finds and closes them. It owns
+the applier's thread, and it moves the log time of idle partitions on where a key waits to expire: expiry is judged by
+log time (I4), and the log time of a partition that nobody writes to stands still until somebody appends a no-op. Of
+several replicas the one of the lowest rank does that, and the others only where it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from copy import copy
+from pathlib import Path
+from typing import Final
+
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import DuramenError, NotHosted, TableNotFound, Unavailable
+from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
+from log_tier.model.log import Log, Topic
+from log_tier.model.record import Operation
+from serving_tier.replica.applier import Applier
+from serving_tier.replica.replica import Replica
+from serving_tier.replica.version_folders import remove_versions
+
+__all__ = ["Node", "ReplicaName"]
+
+logger = logging.getLogger(__name__)
+
+# How exactly an idle key expires. A tick is one short read per replica.
+_EXPIRY_TICK_S: Final = 0.1
+
+# Where a no-op did not expire anything (the log's clock is behind ours) the next one waits twice as long, up to this.
+_EXPIRY_BACKOFF_MAX_S: Final = 10.0
+
+# The replica of rank n waits n times this long: long enough that the ranks before it were there, if they are alive.
+_RANK_DELAY_MS: Final = 2000
+
+_NOOP_BATCH: Final = encode_batch(Columns([b""], [b""], attributes=[int(Operation.NOOP)]))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+ReplicaName = tuple[TableId, Partition]
+
+
+class Node:
+    """Holds replicas. `open()` makes one; `close()` closes every index cleanly."""
+
+    def __init__(self, log: Log, folder: Path, *, clock_ms: Callable[[], int] = _now_ms) -> None:
+        self._log = log
+        self.folder = folder
+        """Below it, an index folder for each replica: table id / partition."""
+        self._clock_ms = clock_ms
+        self._applier = Applier()
+        # Replaced and never changed in place: other threads look into it without a lock.
+        self._replicas: dict[ReplicaName, Replica] = {}
+        self._ranks: dict[ReplicaName, int] = {}
+        self.refusals: dict[ReplicaName, DuramenError] = {}
+        """Replicas that should be open and could not be: why."""
+        self.absent: Callable[[TableId, Partition], DuramenError] = _not_hosted
+        """What is said about a partition that is not here; whoever knows the cluster says more."""
+        self.version_missing: Callable[[Replica], None] = _waits
+        """What is done about a replica that came to a barrier and does not have the version that it names."""
+        self.switched: Callable[[Replica], None] = _waits
+        """What is done when another version of a replica has become the live one."""
+        self.damaged: Callable[[Replica], None] = _only_logged
+        """What is done about a replica whose index turned out damaged while it was used."""
+        self._ticker: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, log: Log, folder: Path, *, clock_ms: Callable[[], int] = _now_ms) -> Node:
+        """Open a node that keeps its indexes below `folder`; it hosts nothing yet."""
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        node = cls(log, folder, clock_ms=clock_ms)
+        node._applier.start()
+        node._ticker = asyncio.create_task(node._tick(), name="expiry ticker")
+        return node
+
+    def replica_folder(self, table_id: TableId, partition: Partition) -> Path:
+        """Where the index of a replica lies."""
+        return self.folder / table_id / str(partition)
+
+    async def host(
+        self,
+        topic: Topic,
+        partition: Partition,
+        *,
+        start: Offset = FIRST,
+        rank: int = 0,
+        source: str = "log",
+        repair: bool = True,
+    ) -> Replica:
+        """Open one partition's index, or make it, and follow the log. `source`: where its content came from.
+        `start`: the first offset of the table.
+
+        `repair`: an index that cannot be trusted is discarded and folded from the log; else that raises
+        `IndexDamaged`. Raises what `Replica.open` raises; `replica()` tells it again until another try succeeds.
+        """
+        name = (topic.id, partition)
+        assert name not in self._replicas, f"{topic.name}/{partition} is hosted already"
+        try:
+            replica = await self._opened(topic, partition, self.replica_folder(*name), repair=repair, start=start)
+        except DuramenError as error:
+            self.refusals[name] = error
+            raise
+        replica.source = source
+        replica.on_damaged = lambda replica: self.damaged(replica)
+        replica.on_version_missing = lambda replica: self.version_missing(replica)
+        replica.on_switched = lambda replica: self.switched(replica)
+        self.refusals.pop(name, None)
+        self._ranks[name] = rank
+        self._replicas = {**self._replicas, name: replica}
+        return replica
+
+    async def open_aside(
+        self,
+        topic: Topic,
+        partition: Partition,
+        folder: Path,
+        *,
+        start: Offset = FIRST,
+    ) -> Replica:
+        """Open a replica in another folder, beside the one that is hosted; it is not found by readers."""
+        return await self._opened(topic, partition, folder, repair=False, start=start)
+
+    async def _opened(
+        self, topic: Topic, partition: Partition, folder: Path, *, repair: bool, start: Offset
+    ) -> Replica:
+        return await Replica.open(
+            topic, partition, log=self._log, applier=self._applier, folder=folder, repair=repair, start=start
+        )
+
+    def set_rank(self, name: ReplicaName, rank: int) -> None:
+        """Its place among the partition's replicas; 0 does what only one should do."""
+        self._ranks[name] = rank
+
+    def rank(self, name: ReplicaName) -> int:
+        """See `set_rank`."""
+        return self._ranks.get(name, 0)
+
+    async def unhost(
+        self, table_id: TableId, partition: Partition, reason: DuramenError, *, delete: bool = True
+    ) -> None:
+        """Close a replica; whoever waits for it gets `reason`. With `delete` its index is removed."""
+        name = (table_id, partition)
+        replica = self._replicas.get(name)
+        self._replicas = {key: other for key, other in self._replicas.items() if key != name}
+        self._ranks.pop(name, None)
+        self.refusals.pop(name, None)
+        try:
+            if replica is not None:
+                await replica.close(reason)
+        finally:
+            if delete:
+                folder = self.replica_folder(table_id, partition)
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                await asyncio.to_thread(remove_versions, folder)
+                with suppress(OSError):  # not empty: other partitions of the table are still here
+                    await asyncio.to_thread(folder.parent.rmdir)
+
+    def replica(self, table_id: TableId, partition: Partition) -> Replica:
+        """The replica of one partition. Raises `NotHosted`, `TableNotFound`, or why that partition is not served."""
+        replica = self._replicas.get((table_id, partition))
+        if replica is not None:
+            return replica
+        refusal = self.refusals.get((table_id, partition))
+        if refusal is not None:
+            raise copy(refusal)
+        raise self.absent(table_id, partition)
+
+    def hosted(self) -> Mapping[ReplicaName, Replica]:
+        """All replicas by table and partition; the mapping is never changed in place."""
+        return self._replicas
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(self._replicas.values())
+
+    async def wait_ready(self) -> None:
+        """Return when every hosted replica has caught up or stopped."""
+        for replica in list(self):
+            with suppress(DuramenError):  # a stopped replica answers for itself, when it is read
+                await replica.wait_ready()
+
+    async def _tick(self) -> None:
+        backoff: dict[Replica, tuple[float, float]] = {}
+        while True:
+            await asyncio.sleep(_EXPIRY_TICK_S)
+            now_ms, now_s = self._clock_ms(), time.monotonic()
+            waiting: dict[Replica, tuple[float, float]] = {}
+            for name, replica in self._replicas.items():
+                not_before, pause = backoff.get(replica, (0.0, _EXPIRY_TICK_S))
+                try:
+                    if not _has_expired(replica, now_ms - self._ranks.get(name, 0) * _RANK_DELAY_MS):
+                        continue
+                    if now_s >= not_before:
+                        not_before, pause = now_s + pause, min(pause * 2, _EXPIRY_BACKOFF_MAX_S)
+                        await self._log.append(replica.topic.id, replica.partition, _NOOP_BATCH)
+                except (Unavailable, TableNotFound) as error:
+                    logger.info("%s: its log time could not be moved on: %s", replica.name, error)
+                except DuramenError as error:
+                    logger.warning("%s: its log time cannot be moved on: %s", replica.name, error)
+                    not_before, pause = now_s + _EXPIRY_BACKOFF_MAX_S, _EXPIRY_BACKOFF_MAX_S
+                waiting[replica] = not_before, pause
+            backoff = waiting
+
+    async def close(self) -> None:
+        """Close every replica cleanly, then end the applier. What fails is raised after the rest was closed."""
+        try:
+            if self._ticker is not None:
+                self._ticker.cancel()
+                with suppress(asyncio.CancelledError):
+                    await self._ticker
+        finally:
+            try:
+                await _close_all(list(self), None)
+            finally:
+                self._replicas = {}
+                await self._applier.stop()
+
+
+def _only_logged(replica: Replica) -> None:
+    logger.error("%s stopped: %s", replica.name, replica.failure)
+
+
+def _waits(replica: Replica) -> None:
+    """Nothing: who opened a node by itself looks after its versions."""
+
+
+def _not_hosted(table_id: TableId, partition: Partition) -> DuramenError:
+    return NotHosted(
+        f"this node holds no replica of table {table_id} partition {partition}: ask another node",
+        table=table_id,
+        partition=partition,
+    )
+
+
+def _has_expired(replica: Replica, now_ms: int) -> bool:
+    """Does a key wait for the log time to pass its expiry?"""
+    if replica.state != "ready":
+        return False
+    due = replica.index.next_expiry_ms()
+    return due is not None and due <= now_ms
+
+
+async def _close_all(replicas: list[Replica], reason: DuramenError | None) -> None:
+    results = await asyncio.gather(*(replica.close(reason) for replica in replicas), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

@@ -1,0 +1,229 @@
+"""Staging: the versions of a node's replicas kept in step with the catalog's map.
+
+    in the map, not here         fetch it from where it was built, verify every byte, catch up beside the live one
+    here, not in the map         close and remove it (a version is deleted by the map alone)
+    a barrier names one          fetch it, and let the replica go over it; where that cannot be (it was never built
+    that is not here             somewhere, its log is gone) the whole replica is fetched anew from another one
+
+A version that could not be fetched for now is tried again as long as the map asks for it: the job that wants it sees
+the last trouble. Damaged files are refused and fetched again; a full disk refuses the version, and the live one is
+served.
+
+What is kept for a rollback and is not here any more is not fetched: it is a second copy of the past, and whether a
+rollback is possible is asked of the replicas at that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from copy import copy
+from pathlib import Path
+from typing import Final
+
+from log_tier.catalog.catalog import Maps
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
+from log_tier.model.errors import DuramenError, IndexDamaged, InvalidRequest, OffsetTrimmed, ShuttingDown, TableNotFound
+from log_tier.model.identifiers import Partition
+from serving_tier.node.node import Node, ReplicaName
+from serving_tier.replica.replica import Replica
+from serving_tier.versions.empty import is_empty, make_empty
+from serving_tier.versions.store import VersionStore
+
+__all__ = ["FetchVersion", "Staging", "check_version_of", "fetch_version"]
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int], None]
+
+FetchVersion = Callable[[str, TableEntry, Partition, Path, Progress], Awaitable[None]]
+"""Brings one partition of the version at a URL into a folder, verified."""
+
+_RETRY_FIRST_S: Final = 0.5
+_RETRY_MAX_S: Final = 30.0
+
+# Versions that are fetched at the same time: one disk and one network serve them all, and reads as well.
+_FETCHES_MAX: Final = 2
+
+VersionName = tuple[ReplicaName, int]
+
+
+async def fetch_version(url: str, table: TableEntry, partition: Partition, folder: Path, progress: Progress) -> None:
+    """The `FetchVersion` of whoever can reach where versions are built. Raises as `VersionStore.fetch`."""
+    if is_empty(url):
+        await make_empty(url, table, partition, folder)
+        return
+    store = VersionStore.open(url)
+    version = await store.get()
+    check_version_of(table, version.table, version.partitions, version.partitioner, url)
+    await store.fetch(version, partition, folder, progress=progress)
+
+
+def check_version_of(table: TableEntry, table_id: str, partitions: int, partitioner: str, url: str) -> None:
+    """Raise `InvalidRequest` where a version is not one of `table` (V3)."""
+    if (table_id, partitions, partitioner) != (table.id, table.partitions, table.partitioner):
+        raise InvalidRequest(
+            f"the version at {url} is of table {table_id} with {partitions} partitions by {partitioner}; table "
+            f"{table.name} is {table.id}, with {table.partitions} by {table.partitioner}: build it for this table"
+        )
+
+
+class Staging:
+    """See the module. `compare` is called with every map, `close()` ends what is under way."""
+
+    def __init__(self, maps: Maps, node: Node, *, replace: Callable[[Replica], None], fetch: FetchVersion) -> None:
+        self._maps = maps
+        self._node = node
+        self._replace = replace
+        """Fetches a replica anew from elsewhere."""
+        self._fetch = fetch
+        self._tasks: dict[VersionName, asyncio.Task[None]] = {}
+        self._troubles: dict[VersionName, DuramenError] = {}
+        self._progress: dict[VersionName, tuple[str, int, int]] = {}
+        self._room = asyncio.Semaphore(_FETCHES_MAX)
+        self._moved = asyncio.Event()
+
+    def compare(self, cluster: ClusterMap) -> None:
+        """Begin to fetch what is missing, and to remove what nobody wants, of the replicas that are open."""
+        wanted: set[VersionName] = set()
+        for name, replica in self._node.hosted().items():
+            table = cluster.tables.get(name[0])
+            if table is None:
+                continue
+            numbers = {version.number for version in table.versions} or {1}
+            here = replica.versions.here() | {replica.index.version}
+            for number in here - numbers - {replica.index.version}:
+                self._start((name, number), self._remove(replica, number))
+            for version in table.versions:
+                if version.state in ("staging", "staged") and version.url:
+                    wanted.add((name, version.number))
+                    if version.number not in here and (name, version.number) not in self._tasks:
+                        self._start((name, version.number), self._stage(replica, table, version.number, version.url))
+        self._troubles = {name: error for name, error in self._troubles.items() if name in wanted}
+
+    def version_missing(self, replica: Replica) -> None:
+        """A replica waits at a barrier: bring the version, or fetch the whole replica from elsewhere."""
+        barrier = replica.awaits
+        assert barrier is not None, f"{replica.name} waits for no version"
+        name, number = (replica.topic.id, replica.partition), int(barrier.fields["version"])
+        if (name, number) in self._tasks:
+            return
+        table = self._maps.map.tables.get(name[0])
+        version = None if table is None else table.version(number)
+        if table is None or version is None or not version.url:
+            logger.warning("%s waits for version %s, which was built nowhere: it is fetched anew", replica.name, number)
+            self._replace(replica)
+            return
+        self._start((name, number), self._stage(replica, table, number, version.url, needed=True))
+
+    async def wait_level(self, name: ReplicaName, number: int, progress: Progress) -> None:
+        """Return when a replica is level with a version. Raises what keeps it, as the last try found it."""
+        while True:
+            replica = self._node.replica(*name)
+            if number == replica.index.version or number in replica.versions.level:
+                return
+            self._bring(name, replica, number)
+            trouble = self._troubles.get((name, number))
+            if trouble is not None:
+                raise copy(trouble)
+            progress(*self._progress.get((name, number), ("waiting", 0, 0)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RETRY_FIRST_S):
+                    await self._moved.wait()
+
+    def _bring(self, name: ReplicaName, replica: Replica, number: int) -> None:
+        """Begin to fetch a version that a job asks for, whatever its state."""
+        table = self._maps.map.tables.get(name[0])
+        version = None if table is None else table.version(number)
+        if table is None or version is None:
+            raise InvalidRequest(f"version {number} of table {name[0]} is not there any more")
+        if number in replica.versions.here() or (name, number) in self._tasks:
+            return
+        if not version.url:
+            raise InvalidRequest(f"version {number} of {table.name} was built nowhere: it cannot be fetched")
+        self._start((name, number), self._stage(replica, table, number, version.url))
+
+    def _start(self, name: VersionName, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.create_task(run(), name=f"version {name[1]} of {name[0][0]}/{name[0][1]}")
+        self._tasks[name] = task
+        task.add_done_callback(lambda _: self._ended(name, task))
+
+    def _ended(self, name: VersionName, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(name) is task:
+            del self._tasks[name]
+        self._progress.pop(name, None)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("version %s of %s ended by a bug", name[1], name[0], exc_info=task.exception())
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def _stage(self, replica: Replica, table: TableEntry, number: int, url: str, *, needed: bool = False) -> None:
+        name: VersionName = ((replica.topic.id, replica.partition), number)
+
+        def progress(phase: str, done: int, total: int) -> None:
+            self._progress[name] = (phase, done, total)
+
+        pause = _RETRY_FIRST_S
+        while self._still(replica, number):
+            folder = replica.version_folder(number)
+            try:
+                async with self._room:
+                    if not await asyncio.to_thread(folder.exists):
+                        progress("fetching", 0, 0)
+                        await self._fetch(url, table, replica.partition, folder, progress)
+                    progress("catching up", 0, 0)
+                    await replica.add_version(number)
+                self._troubles.pop(name, None)
+                return
+            except (TableNotFound, ShuttingDown):
+                return
+            except DuramenError as error:
+                logger.warning("%s: version %s is not here: %s", replica.name, number, error)
+                self._troubles[name] = error
+                if isinstance(error, (IndexDamaged, OffsetTrimmed)):
+                    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                if needed and not error.retryable:
+                    self._replace(replica)
+                    return
+            moved, self._moved = self._moved, asyncio.Event()
+            moved.set()
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, _RETRY_MAX_S)
+
+    def _still(self, replica: Replica, number: int) -> bool:
+        """Is it still asked for, of a replica that is still here?"""
+        name = (replica.topic.id, replica.partition)
+        table = self._maps.map.tables.get(name[0])
+        if table is None or table.version(number) is None or self._node.hosted().get(name) is not replica:
+            return False
+        return number not in replica.versions.here() | {replica.index.version}
+
+    async def _remove(self, replica: Replica, number: int) -> None:
+        places = {index.version: index.path for index in replica.versions.indexes()}
+        await replica.drop_version(number, InvalidRequest(f"version {number} of {replica.topic.name} was deleted"))
+        if number in places:
+            logger.info("%s: version %s was deleted", replica.name, number)
+            await asyncio.to_thread(shutil.rmtree, places[number], ignore_errors=True)
+
+    async def forget(self, name: ReplicaName) -> None:
+        """End what is under way for a replica that goes away, or is put in place anew."""
+        tasks = [task for version, task in self._tasks.items() if version[0] == name]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """End what is under way. Idempotent."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

@@ -1,0 +1,101 @@
+"""The thread that folds: LMDB write transactions happen here and nowhere else.
+
+One thread serves all replicas of a process. Jobs that arrive while it works are taken together, and their completions
+travel back to the event loop in one wake-up: crossing from a thread to a loop costs more than applying a small batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from log_tier.model.errors import ShuttingDown
+
+__all__ = ["Applier"]
+
+T = TypeVar("T")
+
+
+class _Job(Generic[T]):
+    __slots__ = ("error", "future", "result", "work")
+
+    def __init__(self, work: Callable[[], T], future: asyncio.Future[T]) -> None:
+        self.work = work
+        self.future = future
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+class Applier:
+    """Runs work for one event loop in one thread, in the order in which it came.
+
+    `start()` begins, `stop()` finishes what was accepted and ends the thread.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: deque[_Job[object]] = deque()
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread; completions go to the running event loop."""
+        assert self._thread is None, "the applier is running already"
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="duramen-applier", daemon=True)
+        self._thread.start()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run `work` in the thread and return what it returns or raises. Raises `ShuttingDown` after `stop`.
+
+        A caller that is cancelled while it waits does not undo the work.
+        """
+        assert self._loop is not None, "the applier was not started"
+        future: asyncio.Future[T] = self._loop.create_future()
+        with self._wake:
+            if self._stopping:
+                raise ShuttingDown("this node is stopping and applies nothing more; read from another one")
+            self._jobs.append(_Job(work, future))  # type: ignore[arg-type]
+            self._wake.notify()
+        return await future
+
+    async def stop(self) -> None:
+        """Finish what was accepted, then end the thread."""
+        if self._thread is None:
+            return
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        await asyncio.to_thread(self._thread.join)
+        self._thread = None
+
+    def _run(self) -> None:
+        assert self._loop is not None
+        while True:
+            with self._wake:
+                while not self._jobs and not self._stopping:
+                    self._wake.wait()
+                taken = list(self._jobs)
+                self._jobs.clear()
+            if not taken:
+                return
+            for job in taken:
+                try:
+                    job.result = job.work()
+                except BaseException as error:  # noqa: BLE001 - carried to the caller, who raises it
+                    job.error = error
+            self._loop.call_soon_threadsafe(_complete, taken)
+
+
+def _complete(jobs: list[_Job[object]]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue  # the caller was cancelled
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

@@ -1,0 +1,123 @@
+"""Opening the index of a replica: trusted, discarded, or refused, by what it holds and what the log holds."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from log_tier.model.errors import DiskFull, DuramenError, FolderReadOnly, IndexDamaged, LogDamaged, OffsetTrimmed
+from log_tier.model.identifiers import FIRST, Offset, Partition
+from log_tier.model.log import Bounds, Topic
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.replica.applier import Applier
+
+__all__ = ["open_index"]
+
+logger = logging.getLogger(__name__)
+
+# What an operating system says about a disk without room, and about one that it lets nobody write to.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+async def open_index(
+    topic: Topic,
+    partition: Partition,
+    bounds: Bounds,
+    *,
+    applier: Applier,
+    folder: Path,
+    repair: bool,
+    start: Offset = FIRST,
+) -> LmdbIndex:
+    """The index in `folder`, which the log within `bounds` can carry on; a new one begins at `start`.
+
+    See `Replica.open` for what it raises.
+    """
+
+    def opening() -> LmdbIndex:
+        try:
+            return LmdbIndex.open(folder, table_id=topic.id, partition=partition, start=start)
+        except OSError as error:
+            raise _folder_trouble(error, folder) from error
+
+    try:
+        index = await _run_to_its_end(applier, opening)
+    except IndexDamaged as error:
+        if not repair:
+            raise
+        logger.warning("%s/%s: %s; it is built again from the log", topic.name, partition, error)
+        await asyncio.to_thread(_discard, folder)
+        index = await _run_to_its_end(applier, opening)
+    refusal = _refusal(index, topic, partition, bounds, folder)
+    if refusal is not None:
+        await applier.run(lambda: index.close(clean=True))
+        raise refusal
+    return index
+
+
+async def _run_to_its_end(applier: Applier, opening: Callable[[], LmdbIndex]) -> LmdbIndex:
+    """Open in the applier's thread. A caller that is cancelled meanwhile leaves no index open that nobody knows of."""
+    running = asyncio.ensure_future(applier.run(opening))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        closing = asyncio.ensure_future(_close_when_open(applier, running))
+        while not closing.done():
+            try:
+                await asyncio.wait([closing])
+            except asyncio.CancelledError:
+                continue  # asked again: the applier is still at it
+        closing.result()
+        raise
+
+
+async def _close_when_open(applier: Applier, running: asyncio.Future[LmdbIndex]) -> None:
+    await asyncio.wait([running])
+    if running.cancelled() or running.exception() is not None:
+        return
+    index = running.result()
+    await applier.run(lambda: index.close(clean=True))
+
+
+def _refusal(index: LmdbIndex, topic: Topic, partition: Partition, bounds: Bounds, folder: Path) -> DuramenError | None:
+    """Why this log cannot carry this index on."""
+    applied = index.applied
+    if applied > bounds.latest:
+        return LogDamaged(
+            f"the index of {topic.name}/{partition} has applied {applied}, the log ends at {bounds.latest}: "
+            f"{applied - bounds.latest} acknowledged records are gone from the log. Nothing was changed. Bring the "
+            f"log back from a copy; or, to accept the loss, remove {folder} and start again",
+            offset=bounds.latest,
+        )
+    if applied + 1 < bounds.earliest:
+        return OffsetTrimmed(
+            f"the index of {topic.name}/{partition} has applied {applied}, the log begins at {bounds.earliest}: "
+            "what lies between can only come from a copy of the index",
+            partition=partition,
+            asked=applied + 1,
+            earliest=bounds.earliest,
+        )
+    return None
+
+
+def _discard(folder: Path) -> None:
+    """Remove an index's folder, or whatever stands in its place."""
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
+
+
+def _folder_trouble(error: OSError, folder: Path) -> DuramenError:
+    """What an index's folder that cannot be opened means."""
+    if error.errno in _NO_ROOM:
+        return DiskFull(f"the index {folder} cannot be opened: {error.strerror}: make room and start again")
+    if error.errno in _READ_ONLY:
+        return FolderReadOnly(f"the index {folder} cannot be opened: {error.strerror}: make it writable for this user")
+    return IndexDamaged(f"the index {folder} cannot be opened: {error}: discard it and fold the log again")

@@ -1,0 +1,140 @@
+"""Reads at one exact offset: how two replicas are compared while writes go on.
+
+A replica moves on with every batch, so two of them are at one offset at one time by accident only. Who wants to compare
+them asks both for an offset that lies a little ahead; each cuts the chunk that it is about to apply at the end of the
+batch with that offset, opens a read transaction there, and goes on. Nothing waits for the reader: LMDB keeps the pages
+that it sees.
+
+The place is the end of the *first batch that reaches the offset*: batches are the log's, so it is the same place at
+every replica, and the asker need not know where batches end. A replica that is further already says where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from log_tier.model.batch_header import read_header
+from log_tier.model.errors import DuramenError, OffsetPassed, Overloaded
+from log_tier.model.identifiers import Offset, Partition
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.index.lmdb.pinned_read import PinnedRead
+
+__all__ = ["MOMENTS_MAX", "PinnedReads", "cut_chunk"]
+
+# Each open moment keeps the pages that it sees from being used again, and the file grows meanwhile.
+MOMENTS_MAX: Final = 4
+
+
+def cut_chunk(data: bytes, offsets: Sequence[Offset]) -> Iterator[tuple[bytes, bool]]:
+    """Cut a run of stored batches behind the first batch that reaches each of `offsets` (rising).
+
+    Yields the pieces, and of each whether it was cut off because of an offset: the last piece may not be.
+    """
+    begin = at = 0
+    wanted = iter(offsets)
+    offset = next(wanted, None)
+    while offset is not None and at < len(data):
+        header = read_header(data, at)
+        at += header.length
+        reached = False
+        while offset is not None and header.last_offset >= offset:
+            reached, offset = True, next(wanted, None)
+        if reached:
+            yield data[begin:at], True
+            begin = at
+    if begin < len(data):
+        yield data[begin:] if begin else data, False
+
+
+class _Wanted:
+    __slots__ = ("future", "offset")
+
+    def __init__(self, offset: Offset, future: asyncio.Future[PinnedRead]) -> None:
+        self.offset = offset
+        self.future = future
+
+    def __lt__(self, other: _Wanted) -> bool:
+        return self.offset < other.offset
+
+
+class PinnedReads:
+    """Who waits for which offset of one replica, and the moments that were opened. Belongs to one event loop."""
+
+    def __init__(self, name: str, partition: Partition, index: LmdbIndex, readers: list[LmdbIndex]) -> None:
+        self._name, self._partition, self._readers = name, partition, readers
+        self.index = index
+        """The live one; whoever swaps it says so here."""
+        self._wanted: list[_Wanted] = []
+        self._open: list[None] = []
+
+    def __bool__(self) -> bool:
+        """Does anybody wait?"""
+        return bool(self._wanted)
+
+    def offsets(self) -> list[Offset]:
+        """The offsets that are waited for, rising."""
+        return [wanted.offset for wanted in self._wanted]
+
+    def want(self, offset: Offset) -> asyncio.Future[PinnedRead]:
+        """Register for an offset. Raises `Overloaded`."""
+        if len(self._open) + len(self._wanted) >= MOMENTS_MAX:
+            raise Overloaded(
+                f"{MOMENTS_MAX} reads of replica {self._name} at fixed offsets are under way: try again later",
+                limit=MOMENTS_MAX,
+            )
+        wanted = _Wanted(offset, asyncio.get_running_loop().create_future())
+        insort(self._wanted, wanted)
+        wanted.future.add_done_callback(lambda future: self._done(wanted, future))
+        return wanted.future
+
+    def _done(self, wanted: _Wanted, future: asyncio.Future[PinnedRead]) -> None:
+        if future.cancelled() and wanted in self._wanted:
+            self._wanted.remove(wanted)
+
+    def reach(self, *, cut: bool) -> None:
+        """The index stands still, and was applied so far: open what was waited for, refuse what was passed.
+
+        `cut`: what was applied last ends with the first batch that reaches the lowest offset waited for.
+        """
+        applied = self.index.applied
+        while self._wanted and self._wanted[0].offset <= applied:
+            wanted = self._wanted.pop(0)
+            if wanted.future.done():
+                continue
+            if not cut and wanted.offset < applied:
+                wanted.future.set_exception(self._passed(wanted.offset, applied))
+                continue
+            try:
+                pinned = self.index.pinned()
+            except DuramenError as error:
+                wanted.future.set_exception(error)
+                continue
+            assert pinned.applied == applied, f"the index moved from {applied} to {pinned.applied} under a read"
+            self._open.append(None)
+            self._readers.append(self.index)
+            pinned.on_close = partial(self._closed, self.index)
+            wanted.future.set_result(pinned)
+
+    def _closed(self, index: LmdbIndex) -> None:
+        # In whichever thread read: lists, because their appends, pops and removals of one entry need no lock.
+        self._readers.remove(index)
+        self._open.pop()
+
+    def _passed(self, offset: Offset, applied: Offset) -> OffsetPassed:
+        return OffsetPassed(
+            f"replica {self._name} has applied {applied}, beyond {offset}: ask for a later offset",
+            partition=self._partition,
+            asked=offset,
+            applied=applied,
+        )
+
+    def fail(self, error: DuramenError) -> None:
+        """The replica will not advance any more."""
+        wanted, self._wanted = self._wanted, []
+        for each in wanted:
+            if not each.future.done():
+                each.future.set_exception(error)

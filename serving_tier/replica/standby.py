@@ -1,0 +1,221 @@
+"""The versions of one replica that are not live, kept level with the one that is.
+
+        add                 caught up                    the log's barrier names it
+    (absent) ──▶ behind ──────────────▶ level ──────────────────────────────────────▶ live; the one before it is level
+                   │                      │
+                   └───── a failure ──────┴──▶ lost: closed, with the reason; `add` again goes on where it stood
+
+**Behind.** An index whose offset lies before the live one's reads the log by itself and takes over what the live index
+has written down of its decisions (`verdicts`). Where those are forgotten, it cannot become level: the version has to be
+built anew.
+
+**Level.** Every chunk goes into the live index first, and then, with what was decided there, into each level one. They
+are files of their own: a process that dies between two of them leaves one behind the other, and the next start catches
+up. A level index that cannot be written (a full disk) is lost, and the live one goes on.
+
+Invariant: a level index has the live one's applied offset, producers, verdicts, results and barriers.
+
+While the lock is held nobody applies. All LMDB writes happen in the applier's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from copy import copy
+from typing import Any, Final
+
+from log_tier.model.batch import Batch, cut_run, decode_batch
+from log_tier.model.batch_header import split_batches
+from log_tier.model.errors import DuramenError, OffsetTrimmed, ShuttingDown
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Log, Topic
+from serving_tier.fold.fold import Effects
+from serving_tier.fold.verdicts import changed_nothing
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.replica.applier import Applier
+
+__all__ = ["StandbyVersions"]
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES: Final = 2 << 20
+
+# A version that is so many offsets behind catches the rest up while nobody applies: some 100 ms.
+_NEAR_OFFSETS: Final = 20_000
+
+# Where writes come faster than it catches up, it comes nearer at each turn or takes more of them at once.
+_NEAR_GROWTH: Final = 2
+
+
+class StandbyVersions:
+    """See the module. It belongs to one replica and its event loop."""
+
+    def __init__(self, topic: Topic, partition: Partition, *, log: Log, applier: Applier) -> None:
+        self.lock = asyncio.Lock()
+        self.level: dict[int, LmdbIndex] = {}
+        self.behind: dict[int, LmdbIndex] = {}
+        self.lost: dict[int, DuramenError] = {}
+        """Why a version is not here any more."""
+        self._topic, self._partition, self._log, self._applier = topic, partition, log, applier
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._moved = asyncio.Event()
+        self.on_moved: Callable[[], None] = _nobody_looks
+        """Called when a version has come, or is level, or lost."""
+
+    # --- applying, in the applier's thread
+
+    def apply(self, live: LmdbIndex, batches: Sequence[Batch]) -> tuple[Effects, dict[int, DuramenError]]:
+        """Fold batches into the live index and the level ones; tells the effects, and which versions failed.
+
+        Raises what the live one raises; then no other was touched.
+        """
+        effects = live.fold_in(batches)
+        # A copy: the event loop takes lost ones out meanwhile, and closes them in this thread, later.
+        return effects, self._carry(batches, effects, dict(self.level))
+
+    def take_over(self, old: LmdbIndex, new: LmdbIndex, batches: Sequence[Batch]) -> Effects:
+        """Take the new version over a barrier: from then on it is the live one, whatever happens to this process.
+
+        The old one stays before the barrier until `follow_over`: nobody may find the barrier applied there and read it.
+        Raises what the new one raises.
+        """
+        effects = old.judge(batches)
+        new.fold_in(batches, decided=changed_nothing(effects.judgements), carried=effects)
+        return effects
+
+    def follow_over(self, batches: Sequence[Batch], effects: Effects) -> dict[int, DuramenError]:
+        """Take all others over the barrier, the old live one among them; tells which ones failed."""
+        return self._carry(batches, effects, dict(self.level))
+
+    def _carry(
+        self, batches: Sequence[Batch], effects: Effects, indexes: dict[int, LmdbIndex]
+    ) -> dict[int, DuramenError]:
+        failed: dict[int, DuramenError] = {}
+        if indexes:
+            decided = changed_nothing(effects.judgements)
+            for number, index in indexes.items():
+                try:
+                    index.fold_in(batches, decided=decided, carried=effects)
+                except DuramenError as error:
+                    failed[number] = error
+        return failed
+
+    # --- versions come and go
+
+    def indexes(self) -> list[LmdbIndex]:
+        """All that are open beside the live one."""
+        return [*self.level.values(), *self.behind.values()]
+
+    def here(self) -> set[int]:
+        """The versions that are open beside the live one."""
+        return {*self.level, *self.behind}
+
+    def add(self, index: LmdbIndex, live: Callable[[], LmdbIndex]) -> None:
+        """Take an open index of another version, and have it catch up. It belongs to this object from now on."""
+        number = index.version
+        assert number not in {**self.level, **self.behind}, f"version {number} is here already"
+        self.lost.pop(number, None)
+        self.behind[number] = index
+        task = asyncio.create_task(
+            self._catch_up(index, live), name=f"version {number} of {self._topic.name}/{self._partition}"
+        )
+        self._tasks[number] = task
+        self._move()
+
+    async def wait_level(self, number: int) -> None:
+        """Return when a version is level. Raises why it cannot be."""
+        while number not in self.level:
+            if number in self.lost:
+                raise copy(self.lost[number])
+            await self._moved.wait()
+
+    async def lose(self, number: int, error: DuramenError, closing: Callable[[LmdbIndex], Awaitable[None]]) -> None:
+        """Close a version that failed, or is not wanted any more; `error` is told to whoever waits for it."""
+        task = self._tasks.pop(number, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait([task])
+        index = self.level.pop(number, None) or self.behind.pop(number, None)
+        self.lost[number] = error
+        self._move()
+        if index is not None:
+            await closing(index)
+
+    async def close(self) -> list[LmdbIndex]:
+        """Stop catching up; the indexes are the caller's to close."""
+        tasks = list(self._tasks.values())
+        self._tasks = {}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        indexes = self.indexes()
+        self.level, self.behind = {}, {}
+        self.lost = dict.fromkeys((index.version for index in indexes), ShuttingDown("the replica is closing"))
+        self._move()
+        return indexes
+
+    def _move(self) -> None:
+        self.on_moved()
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    # --- catching up
+
+    async def _catch_up(self, index: LmdbIndex, live: Callable[[], LmdbIndex]) -> None:
+        number, near = index.version, _NEAR_OFFSETS
+        try:
+            while live().applied - index.applied > near:
+                await self._read_on(index, live)
+                near *= _NEAR_GROWTH
+            async with self.lock:
+                await self._read_on(index, live)
+                await self._applier.run(lambda: index.level_with(live()))
+                self.level[number] = self.behind.pop(number)
+                self._tasks.pop(number, None)
+            self._move()
+        except DuramenError as error:
+            logger.warning("version %s of %s/%s: %s", number, self._topic.name, self._partition, error)
+            await self.lose(number, error, lambda lost: self._applier.run(lambda: lost.close(clean=True)))
+
+    async def _read_on(self, index: LmdbIndex, live: Callable[[], LmdbIndex]) -> None:
+        """Fold the log up to where the live index stands now; it may end before that, in offsets without a record."""
+        until = live().applied
+        if index.applied > until:
+            raise OffsetTrimmed(
+                f"version {index.version} of {self._topic.name}/{self._partition} stands at offset {index.applied}, "
+                f"the live one at {until}: it is fetched again",
+                asked=index.applied,
+                earliest=until,
+            )
+        if index.applied == until:
+            return
+        reader: Any = self._log.read(
+            self._topic.id, self._partition, Offset(index.applied + 1), follow=False, chunk_bytes=_CHUNK_BYTES
+        )
+        async with aclosing(reader) as chunks:
+            async for chunk in chunks:
+                batches = [decode_batch(batch) for batch in split_batches(cut_run(chunk.data, until))]
+                if batches:
+                    await self._applier.run(lambda batches=batches: self._follow(index, live(), batches))  # type: ignore[misc]
+                if index.applied >= until:
+                    return
+
+    def _follow(self, index: LmdbIndex, live: LmdbIndex, batches: Sequence[Batch]) -> None:
+        first, last = Offset(index.applied + 1), batches[-1].header.last_offset
+        decided = changed_nothing(live.judgements(first, Offset(last)))
+        if first < live.verdicts_from:
+            raise OffsetTrimmed(
+                f"version {index.version} of {self._topic.name}/{self._partition} goes on at offset {first}, and which "
+                f"records were rejected is known from {live.verdicts_from} on: build the version anew",
+                asked=first,
+                earliest=live.verdicts_from,
+            )
+        index.fold_in(batches, decided=decided)
+
+
+def _nobody_looks() -> None:
+    """The replica is not told of yet."""

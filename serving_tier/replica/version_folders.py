@@ -1,0 +1,100 @@
+"""The folders of a replica's versions: the replica's own, and one for each version that came later.
+
+    <table id>/3            the index that the replica began with
+    <table id>/3.v2         version 2, which may be the live one by now
+
+Which version an index is, and which one is live, is written in the indexes themselves (`meta`): the names only keep
+them apart. Where the first folder is gone (its version was deleted, or it was damaged), another one takes its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from log_tier.model.errors import IndexDamaged
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.replica.applier import Applier
+
+__all__ = ["is_version_of", "open_versions", "promote", "remove_versions", "version_folder", "version_folders"]
+
+logger = logging.getLogger(__name__)
+
+_VERSION: Final = re.compile(r"(.+)\.v([1-9][0-9]*)")
+
+
+def version_folder(folder: Path, number: int) -> Path:
+    """Where a version lies that came later."""
+    return folder.with_name(f"{folder.name}.v{number}")
+
+
+def is_version_of(name: str, folder_name: str) -> bool:
+    """Is `name` the folder of a version beside a replica's folder?"""
+    found = _VERSION.fullmatch(name)
+    return found is not None and found[1] == folder_name
+
+
+def version_folders(folder: Path) -> list[Path]:
+    """The folders beside a replica's folder that hold versions of it, by name."""
+    try:
+        return sorted(path for path in folder.parent.iterdir() if is_version_of(path.name, folder.name))
+    except FileNotFoundError:  # the last replica of the table went at this moment, and the folder with it
+        return []
+
+
+def promote(folder: Path) -> bool:
+    """See that the replica's folder is there, if any of its versions is; False: there is none."""
+    if folder.exists():
+        return True
+    others = version_folders(folder)
+    if not others:
+        return False
+    others[0].rename(folder)
+    return True
+
+
+def remove_versions(folder: Path) -> None:
+    """Remove everything beside a replica's folder."""
+    for path in version_folders(folder):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+async def open_versions(
+    first: LmdbIndex, folder: Path, *, applier: Applier, opening: Callable[[Path], LmdbIndex]
+) -> tuple[LmdbIndex, list[LmdbIndex]]:
+    """Open what lies beside the index of `folder`; the live one, and the others.
+
+    What cannot be trusted, or is there twice, is removed. Raises `IndexDamaged` where the version that is live is not
+    here; then all of them are closed.
+    """
+    indexes = [first]
+    for path in await asyncio.to_thread(version_folders, folder):
+        try:
+            index = await applier.run(lambda path=path: opening(path))  # type: ignore[misc]
+        except IndexDamaged as error:
+            logger.warning("%s; it is removed", error)
+        else:
+            if all(index.version != other.version for other in indexes):
+                indexes.append(index)
+                continue
+            await applier.run(lambda index=index: index.close(clean=False))  # type: ignore[misc]
+        await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+    # A process that died between two of them left the newest one at the latest barrier.
+    newest = max(indexes, key=lambda index: (index.live.job, index.applied))
+    number = newest.live.version
+    live = next((index for index in indexes if index.version == number), None)
+    if live is None:
+        for index in indexes:
+            await applier.run(lambda index=index: index.close(clean=True))  # type: ignore[misc]
+        here = ", ".join(str(index.version) for index in indexes)
+        raise IndexDamaged(
+            f"{folder} holds version {here} of its table, and version {number} is live since offset "
+            f"{newest.live.since}: discard it and fetch the live one",
+            file=str(folder),
+        )
+    return live, [index for index in indexes if index is not live]

@@ -1,0 +1,80 @@
+"""Who waits for which offset: the reads that carry a token newer than the replica.
+
+Waiters are kept sorted by the offset they wait for, so that an advance touches those it wakes and no others:
+O(log n) to wait, O(woken + log n) to advance. All calls belong to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from copy import copy
+from typing import Final
+
+from sortedcontainers import SortedDict
+
+from log_tier.model.errors import DuramenError, Overloaded
+from log_tier.model.identifiers import Offset
+
+__all__ = ["WAITERS_MAX", "OffsetWaiters"]
+
+# Each waiter is a request that somebody's connection holds open: more than this on one partition means that the replica
+# is far behind, and telling the callers so is better than holding them.
+WAITERS_MAX: Final = 10_000
+
+
+class OffsetWaiters:
+    """The callers that wait until an offset is applied.
+
+    Invariant: after `advance(offset)` nobody waits for `offset` or less. After `fail(error)` nobody waits at all.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: SortedDict[int, list[asyncio.Future[None]]] = SortedDict()
+        self._count = 0
+        self._failure: DuramenError | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    async def wait(self, offset: Offset) -> None:
+        """Return when `offset` has been applied. Raises `Overloaded`, or what `fail` was given."""
+        if self._failure is not None:
+            raise copy(self._failure)
+        if self._count >= WAITERS_MAX:
+            raise Overloaded(
+                f"{WAITERS_MAX} reads already wait for this replica to catch up; read another one, or later",
+                limit=WAITERS_MAX,
+            )
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(offset, []).append(future)
+        self._count += 1
+        try:
+            await future
+        finally:
+            # An advance has already taken a woken waiter out; one that was cancelled takes itself out.
+            group = self._waiting.get(offset)
+            if group is not None and future in group:
+                group.remove(future)
+                self._count -= 1
+                if not group:
+                    del self._waiting[offset]
+
+    def advance(self, applied: Offset) -> None:
+        """Wake everybody who waits for `applied` or less."""
+        waiting = self._waiting
+        while waiting and waiting.peekitem(0)[0] <= applied:
+            _, group = waiting.popitem(0)
+            self._count -= len(group)
+            for future in group:
+                if not future.done():
+                    future.set_result(None)
+
+    def fail(self, error: DuramenError) -> None:
+        """Wake everybody with `error`, now and from now on: the replica will not advance any more."""
+        self._failure = error
+        while self._waiting:
+            _, group = self._waiting.popitem(0)
+            self._count -= len(group)
+            for future in group:
+                if not future.done():
+                    future.set_exception(copy(error))  # each waiter gets a traceback of its own

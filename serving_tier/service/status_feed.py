@@ -1,0 +1,310 @@
+"""What a node tells about itself, to everybody who listens: how its replicas stand, and how busy it is.
+
+    replicas, hosting ──compare──▶ what changed ──▶ one message ──▶ every subscriber
+
+A subscriber gets everything first and then what changed: at most every 50 ms where something did, at least every
+250 ms, so that one who hears nothing for a second knows that the node is lost. The comparison is made once for all
+subscribers, and not at all when there is none. Between heartbeats a replica is looked at only where its counter of
+changes has moved (a thousand idle ones cost some 0.1 ms); at a heartbeat each is looked at whole.
+
+A subscriber that does not keep up is sent away (`Overloaded`): what it missed is not kept for it, and it may begin
+anew.
+
+**Load** is the number of requests under way, and what waits before anybody counts it: by how many milliseconds the
+event loop was late since the last heartbeat. A process that serves from one loop is busy when its loop is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from log_tier.catalog.catalog import Maps
+from log_tier.model.errors import DuramenError, Overloaded
+from serving_tier.node.load import Load
+from serving_tier.node.node import Node, ReplicaName
+from serving_tier.proto import node_pb2
+from serving_tier.replica.replica import Replica
+from serving_tier.service.replica_status import (
+    Bootstrapping,
+    ReplicaStatus,
+    Sizes,
+    changes_between,
+    gone_message,
+    status_message,
+    status_of,
+    status_of_pending,
+)
+
+__all__ = ["SUBSCRIBERS_MAX", "Hosts", "NodeStatusFeed", "Running"]
+
+logger = logging.getLogger(__name__)
+
+# A router that learns within 50 ms where a write is applied seldom sends a reader to wait; twenty small messages a
+# second are nothing to either side.
+_PUSH_EVERY_S: Final = 0.05
+_HEARTBEAT_S: Final = 0.25
+
+# Sizes are for people, and each is a look into the file.
+_SIZES_EVERY_S: Final = 5.0
+
+# Messages that are kept for those who are slow: some 3 s of them, after which a router counts the node as lost anyway.
+_KEPT: Final = 64
+
+# Each is a router, or a client that goes straight to the nodes; telling one costs some 50 µs a message.
+SUBSCRIBERS_MAX: Final = 1000
+
+
+class Progress(Protocol):
+    """How far a task is; `serving_tier.jobs.worker.TaskProgress` is one."""
+
+    phase: str
+    done: int
+    total: int
+
+
+class Hosts(Protocol):
+    """What the feed asks; `serving_tier.node.hosting.Hosting` is one."""
+
+    node_id: str
+    identity: str
+    maps: Maps
+    node: Node
+
+    @property
+    def pending(self) -> Mapping[ReplicaName, Bootstrapping]:
+        """The replicas that are being brought up."""
+        ...
+
+
+Running = Callable[[], Mapping[tuple[int, int], Progress]]
+"""The tasks under way here, by job and number."""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _no_tasks() -> Mapping[tuple[int, int], Progress]:
+    return {}
+
+
+class NodeStatusFeed:
+    """The status of one node. Nothing runs while nobody subscribes; `close()` ends what runs."""
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        load: Load,
+        *,
+        running: Running = _no_tasks,
+        clock: Callable[[], float] = time.monotonic,
+        clock_ms: Callable[[], int] = _now_ms,
+    ) -> None:
+        """`clock`: monotonic seconds; `clock_ms`: the wall clock, told so that a wrong one shows."""
+        self._hosts, self._load, self._running = hosts, load, running
+        self._clock, self._clock_ms = clock, clock_ms
+        self._started_s = clock()
+        self._standings: dict[ReplicaName, ReplicaStatus] = {}
+        self._seen: dict[ReplicaName, tuple[Replica, int]] = {}
+        """The counter of changes up to which each open replica was looked at."""
+        self._sizes: dict[ReplicaName, tuple[int, Sizes]] = {}
+        """By name: the applied offset at which they were looked up."""
+        self._sized_s: float | None = None
+        self._disk = (0, 0)
+        self._map_version = -1
+        self._late_s = 0.0
+        self._number = 0
+        self._kept: deque[node_pb2.NodeStatus] = deque(maxlen=_KEPT)
+        """The last messages; the newest has the number `_number`."""
+        self._moved = asyncio.Event()
+        self._subscribers = 0
+        self._task: asyncio.Task[None] | None = None
+        self._failure: DuramenError | None = None
+
+    # --- listening
+
+    async def once(self) -> node_pb2.NodeStatus:
+        """Everything, as it is now."""
+        await self._measure()
+        if self._task is None:
+            self._compare(whole=True)
+        return self._whole()
+
+    async def subscribe(self) -> AsyncIterator[node_pb2.NodeStatus]:
+        """Everything, then what changed, for ever. The messages are shared: do not change them.
+
+        Raises `Overloaded` for one subscriber too many, and for one that does not keep up.
+        """
+        if self._subscribers >= SUBSCRIBERS_MAX:
+            raise Overloaded(
+                f"{SUBSCRIBERS_MAX} others follow this node's status already: ask a router instead",
+                limit=SUBSCRIBERS_MAX,
+            )
+        self._subscribers += 1
+        try:
+            await self._measure()
+            if self._task is None:
+                self._compare(whole=True)
+                self._task = asyncio.create_task(self._run(), name="node status")
+                self._task.add_done_callback(self._ended)
+            told = self._number
+            yield self._whole()
+            while True:
+                while told == self._number:
+                    if self._failure is not None:
+                        raise self._failure
+                    await self._moved.wait()
+                if self._number - told > len(self._kept):
+                    raise Overloaded(
+                        f"this follower of the node's status is {self._number - told} messages behind, and "
+                        f"{len(self._kept)} are kept: begin anew",
+                        limit=_KEPT,
+                    )
+                told += 1
+                yield self._kept[told - self._number - 1]
+        finally:
+            self._subscribers -= 1
+            if not self._subscribers and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def close(self) -> None:
+        """Stop. Idempotent; whoever still listens hears nothing more."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    # --- telling
+
+    async def _run(self) -> None:
+        beat_s = self._clock() + _HEARTBEAT_S
+        measuring: asyncio.Task[None] | None = None
+        try:
+            while True:
+                slept_s = self._clock()
+                await asyncio.sleep(_PUSH_EVERY_S)
+                now_s = self._clock()
+                self._late_s = max(self._late_s, now_s - slept_s - _PUSH_EVERY_S)
+                if measuring is None or measuring.done():
+                    if measuring is not None:
+                        measuring.result()
+                    measuring = asyncio.create_task(self._measure())
+                beat = now_s >= beat_s
+                self._tick(beat=beat)
+                if beat:
+                    beat_s, self._late_s = now_s + _HEARTBEAT_S, 0.0
+        finally:
+            if measuring is not None:
+                measuring.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            error = task.exception()
+            logger.error("the node's status ended by a bug", exc_info=error)
+            self._failure = DuramenError(f"this node cannot tell its status any more: {error!r}; restart it")
+            self._move()
+
+    def _tick(self, *, beat: bool) -> None:
+        """Tell what changed, if anything did, or if it is time to be heard."""
+        changed, gone = self._compare(whole=beat)
+        version = self._hosts.maps.map.version
+        if changed or gone or beat or version != self._map_version:
+            self._kept.append(self._message(changed, gone))
+            self._number += 1
+            self._move()
+
+    def _move(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def _compare(self, *, whole: bool) -> tuple[list[ReplicaName], list[ReplicaName]]:
+        """Look at every replica (`whole`), or at those that have moved; return what changed and what is gone."""
+        node, before, seen = self._hosts.node, self._standings, self._seen
+        hosted = node.hosted()
+        after: dict[ReplicaName, ReplicaStatus] = {}
+        for name, replica in hosted.items():
+            mark = (replica, replica.changes)
+            if whole or seen.get(name) != mark:
+                seen[name] = mark
+                after[name] = status_of(replica, self._sizes_of(name))
+            else:
+                after[name] = before[name]
+        for name in {**self._hosts.pending, **node.refusals}:
+            if name not in hosted:
+                after[name] = status_of_pending(self._hosts.pending.get(name), node.refusals.get(name))
+        changed, gone = changes_between(before, after)
+        for name in gone:
+            self._sizes.pop(name, None)
+        for name in [name for name in seen if name not in hosted]:
+            del seen[name]
+        self._standings = after
+        return changed, gone
+
+    def _sizes_of(self, name: ReplicaName) -> Sizes:
+        found = self._sizes.get(name)
+        return found[1] if found is not None else Sizes()
+
+    def _whole(self) -> node_pb2.NodeStatus:
+        return self._message(self._standings, ())
+
+    def _message(self, changed: Iterable[ReplicaName], gone: Iterable[ReplicaName]) -> node_pb2.NodeStatus:
+        hosts = self._hosts
+        self._map_version = hosts.maps.map.version
+        return node_pb2.NodeStatus(
+            node=hosts.node_id,
+            identity=hosts.identity,
+            map_version=self._map_version,
+            load=self._load.under_way + int(self._late_s * 1000),
+            replicas=[status_message(name, self._standings[name]) for name in changed],
+            gone=[gone_message(name) for name in gone],
+            tasks=[
+                node_pb2.TaskProgress(
+                    job=job, task=task, phase=each.phase, done=max(0, each.done), total=max(0, each.total)
+                )
+                for (job, task), each in self._running().items()
+            ],
+            disk_free=self._disk[0],
+            disk_used=self._disk[1],
+            clock_ms=self._clock_ms(),
+            uptime_s=int(self._clock() - self._started_s),
+        )
+
+    # --- sizes
+
+    async def _measure(self) -> None:
+        """Look up the sizes of those that moved, in a thread; not more often than every few seconds."""
+        now_s = self._clock()
+        if self._sized_s is not None and now_s - self._sized_s < _SIZES_EVERY_S:
+            return
+        self._sized_s = now_s
+        node = self._hosts.node
+        moved = [
+            (name, replica)
+            for name, replica in node.hosted().items()
+            if name not in self._sizes or self._sizes[name][0] != replica.index.applied
+        ]
+        found, self._disk = await asyncio.to_thread(_measured, moved, node.folder)
+        self._sizes.update(found)
+
+
+def _measured(
+    replicas: list[tuple[ReplicaName, Replica]], folder: Path
+) -> tuple[dict[ReplicaName, tuple[int, Sizes]], tuple[int, int]]:
+    found: dict[ReplicaName, tuple[int, Sizes]] = {}
+    for name, replica in replicas:
+        with suppress(DuramenError):  # closed or damaged: its state says so
+            with replica.reading() as index:
+                statistics = index.statistics()
+            found[name] = statistics.applied, Sizes(statistics.bytes_used, statistics.entries)
+    disk = shutil.disk_usage(folder)
+    return found, (disk.free, disk.used)

@@ -1,0 +1,182 @@
+"""Interrupts of blocking calls, and iterators that end early: closed, forgotten, or found by the collector."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import pytest
+from kit.client.server_process import wait_until
+
+import duramen
+from duramen.blocking import Database
+from duramen.client.loop_thread import LoopThread
+from duramen.server.roles.all_in_one import SingleServer as Server
+
+DEADLINE_S = 20
+
+T = TypeVar("T")
+
+
+class Interrupt(BaseException):
+    """Stands for a KeyboardInterrupt: it comes out of the wait, in the waiting thread."""
+
+
+def interrupted(call: Callable[[], object], when: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a blocking call and interrupt its wait, as Ctrl-C does, once `when` is set."""
+    inner, caller = Future.result, threading.get_ident()
+
+    def result(self: Future[object], timeout: float | None = None) -> object:
+        if threading.get_ident() != caller:
+            return inner(self, timeout)  # a thread of the log's, say
+        assert when.wait(DEADLINE_S)
+        raise Interrupt
+
+    monkeypatch.setattr(Future, "result", result)
+    try:
+        with pytest.raises(Interrupt):
+            call()
+    finally:
+        monkeypatch.setattr(Future, "result", inner)
+
+
+def test_an_interrupt_cancels_the_call(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = db.create_table("flights")
+    started, cancelled = threading.Event(), threading.Event()
+
+    async def slow(*args: object, **kwargs: object) -> object:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return None
+
+    inner = table._inner.get_many
+    table._inner.get_many = slow  # type: ignore[method-assign]
+    interrupted(lambda: table._loop.run(table._inner.get_many([b"k"])), started, monkeypatch)
+    assert cancelled.wait(DEADLINE_S), "the work goes on although nobody waits for it"
+    table._inner.get_many = inner  # type: ignore[method-assign]
+    assert table.get_many([b"k"]) == [None]
+
+
+def watching_tasks(loop: LoopThread) -> int:
+    async def count() -> int:
+        return sum("watch " in task.get_name() or "Watch" in repr(task) for task in asyncio.all_tasks())
+
+    return loop.run(count())
+
+
+def test_an_interrupted_watch_is_closed(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step that is being cancelled and the closing of the same generator must not meet."""
+    table = db.create_table("flights", partitions=2)
+    table.put(b"k", b"v")
+    changes = table.watch(start="earliest")
+    assert next(changes).key == b"k"
+    inner, calls, caller = Future.result, [], threading.get_ident()
+
+    def result(self: Future[object], timeout: float | None = None) -> object:
+        if threading.get_ident() != caller:
+            return inner(self, timeout)
+        calls.append(1)
+        if len(calls) == 1:
+            raise Interrupt
+        return inner(self, timeout)
+
+    monkeypatch.setattr(Future, "result", result)
+    with pytest.raises(Interrupt):
+        next(changes)
+    monkeypatch.undo()
+    with pytest.raises(StopIteration):
+        next(changes)
+    wait_until(lambda: watching_tasks(db._loop) == 0, what="nobody watches")
+
+
+def test_an_interrupt_before_the_wait_closes_the_watch(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may come when the next step is under way and nobody holds its future yet: nobody else can end it."""
+    table = db.create_table("flights", partitions=2)
+    table.put(b"k", b"v")
+    changes = table.watch(start="earliest")
+    assert next(changes).key == b"k"
+    hand_over = LoopThread._hand_over
+
+    def interrupted_behind(self: LoopThread, work: Awaitable[T]) -> Future[T]:
+        monkeypatch.setattr(LoopThread, "_hand_over", hand_over)
+        hand_over(self, work)
+        raise Interrupt
+
+    monkeypatch.setattr(LoopThread, "_hand_over", interrupted_behind)
+    with ThreadPoolExecutor(1) as thread:
+        ending = thread.submit(next, changes).exception
+        try:
+            assert isinstance(ending(DEADLINE_S), Interrupt)
+        finally:
+            table.put(b"k", b"another change ends the wait, if nothing else does")
+    wait_until(lambda: watching_tasks(db._loop) == 0, what="nobody watches")
+
+
+@pytest.mark.parametrize("how", ["closed", "forgotten", "left by an error"])
+def test_iterators_that_end_early_free_the_servers_side(served: Server, how: str) -> None:
+    with duramen.connect(f"127.0.0.1:{served.port}") as db:
+        table = db.create_table("flights", partitions=2)
+        table.put_many([(b"k%d" % number, b"v") for number in range(1000)])
+        streams = served.shell.streams
+        changes = table.watch(start="earliest")
+        next(changes)
+        wait_until(lambda: len(streams) == 1, what="1 streams at the server")
+        scan = table.scan()
+        next(scan)
+        if how == "closed":
+            changes.close()  # type: ignore[attr-defined]
+            scan.close()  # type: ignore[attr-defined]
+        elif how == "forgotten":
+            del changes, scan
+            gc.collect()
+        else:
+            with pytest.raises(Interrupt):
+                changes.throw(Interrupt())  # type: ignore[attr-defined]
+            del scan
+        wait_until(lambda: len(streams) == 0, what="0 streams at the server")
+        assert table.get(b"k1") == b"v"
+
+
+def test_an_iterator_that_the_collector_finds_in_the_loops_thread(db: Database) -> None:
+    """There, waiting for the loop would wait for ever."""
+    table = db.create_table("flights")
+    table.put(b"k", b"v")
+    changes = [table.watch(start="earliest")]
+    next(changes[0])
+
+    async def forget() -> None:
+        changes.clear()
+        gc.collect()
+
+    db._loop.run(forget())
+    wait_until(lambda: watching_tasks(db._loop) == 0, what="nobody watches")
+    assert table.get(b"k") == b"v"
+
+
+def test_an_iterator_that_the_collector_finds_inside_a_call(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its closing is a call too: it must not wait for the lock that the first one holds."""
+    table = db.create_table("flights")
+    table.put(b"k", b"v")
+    cycle: list[object] = [table.watch(start="earliest")]
+    next(cycle[0])  # type: ignore[call-overload]
+    cycle.append(cycle)
+    inner = asyncio.run_coroutine_threadsafe
+
+    def collecting(*how: object) -> object:
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", inner)
+        gc.collect()
+        return inner(*how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", collecting)
+    del cycle
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(table.get_many, [b"k"]).result(DEADLINE_S) == [b"v"]
+    wait_until(lambda: watching_tasks(db._loop) == 0, what="nobody watches")

@@ -1,0 +1,14 @@
+"""The test kit: real parts set up for tests, disks and logs that fail on purpose, models to compare with.
+
+A module here is imported by its full name (`from kit.log.memory_disk import MemoryDisk`), so a name needs to be unique
+in its room only.
+
+    log/      disks that lose what was not synced, logs that hold back, the contract of `Log`, models of the log
+    index/    the contract of `Index`, a naive model, golden scripts of the fold
+    cluster/  nodes and routers in one process or in several
+    client/   the four ways to reach a database, a proxy that cuts connections, server processes
+    resp/     a RESP server in a thread, a raw client, a real Redis to compare with
+    kafka/    real brokers, foreign records
+    spark/    one Spark session for a run
+    storage/  an S3 server
+"""

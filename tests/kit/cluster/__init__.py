@@ -1,0 +1,1 @@
+"""Clusters for tests, in one process or in several."""

@@ -1,0 +1,44 @@
+"""A cluster of three nodes in processes of their own, each with a RESP endpoint."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from kit.client.server_process import read_line
+
+__all__ = ["NODES", "UpCluster"]
+
+NODES = 3
+
+
+class UpCluster:
+    """`duramen up --nodes 3 --resp-port 0`."""
+
+    def __init__(self, folder: Path, *, readers: int = 0) -> None:
+        """`readers`: processes that read beside each node."""
+        command = f"-m duramen up --nodes {NODES} --port 0 --resp-port 0 --json --data {folder / 'data'}"
+        command += f" --resp-readers {readers}"
+        with (folder / "cluster.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+        self.doors: dict[str, int] = {}
+        """The RESP endpoint of each process."""
+        self.pids: dict[str, int] = {}
+        while True:
+            event = json.loads(read_line(self.process, 60) or b'{"event": "nothing"}')
+            assert event["event"] in ("child", "started"), event
+            if event["event"] == "started":
+                self.port = event["port"]
+                assert event["resp_port"] == self.doors["router"]
+                return
+            self.pids[event["name"]] = event["pid"]
+            if "resp_port" in event:
+                self.doors[event["name"]] = event["resp_port"]
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=60)

@@ -1,0 +1,1 @@
+"""The index: contract, models and golden scripts for tests."""

@@ -1,0 +1,1 @@
+"""The log: disks, engines and models for tests."""

@@ -1,0 +1,38 @@
+"""Steps that several tests of the embedded engine take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kit.log.memory_disk import Inode, MemoryDisk
+from log_tier.embedded import EmbeddedLog, EngineSettings
+from log_tier.model.identifiers import Partition
+from log_tier.model.log import Topic
+
+HOME = Path("/data/log")
+ZERO = Partition(0)
+
+SMALL = EngineSettings(segment_bytes=2048, index_every_bytes=300, journal_bytes=4096)
+"""Segments of some ten small batches, index entries every second or third, and a journal that turns often."""
+
+
+async def open_log(disk: MemoryDisk, settings: EngineSettings = SMALL) -> EmbeddedLog:
+    """The log on a disk in memory, with a clock that ticks once a call."""
+    ticks = iter(range(1_000, 1 << 40))
+    return await EmbeddedLog.open(HOME, disk=disk, clock=lambda: next(ticks), settings=settings)
+
+
+def segment_files(disk: MemoryDisk, topic: Topic, partition: int = 0) -> list[Path]:
+    """The files of a partition's segments, oldest first."""
+    folder = HOME / "topics" / topic.id / str(partition)
+    return sorted(path for path in disk.files if path.parent == folder and path.suffix == ".log")
+
+
+def overwrite(disk: MemoryDisk, path: Path, content: bytes) -> None:
+    """Replace a file's bytes behind the engine's back."""
+    disk.files[path] = Inode(content)
+
+
+def copy_of(disk: MemoryDisk) -> MemoryDisk:
+    """The same files on a disk of their own."""
+    return disk.after_process_end()

@@ -1,0 +1,64 @@
+"""A log that lags, or cannot be reached, when a test says so; and the clock that lag is measured with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from log_tier.embedded import EmbeddedLog
+from log_tier.model.errors import Disconnected
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Bounds, ReadChunk
+
+
+class SteppedClock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def step(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class HeldLog:
+    """An embedded log whose reads can be held back, and whose ends can be withheld."""
+
+    def __init__(self, inner: EmbeddedLog) -> None:
+        self.inner = inner
+        self.unreachable = False
+        self.silent = False
+        self.asked = 0
+        self._flows = asyncio.Event()
+        self._flows.set()
+
+    def hold_reads(self) -> None:
+        self._flows.clear()
+
+    def release_reads(self) -> None:
+        self._flows.set()
+
+    async def read(
+        self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
+    ) -> AsyncIterator[ReadChunk]:
+        reader: Any = self.inner.read(topic, partition, start, follow=follow, chunk_bytes=chunk_bytes)
+        async with aclosing(reader) as chunks:
+            async for chunk in chunks:
+                await self._flows.wait()
+                yield chunk
+
+    async def all_bounds(self, topic: TableId) -> list[Bounds]:
+        self.asked += 1
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.unreachable:
+            raise Disconnected("no Duramen server answers at nowhere", sent=0)
+        return await self.inner.all_bounds(topic)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)

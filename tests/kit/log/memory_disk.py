@@ -1,0 +1,218 @@
+"""A disk in memory that can fail, fill up, and lose power: what the engine's disk seam is for.
+
+Every file keeps what is on stable storage (`durable`) beside what a process sees (`content`), and the writes since the
+last sync in order. A power loss keeps the durable bytes and an arbitrary subset of the unsynced 512-byte sectors;
+changes of names survive as a prefix of the order in which they were made, as a journalled file system keeps them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from log_tier.model.errors import FolderInUse
+
+SECTOR = 512
+
+
+class Inode:
+    def __init__(self, content: bytes = b"") -> None:
+        self.content = bytearray(content)
+        """Without the zeros of a preallocation at the end."""
+        self.length = len(content)
+        self.durable = bytes(content)
+        self.durable_length = len(content)
+        self.dirty: set[int] = set()
+        """Sectors that may differ from what is durable."""
+
+    def sync(self) -> None:
+        self.durable, self.durable_length = bytes(self.content), self.length
+        self.dirty.clear()
+
+    def resize(self, length: int) -> None:
+        del self.content[length:]
+        self.length = length
+
+    def write(self, data: bytes, position: int) -> None:
+        end = position + len(data)
+        self.content.extend(bytes(max(0, position - len(self.content))))
+        self.content[position:end] = data
+        self.length = max(self.length, end)
+        self.dirty.update(range(position // SECTOR, -(-end // SECTOR)))
+
+    def after_power_loss(self, keep: Callable[[], bool]) -> Inode:
+        survivor = Inode(self.durable)
+        survivor.length = self.durable_length
+        if self.length != self.durable_length and keep():
+            survivor.resize(self.length)
+        for sector in sorted(self.dirty):
+            piece = self.content[sector * SECTOR : (sector + 1) * SECTOR]
+            if keep():
+                survivor.write(bytes(piece[: max(0, survivor.length - sector * SECTOR)]), sector * SECTOR)
+        survivor.sync()
+        return survivor
+
+
+class MemoryFile:
+    def __init__(self, disk: MemoryDisk, inode: Inode, path: Path) -> None:
+        self.disk, self.inode, self.path = disk, inode, path
+        self.is_open = True
+        disk.open_files.add(self)
+
+    def pread(self, size: int, position: int) -> bytes:
+        assert self.is_open, f"{self.path} was closed"
+        there = max(0, min(size, self.inode.length - position))
+        return bytes(self.inode.content[position : position + there]).ljust(there, b"\0")
+
+    def pwrite(self, buffers: Sequence[bytes], position: int) -> None:
+        assert self.is_open, f"{self.path} was closed"
+        data = b"".join(buffers)
+        self.disk.step("write", self.path)
+        self.disk.take_space(max(0, position + len(data) - self.inode.length))
+        self.inode.write(data, position)
+
+    def fdatasync(self) -> None:
+        assert self.is_open, f"{self.path} was closed"
+        self.disk.step("sync", self.path)
+        self.inode.sync()
+
+    def preallocate(self, position: int, size: int) -> None:
+        self.disk.step("preallocate", self.path)
+        self.disk.take_space(max(0, position + size - self.inode.length))
+        self.inode.length = max(self.inode.length, position + size)
+
+    def truncate(self, size: int) -> None:
+        self.disk.step("truncate", self.path)
+        self.disk.take_space(size - self.inode.length)
+        self.inode.resize(size)
+
+    def size(self) -> int:
+        return self.inode.length
+
+    def forget_cached(self) -> None:
+        assert self.is_open, f"{self.path} was closed"
+
+    def close(self) -> None:
+        assert self.is_open, f"{self.path} was closed twice"
+        self.is_open = False
+        self.disk.open_files.discard(self)
+
+
+class MemoryDisk:
+    """A `Disk`. `on_step` sees every change before it happens and may raise: an `OSError`, or `PowerLoss`."""
+
+    def __init__(self) -> None:
+        self.files: dict[Path, Inode] = {}
+        self.folders: set[Path] = set()
+        self.open_files: set[MemoryFile] = set()
+        self.locks: set[Path] = set()
+        self.space: int | None = None
+        """Bytes that are free; None: enough."""
+        self.steps = 0
+        self.on_step: Callable[[str, Path], None] = lambda what, path: None
+        self._durable: tuple[dict[Path, Inode], set[Path]] = ({}, set())
+        self._names_since: list[tuple[dict[Path, Inode], set[Path]]] = []
+
+    # --- faults ---
+
+    def step(self, what: str, path: Path) -> None:
+        self.steps += 1
+        self.on_step(what, path)
+
+    def take_space(self, size: int) -> None:
+        """Take space, or give it back where `size` is negative."""
+        if self.space is not None:
+            if size > self.space:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.space -= size
+
+    def after_power_loss(self, chance: random.Random, *, keep_everything: bool = False) -> MemoryDisk:
+        """What a new process finds."""
+        moments = [self._durable, *self._names_since]
+        files, folders = moments[-1] if keep_everything else chance.choice(moments)
+        disk = MemoryDisk()
+        disk.folders = set(folders)
+
+        def keep() -> bool:
+            return keep_everything or chance.random() < 0.5
+
+        survivors = {id(inode): inode.after_power_loss(keep) for inode in files.values()}
+        disk.files = {path: survivors[id(inode)] for path, inode in files.items()}
+        disk._durable = (dict(disk.files), set(disk.folders))
+        return disk
+
+    def after_process_end(self) -> MemoryDisk:
+        """What the next process finds after `kill -9`: the kernel keeps everything."""
+        return self.after_power_loss(random.Random(0), keep_everything=True)
+
+    # --- Disk ---
+
+    def _changed(self) -> None:
+        self._names_since.append((dict(self.files), set(self.folders)))
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> MemoryFile:
+        if path not in self.files:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            self.step("create", path)
+            self.files[path] = Inode()
+            self._changed()
+        return MemoryFile(self, self.files[path], path)
+
+    def exists(self, path: Path) -> bool:
+        return path in self.files or path in self.folders
+
+    def list(self, folder: Path) -> list[str]:
+        if folder not in self.folders:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+        return sorted(path.name for path in (*self.files, *self.folders) if path.parent == folder)
+
+    def make_folder(self, folder: Path) -> None:
+        self.step("make_folder", folder)
+        self.folders.update((folder, *folder.parents))
+        self._changed()
+
+    def remove_folder(self, folder: Path) -> None:
+        self.step("remove_folder", folder)
+        if self.list(folder):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        self.folders.discard(folder)
+        self._changed()
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.step("rename", old)
+        if old in self.folders:
+
+            def moved(path: Path) -> Path:
+                return new / path.relative_to(old) if path.is_relative_to(old) else path
+
+            self.files = {moved(path): inode for path, inode in self.files.items()}
+            self.folders = {moved(path) for path in self.folders}
+        else:
+            self.files[new] = self.files.pop(old)
+        self._changed()
+
+    def unlink(self, path: Path) -> None:
+        self.step("unlink", path)
+        if path not in self.files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        self.take_space(-self.files.pop(path).length)
+        self._changed()
+
+    def sync_folder(self, folder: Path) -> None:
+        # A journalled file system commits all changes of names up to here, whosever they are.
+        self.step("sync_folder", folder)
+        self._durable = (dict(self.files), set(self.folders))
+        self._names_since.clear()
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        if path in self.locks:
+            raise FolderInUse(f"{path.parent} is open in another Duramen", pid=1)
+        self.locks.add(path)
+        if path not in self.files:
+            self.files[path] = Inode()
+            self._changed()
+        return lambda: self.locks.discard(path)

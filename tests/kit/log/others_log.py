@@ -1,0 +1,58 @@
+"""A log that has topics of others, for tests: an embedded log, some of whose topics count as somebody else's.
+
+It stands in for the seam alone. What is behind it is a real log, with real records.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from log_tier.embedded import EmbeddedLog
+from log_tier.model.errors import TableNotFound
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Topic
+
+
+class OthersLog:
+    """Passes everything on; `removals` records what would take something away from a topic of others."""
+
+    def __init__(self, inner: EmbeddedLog) -> None:
+        self._inner = inner
+        self._others: dict[str, Topic] = {}
+        self.removals: list[tuple[str, TableId]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def make_topic_of_others(self, name: str, *, partitions: int) -> Topic:
+        self._others[name] = await self._inner.create_topic(name, partitions=partitions)
+        return self._others[name]
+
+    async def adopt_topic(self, name: str) -> Topic:
+        if name not in self._others:
+            raise TableNotFound(f"there is no topic {name!r}")
+        return self._others[name]
+
+    async def topics(self) -> list[Topic]:
+        others = {topic.id for topic in self._others.values()}
+        return [topic for topic in await self._inner.topics() if topic.id not in others]
+
+    async def delete_topic(self, topic: TableId) -> None:
+        self._record("delete", topic)
+        await self._inner.delete_topic(topic)
+
+    async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
+        self._record("trim", topic)
+        return await self._inner.trim(topic, partition, before)
+
+    async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
+        self._record("compact", topic)
+        return await self._inner.compact(topic, partition, below)
+
+    def _record(self, what: str, topic: TableId) -> None:
+        if topic in {other.id for other in self._others.values()}:
+            self.removals.append((what, topic))
+
+    async def lose(self, name: str, partition: int, before: int) -> Offset:
+        """Let the owners of a topic trim it; the earliest offset that is left."""
+        return await self._inner.trim(self._others[name].id, Partition(partition), Offset(before))

@@ -1,0 +1,1 @@
+"""The RESP endpoint for tests."""

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from log_tier.concurrency.threads import Stop, Stopped, in_thread
+
+DEADLINE_S = 30
+
+
+async def test_it_returns_and_raises_what_the_work_does() -> None:
+    assert await in_thread(lambda stop: 7) == 7
+    with pytest.raises(KeyError, match="x"):
+        await in_thread(lambda stop: {}["x"])
+
+
+async def test_cancelled_it_returns_when_the_thread_has_ended() -> None:
+    begun, ended = threading.Event(), []
+
+    def work(stop: Stop) -> None:
+        begun.set()
+        try:
+            while True:
+                stop.check()
+        except Stopped:
+            ended.append("told")
+            raise
+
+    task = asyncio.ensure_future(in_thread(work))
+    await asyncio.to_thread(begun.wait, DEADLINE_S)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["told"]
+
+
+async def test_cancelled_again_it_goes_on_waiting() -> None:
+    begun, may_end, ended = threading.Event(), threading.Event(), []
+
+    def work(_: Stop) -> None:
+        begun.set()
+        assert may_end.wait(DEADLINE_S)
+        ended.append(True)
+
+    task = asyncio.ensure_future(in_thread(work))
+    await asyncio.to_thread(begun.wait, DEADLINE_S)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.wait([task], timeout=0.01)
+        assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == [True]

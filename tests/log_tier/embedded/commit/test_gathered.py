@@ -1,0 +1,269 @@
+"""Commits in the caller's thread: when they are made there, and that they are commits like any other."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from kit.log.engine_steps import ZERO, copy_of, open_log
+from kit.log.memory_disk import MemoryDisk
+from kit.log.sample_batches import keys_of, plain_batch, read_all
+
+from log_tier.embedded import EmbeddedLog
+from log_tier.embedded.commit.quick_disk import QuickDisk
+from log_tier.model.errors import DiskFull, LogStopped, ShuttingDown
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Appended, Topic
+
+WARM_UP = 8
+"""Commits after which a disk is known to be quick."""
+
+
+@pytest.fixture(autouse=True)
+def always_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a busy machine's clock says is no part of these tests."""
+    monkeypatch.setattr("log_tier.embedded.commit.quick_disk._QUICK_S", 10.0)
+
+
+class Witness:
+    """Which threads touched the disk, step by step."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.steps: list[tuple[str, int]] = []
+        disk.on_step = lambda step, path: self.steps.append((step, threading.get_ident()))
+
+    def threads(self) -> set[int]:
+        found = {thread for _, thread in self.steps}
+        self.steps.clear()
+        return found
+
+
+async def gathered(log: EmbeddedLog, topic: Topic, key: str, partition: int = 0, value: bytes = b"v") -> Appended:
+    (place,) = await log.append_many([(topic.id, Partition(partition), plain_batch(key, value=value))], gathered=True)
+    if isinstance(place, Appended):
+        return place
+    raise place
+
+
+async def warm(log: EmbeddedLog, topic: Topic) -> None:
+    for _ in range(WARM_UP):
+        await log.append(topic.id, ZERO, plain_batch("warm"))
+    await idle(log)
+
+
+async def idle(log: EmbeddedLog) -> None:
+    """The writer thread tells of a commit and then puts its turn down."""
+    async with asyncio.timeout(20):
+        while log._committer._turn.locked():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_the_caller_commits_on_a_quick_disk() -> None:
+    disk = MemoryDisk()
+    async with await open_log(disk) as log:
+        topic = await log.create_topic("flights", partitions=2)
+        witness = Witness(disk)
+        await gathered(log, topic, "first")
+        await idle(log)
+        assert threading.get_ident() not in witness.threads(), "nothing is known of this disk yet"
+        await warm(log, topic)
+        witness.steps.clear()
+        place = await gathered(log, topic, "here")
+        assert [step for step, _ in witness.steps][-1] == "sync"
+        assert witness.threads() == {threading.get_ident()}
+        assert place.base_offset == WARM_UP + 1
+        both = [(topic.id, Partition(number), plain_batch("both")) for number in range(2)]
+        places = await log.append_many(both, gathered=True)
+        assert [each.base_offset for each in places if isinstance(each, Appended)] == [WARM_UP + 2, 0]
+        assert witness.threads() == {threading.get_ident()}
+        await log.append(topic.id, ZERO, plain_batch("there"))
+        assert threading.get_ident() not in witness.threads()
+        assert log._committer.commits_at_once == 2
+        killed = copy_of(disk)
+    async with await open_log(killed) as log:
+        assert keys_of(await read_all(log, topic.id))[WARM_UP + 1] == b"here"
+
+
+async def test_followers_hear_of_it() -> None:
+    async with await open_log(MemoryDisk()) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        await warm(log, topic)
+        chunks = log.read(topic.id, ZERO, Offset(WARM_UP), follow=True)
+        waiting = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(0)
+        await gathered(log, topic, "here")
+        chunk = await asyncio.wait_for(waiting, 20)
+        assert b"here" in chunk.data
+
+
+async def test_nobody_is_overtaken() -> None:
+    """What is queued, or in the writer's hands, goes first."""
+    disk = MemoryDisk()
+    async with await open_log(disk) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        await warm(log, topic)
+        in_sync, may_go = threading.Event(), threading.Event()
+
+        def on_step(step: str, path: Path) -> None:
+            if step == "sync" and not in_sync.is_set():
+                in_sync.set()
+                assert may_go.wait(20)
+
+        disk.on_step = on_step
+        first = asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("first")))
+        assert await asyncio.to_thread(in_sync.wait, 20)
+        second = asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("second")))
+        await asyncio.sleep(0)
+        third = asyncio.ensure_future(gathered(log, topic, "third"))
+        await asyncio.sleep(0)
+        assert not third.done()
+        may_go.set()
+        places = await asyncio.wait_for(asyncio.gather(first, second, third), 20)
+        assert [place.base_offset for place in places] == [WARM_UP, WARM_UP + 1, WARM_UP + 2]
+
+
+async def test_a_large_batch_goes_through_the_thread(tmp_path: Path) -> None:
+    async with await EmbeddedLog.open(tmp_path / "log") as log:
+        topic = await log.create_topic("flights", partitions=1)
+        await warm(log, topic)
+        await gathered(log, topic, "large", value=b"x" * 300_000)
+        assert log._committer.commits_at_once == 0
+        await idle(log)
+        await gathered(log, topic, "small")
+        assert log._committer.commits_at_once == 1
+
+
+async def test_a_failed_sync_is_final_here_too() -> None:
+    disk = MemoryDisk()
+    async with await open_log(disk) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        await warm(log, topic)
+
+        def on_step(step: str, path: Path) -> None:
+            if step == "sync":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        disk.on_step = on_step
+        with pytest.raises(LogStopped, match="restart"):
+            await gathered(log, topic, "lost")
+        disk.on_step = lambda step, path: None
+        for _ in range(2):
+            with pytest.raises(LogStopped):
+                await gathered(log, topic, "later")
+            with pytest.raises(LogStopped):
+                await log.append(topic.id, ZERO, plain_batch("later"))
+        assert len(keys_of(await read_all(log, topic.id))) == WARM_UP
+
+
+async def test_a_full_disk_passes() -> None:
+    disk = MemoryDisk()
+    async with await open_log(disk) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        await warm(log, topic)
+        disk.space = 0
+        with pytest.raises(DiskFull, match="free space"):
+            await gathered(log, topic, "refused", value=b"x" * 4000)
+        disk.space = None
+        assert (await gathered(log, topic, "after")).base_offset == WARM_UP
+
+
+async def test_a_bug_of_ours_stops_the_log_and_lets_nobody_wait() -> None:
+    disk = MemoryDisk()
+    async with await open_log(disk) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        await warm(log, topic)
+
+        def on_step(step: str, path: Path) -> None:
+            raise ZeroDivisionError("a bug")
+
+        disk.on_step = on_step
+        with pytest.raises(ZeroDivisionError):
+            await gathered(log, topic, "lost")
+        disk.on_step = lambda step, path: None
+        with pytest.raises(LogStopped, match="report this as a bug"):
+            await asyncio.wait_for(gathered(log, topic, "later"), 20)
+
+
+async def test_a_closed_log_takes_nothing() -> None:
+    log = await open_log(MemoryDisk())
+    topic = await log.create_topic("flights", partitions=1)
+    await warm(log, topic)
+    await log.close()
+    with pytest.raises(ShuttingDown):
+        await gathered(log, topic, "late")
+
+
+def test_many_loops_at_once(tmp_path: Path) -> None:
+    """Callers in several threads, gathered and not: each one's records in its order, each offset once."""
+    loops, each, partitions = 4, 300, 2
+
+    async def write(log: EmbeddedLog, topic: Topic, number: int) -> list[tuple[int, int, str]]:
+        chance = random.Random(number)
+        places = []
+        for count in range(each):
+            partition, key = chance.randrange(partitions), f"{number}-{count}"
+            batch = plain_batch(key)
+            if chance.random() < 0.6:
+                place = await gathered(log, topic, key, partition)
+            else:
+                place = await log.append(topic.id, Partition(partition), batch)
+            places.append((partition, int(place.base_offset), key))
+        return places
+
+    async def story() -> None:
+        async with await EmbeddedLog.open(tmp_path / "log") as log:
+            topic = await log.create_topic("flights", partitions=partitions)
+            with ThreadPoolExecutor(loops) as threads:
+                running = [threads.submit(asyncio.run, write(log, topic, number)) for number in range(loops)]
+                written = [await asyncio.wrap_future(task) for task in running]
+            for partition in range(partitions):
+                found = keys_of(await read_all(log, topic.id, partition))
+                assert sorted(found) == list(range(len(found)))
+                told = {offset: key.encode() for places in written for p, offset, key in places if p == partition}
+                assert found == told
+            for places in written:
+                for partition in range(partitions):
+                    offsets = [offset for p, offset, _ in places if p == partition]
+                    assert offsets == sorted(offsets)
+            assert 0 < log._committer.commits_at_once < log._committer.commits
+
+    asyncio.run(story())
+
+
+class TestQuickDisk:
+    @pytest.fixture(autouse=True)
+    def usual(self, always_quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("log_tier.embedded.commit.quick_disk._QUICK_S", 0.0005)
+
+    def test_a_disk_of_which_nothing_is_known_is_slow(self) -> None:
+        disk = QuickDisk()
+        for _ in range(WARM_UP):
+            assert not disk.is_quick
+            disk.took(0.0001)
+        assert disk.is_quick
+
+    def test_one_slow_commit_is_remembered_for_a_while(self) -> None:
+        disk = QuickDisk()
+        for _ in range(100):
+            disk.took(0.0001)
+        disk.took(0.004)
+        for _ in range(64):
+            assert not disk.is_quick
+            disk.took(0.0004)
+        assert disk.is_quick
+
+    async def test_a_disk_that_is_slow_never_holds_up_a_loop(self) -> None:
+        disk = MemoryDisk()
+        async with await open_log(disk) as log:
+            topic = await log.create_topic("flights", partitions=1)
+            disk.on_step = lambda step, path: time.sleep(0.002) if step == "sync" else None
+            for number in range(3 * WARM_UP):
+                await gathered(log, topic, f"k{number}")
+            assert log._committer.commits_at_once == 0

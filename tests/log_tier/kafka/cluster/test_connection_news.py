@@ -1,0 +1,35 @@
+"""A broker that is away is said once a minute, and not by each of a process' clients, ten times a second."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from log_tier.kafka.cluster.client_log_filter import ClientLogFilter
+
+
+def record(text: str) -> logging.LogRecord:
+    return logging.LogRecord("log_tier.kafka.writing.sender", logging.ERROR, "", 0, "%s", (text,), None)
+
+
+def refused(client: str, address: str) -> logging.LogRecord:
+    return record(f"FAIL [{client}] [thrd:{address}/1]: {address}/1: Connect to ipv4#{address} failed: refused")
+
+
+def test_one_address_is_told_once_a_minute_whoever_tells() -> None:
+    now = 100.0
+    news = ClientLogFilter(lambda: now)
+    assert news.filter(refused("duramen#consumer-4", "10.0.0.1:9092"))
+    assert not news.filter(refused("duramen#producer-2", "10.0.0.1:9092"))
+    assert news.filter(refused("duramen#producer-2", "10.0.0.2:9092"))
+    now = 160.0
+    assert news.filter(refused("duramen#producer-2", "10.0.0.1:9092"))
+
+
+def test_everything_else_is_told() -> None:
+    news = ClientLogFilter(lambda: 0.0)
+    for _ in range(2):
+        assert news.filter(record("FAIL [duramen#producer-2] SASL authentication failed"))

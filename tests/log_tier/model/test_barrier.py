@@ -1,0 +1,75 @@
+"""The barrier's record: its bytes, what is none, and which of two takes effect."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from log_tier.model.barrier import ORIGINAL, Barrier, LiveVersion, barrier_batch, parse_barrier
+from log_tier.model.batch import check_batch, decode_batch
+from log_tier.model.batch_header import stamp_batch
+from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.record import Operation
+
+
+@given(st.integers(1, (1 << 32) - 1), st.integers(0, (1 << 63) - 1))
+def test_it_comes_back_as_it_was(version: int, job: int) -> None:
+    barrier = Barrier(version, job)
+    batch = barrier_batch(barrier, producer_id=7, sequence=3)
+    header = check_batch(batch)
+    assert (header.records, header.producer_id, header.sequence) == (1, 7, 3)
+    columns = decode_batch(stamp_batch(batch, base_offset=Offset(5), timestamp_ms=1, unsynced=0)).columns
+    assert (list(columns.keys), list(columns.attributes or ())) == ([b""], [int(Operation.BARRIER)])
+    assert parse_barrier(columns.values[0]) == barrier
+
+
+def test_its_bytes_stay_what_they_are() -> None:
+    (value,) = decode_batch(
+        stamp_batch(
+            barrier_batch(Barrier(2, 1041), producer_id=0, sequence=0),
+            base_offset=Offset(0),
+            timestamp_ms=0,
+            unsynced=0,
+        )
+    ).columns.values
+    assert value == b'{"v":1,"version":2,"job":1041}'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"word",
+        b"[]",
+        b"1",
+        b'{"v":1,"version":2}',
+        b'{"v":2,"version":2,"job":1}',
+        b'{"v":1,"version":0,"job":1}',
+        b'{"v":1,"version":true,"job":1}',
+        b'{"v":1,"version":"2","job":1}',
+        b'{"v":1,"version":2,"job":-1}',
+        b'{"v":1,"version":2,"job":9223372036854775808}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_none(value: bytes) -> None:
+    assert parse_barrier(value) is None
+
+
+@given(st.binary(max_size=60))
+def test_nothing_makes_it_fail(value: bytes) -> None:
+    barrier = parse_barrier(value)
+    assert barrier is None or json.loads(value)["version"] == barrier.version
+
+
+def test_the_later_job_counts() -> None:
+    first = ORIGINAL.after(Barrier(2, 10), Offset(100))
+    assert first == LiveVersion(2, Offset(100), 10)
+    assert ORIGINAL == (1, NOTHING, -1)
+    assert first is not None
+    assert first.after(Barrier(3, 9), Offset(200)) is None
+    assert first.after(Barrier(3, 10), Offset(200)) is None, "the same job again"
+    assert first.after(Barrier(1, 11), Offset(200)) == LiveVersion(1, Offset(200), 11)

@@ -1,0 +1,65 @@
+"""The head of a batch: where it ends, and how a run of batches is cut."""
+
+from __future__ import annotations
+
+import pytest
+from kit.log.sample_batches import plain_batch
+
+from log_tier.model.batch_header import (
+    BATCH_BYTES_MAX,
+    HEADER_BYTES,
+    check_stored,
+    check_stored_at,
+    read_header,
+    split_batches,
+    stamp_batch,
+)
+from log_tier.model.errors import BatchRefused
+from log_tier.model.identifiers import Offset
+
+
+def stored(count: int) -> list[bytes]:
+    return [
+        stamp_batch(plain_batch(f"key{n}"), base_offset=Offset(n), timestamp_ms=7, unsynced=n) for n in range(count)
+    ]
+
+
+def test_a_run_of_batches_is_cut_where_each_ends() -> None:
+    batches = stored(5)
+    assert list(split_batches(b"".join(batches))) == batches
+    assert list(split_batches(b"")) == []
+    assert next(split_batches(batches[0])) is batches[0], "a single batch is not copied"
+
+
+@pytest.mark.parametrize("missing", [1, 20, HEADER_BYTES + 3])
+def test_a_run_that_is_cut_short_is_refused(missing: int) -> None:
+    with pytest.raises(BatchRefused):
+        list(split_batches(b"".join(stored(3))[:-missing]))
+
+
+def test_a_stored_batch_is_checked_in_place() -> None:
+    batches = stored(3)
+    run = b"".join(batches)
+    header = check_stored_at(run, len(batches[0]))
+    assert header == check_stored(batches[1])
+    assert (header.base_offset, header.unsynced, header.last_offset) == (1, 1, 1)
+    size = len(batches[0])
+    with pytest.raises(BatchRefused, match=f"has {size} bytes, here are {size + 1}"):
+        check_stored(batches[0] + b"x")
+    with pytest.raises(BatchRefused):
+        check_stored_at(run, 1)
+    with pytest.raises(BatchRefused):
+        check_stored_at(run, len(run) - 10)
+
+
+@pytest.mark.parametrize("length", [0, HEADER_BYTES - 1, BATCH_BYTES_MAX + 1, 2**32 - 1])
+def test_lengths_that_cannot_be(length: int) -> None:
+    batch = bytearray(stored(1)[0])
+    batch[8:12] = length.to_bytes(4, "little")
+    with pytest.raises(BatchRefused, match="claims"):
+        read_header(bytes(batch))
+
+
+def test_an_unstamped_batch_is_no_stored_one() -> None:
+    with pytest.raises(BatchRefused, match="stamp"):
+        check_stored(plain_batch("a"))

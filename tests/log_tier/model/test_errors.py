@@ -1,0 +1,52 @@
+"""The tree of errors: every class is drawn, has a name of its own, and survives a wire and a pickle."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import pytest
+
+from log_tier.model import errors
+from log_tier.model.errors import ERRORS, DuramenError, error_from_code
+
+
+@pytest.mark.parametrize("kind", ERRORS.values(), ids=list(ERRORS))
+def test_an_error_survives_a_wire_and_a_pickle(kind: type[DuramenError]) -> None:
+    error = kind("what happened", offset=7, file="x")
+    for copy in (error_from_code(kind.code, error.message, error.fields), pickle.loads(pickle.dumps(error))):
+        assert type(copy) is kind
+        assert (copy.message, dict(copy.fields), str(copy)) == (error.message, {"offset": 7, "file": "x"}, str(error))
+
+
+def test_an_unknown_code_becomes_the_root() -> None:
+    error = error_from_code("from_the_future", "text", {"a": 1})
+    assert type(error) is DuramenError
+    assert error.fields == {"a": 1}
+
+
+def test_the_drawing_is_the_tree() -> None:
+    drawn: list[tuple[int, str]] = []
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"    ([│├└─ ]*)(\w+)", line)
+        if found and found[2][0].isupper() and line.startswith("    ") and hasattr(errors, found[2]):
+            drawn.append((len(found[1]) // 4, found[2]))
+    parents: list[str] = []
+    for depth, name in drawn:
+        kind = getattr(errors, name)
+        del parents[depth:]
+        if depth:
+            assert parents[-1] in {base.__name__ for base in kind.__bases__}, f"{name} hangs below {parents[-1]}"
+        parents.append(name)
+    assert {name for _, name in drawn} == {kind.__name__ for kind in ERRORS.values()}
+    assert set(errors.__all__) >= {name for _, name in drawn}
+
+
+def test_only_the_moments_errors_say_that_a_retry_can_help() -> None:
+    for kind in ERRORS.values():
+        assert not kind.retryable or kind.fault == "moment", kind
+
+
+def test_codes_are_words() -> None:
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", code) for code in ERRORS)
+    assert len(set(ERRORS.values())) == len(ERRORS)

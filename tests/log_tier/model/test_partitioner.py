@@ -1,0 +1,126 @@
+"""Slots are Redis Cluster's, and partitions are ranges of them; murmur2 is what Kafka's Java client says."""
+
+from __future__ import annotations
+
+import json
+from binascii import crc_hqx
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import TableId
+from log_tier.model.partitioner import (
+    PARTITIONERS,
+    SLOTS,
+    Partitioner,
+    check_partitioner,
+    murmur2,
+    partition_function,
+    partition_of,
+    slot_of,
+    slots_of_partition,
+)
+from log_tier.model.table_ref import TableRef
+
+VECTORS = json.loads((Path(__file__).parent / "vectors" / "slots.json").read_text())["vectors"]
+MURMUR2 = json.loads((Path(__file__).parent / "vectors" / "murmur2.json").read_text())["vectors"]
+
+# From the specification of Redis Cluster, and from what `CLUSTER KEYSLOT` answers.
+PUBLISHED = [(b"123456789", 12739), (b"foo", 12182), (b"bar", 5061), (b"hello", 866), (b"", 0)]
+
+
+@pytest.mark.parametrize(("key", "slot"), PUBLISHED)
+def test_published_slots(key: bytes, slot: int) -> None:
+    assert slot_of(key) == slot
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=[vector["key_hex"][:24] for vector in VECTORS])
+def test_the_shared_vectors_hold(vector: dict[str, int | str]) -> None:
+    key = bytes.fromhex(str(vector["key_hex"]))
+    assert slot_of(key) == vector["slot"]
+    for partitions in (1, 3, 8, 1024):
+        assert partition_of(key, partitions) == vector[f"partition_of_{partitions}"]
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    [
+        (b"{user1000}.following", b"user1000"),
+        (b"a{b}c{d}", b"b"),
+        (b"foo{{bar}}zap", b"{bar"),
+        (b"foo{bar}{zap}", b"bar"),
+        (b"}{x}", b"x"),
+    ],
+)
+def test_only_the_tag_counts(key: bytes, hashed: bytes) -> None:
+    assert slot_of(key) == slot_of(hashed)
+
+
+@pytest.mark.parametrize("key", [b"foo{}{bar}", b"{}x", b"{x", b"x}", b"}x{"])
+def test_without_a_tag_the_whole_key_counts(key: bytes) -> None:
+    assert slot_of(key) == crc_hqx(key, 0) % SLOTS
+
+
+@given(st.integers(1, 1024))
+def test_the_ranges_of_all_partitions_tile_the_slots(partitions: int) -> None:
+    slots = [slot for number in range(partitions) for slot in slots_of_partition(number, partitions)]  # type: ignore[arg-type]
+    assert slots == list(range(SLOTS))
+
+
+@given(st.binary(min_size=1, max_size=60), st.integers(1, 1024))
+def test_a_key_lies_in_the_range_of_its_partition(key: bytes, partitions: int) -> None:
+    assert slot_of(key) in slots_of_partition(partition_of(key, partitions), partitions)
+
+
+def test_the_vectors_of_murmur2_cover_every_tail() -> None:
+    lengths = {len(vector["key_hex"]) // 2 for vector in MURMUR2}
+    assert set(range(41)) <= lengths
+    assert max(lengths) == 1024
+    assert len(MURMUR2) >= 180
+    assert any(vector["murmur2"] < 0 for vector in MURMUR2)
+
+
+@pytest.mark.parametrize("vector", MURMUR2, ids=[vector["key_hex"][:24] for vector in MURMUR2])
+def test_what_the_java_client_says(vector: dict[str, int | str]) -> None:
+    key = bytes.fromhex(str(vector["key_hex"]))
+    hashed = murmur2(key)
+    assert hashed == int(vector["murmur2"]) & 0xFFFFFFFF
+    assert hashed & 0x7FFFFFFF == vector["positive"]
+    for partitions in (1, 3, 8, 1024):
+        assert partition_of(key, partitions, "murmur2") == vector[f"partition_of_{partitions}"]
+
+
+@given(st.binary(max_size=1200), st.integers(1, 1024), st.sampled_from(PARTITIONERS))
+def test_every_key_has_a_partition_that_there_is(key: bytes, partitions: int, partitioner: Partitioner) -> None:
+    partition = partition_of(key, partitions, partitioner)
+    assert 0 <= partition < partitions
+    assert partition_function(partitions, partitioner)(key) == partition
+    assert TableRef(TableId("t"), "t", partitions, partitioner).partition_of(key) == partition
+
+
+@given(st.text(alphabet="{}ab", max_size=12), st.integers(1, 1024))
+def test_tags_are_found_by_either_function(text: str, partitions: int) -> None:
+    assert partition_function(partitions)(text.encode()) == partition_of(text.encode(), partitions)
+
+
+def test_murmur2_knows_no_tags() -> None:
+    keys = [b"{user7}.%d" % number for number in range(100)]
+    assert {partition_of(key, 8) for key in keys} == {partition_of(b"user7", 8)}
+    assert len({partition_of(key, 8, "murmur2") for key in keys}) == 8
+
+
+def test_partitioners_by_name() -> None:
+    assert [check_partitioner(name) for name in PARTITIONERS] == ["slot", "murmur2"]
+    with pytest.raises(InvalidRequest, match="one of slot, murmur2, not 'crc32'"):
+        check_partitioner("crc32")
+
+
+def test_a_table_is_equal_by_what_it_is() -> None:
+    one = TableRef(TableId("t"), "t", 8, "murmur2", "topic")
+    assert one == TableRef(TableId("t"), "t", 8, "murmur2", "topic")
+    assert one != TableRef(TableId("t"), "t", 8, "slot", "topic")
+    assert hash(one) == hash(TableRef(TableId("t"), "t", 8, "murmur2", "topic"))
+    assert "function" not in repr(one)

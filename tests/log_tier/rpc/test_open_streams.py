@@ -1,0 +1,44 @@
+"""Streams of a server: ended with a reason, and with their clients."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from log_tier.model.errors import ShuttingDown
+from log_tier.rpc.streams import OpenStreams
+
+
+async def test_a_shutdown_is_told_inside() -> None:
+    streams, begun = OpenStreams(), asyncio.Event()
+
+    async def serve() -> None:
+        async with streams.served():
+            begun.set()
+            await asyncio.Event().wait()
+
+    serving = asyncio.create_task(serve())
+    await begun.wait()
+    assert len(streams) == 1
+    streams.end()
+    with pytest.raises(ShuttingDown, match="the server is stopping"):
+        await serving
+    assert len(streams) == 0
+    with pytest.raises(ShuttingDown):
+        await serve()
+
+
+async def test_a_client_that_went_away_ends_its_stream_without_a_traceback() -> None:
+    """gRPC's core raises where a message cannot be sent any more."""
+    streams = OpenStreams()
+    async with streams.served():
+        raise grpc.aio.InternalError("Failed execute_batch")
+    assert len(streams) == 0
+
+
+async def test_another_error_is_not_swallowed() -> None:
+    with pytest.raises(RuntimeError):
+        async with OpenStreams().served():
+            raise RuntimeError("a bug")

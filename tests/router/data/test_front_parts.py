@@ -1,0 +1,113 @@
+"""What a node needs of the data plane beside whole tables: some partitions, bounded lag, outcomes asked later."""
+
+from __future__ import annotations
+
+import pytest
+from kit.cluster.one_machine import (
+    DEADLINE_S,
+    NO_TABLE,
+    ONE,
+    ZERO,
+    all_replicas,
+    held,
+    operations,
+    put_all,
+    puts,
+    until,
+    write,
+)
+
+from log_tier.model.errors import ReplicaBehind, TableNotFound, WriteUnknown
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.partitioner import partition_of
+from log_tier.model.record import Operation
+from log_tier.model.table_ref import TableRef
+from router.data.local_data import LocalData
+from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
+
+ADD = operations((Operation.ADD, b"n", b"1"))
+
+
+async def test_a_bounded_read_of_a_replica_that_keeps_up(data_plane: LocalData, table: TableRef) -> None:
+    await write(data_plane, table, 0, puts((b"k", b"v")), outcomes=True)
+    (found,) = await data_plane.read([ReadPart(table.id, ZERO, [b"k"], lag_max_ms=60_000)], timeout=DEADLINE_S)
+    assert isinstance(found, ReadResult)
+    assert found.values == [b"v"]
+
+
+async def test_a_bounded_read_of_a_replica_that_does_not(data_plane: LocalData, table: TableRef) -> None:
+    replica = data_plane.node.replica(table.id, ZERO)
+    with held(replica):
+        await write(data_plane, table, 0, puts((b"k", b"v")))
+        await until(lambda: replica.stale_s > 0.02)
+        behind, loose, other = await data_plane.read(
+            [
+                ReadPart(table.id, ZERO, [b"k"], lag_max_ms=20),
+                ReadPart(table.id, ZERO, [b"k"], lag_max_ms=3_600_000),
+                ReadPart(table.id, ONE, [b"k"], lag_max_ms=20),
+            ],
+            timeout=0.1,
+        )
+        assert isinstance(behind, ReplicaBehind)
+        assert isinstance(loose, ReadResult)
+        assert isinstance(other, ReadResult), "nothing was written there: it is level with the log"
+        with pytest.raises(ReplicaBehind):
+            await data_plane.scan(ScanRequest(table.id, lag_max_ms=20), timeout=0.05)
+    (found,) = await data_plane.read([ReadPart(table.id, ZERO, [b"k"], lag_max_ms=20)], timeout=DEADLINE_S)
+    assert isinstance(found, ReadResult)
+    assert found.values == [b"v"]
+
+
+async def test_some_partitions_of_a_scan(data_plane: LocalData, table: TableRef) -> None:
+    pairs = {b"k%d" % number: b"v" for number in range(40)}
+    after = await put_all(data_plane, table, pairs)
+    wanted = [Partition(1), Partition(3)]
+    page = await data_plane.scan(ScanRequest(table.id, after=after, partitions=wanted), timeout=DEADLINE_S)
+    assert list(page.keys) == sorted(key for key in pairs if partition_of(key, 4) in wanted)
+    assert sorted(page.applied) == wanted
+    with pytest.raises(TableNotFound, match="partitions 0 to 3, not 9"):
+        await data_plane.scan(ScanRequest(table.id, partitions=[Partition(9)]), timeout=DEADLINE_S)
+
+
+async def test_some_partitions_of_a_watch(data_plane: LocalData, table: TableRef) -> None:
+    events = data_plane.watch(table.id, {ONE: Offset(0)}, [ONE])
+    assert (await anext(events)).positions == {ONE: 0}
+    await write(data_plane, table, 0, puts((b"k", b"v")))
+    await write(data_plane, table, 1, puts((b"k", b"v")))
+    assert (await anext(events)).partition == ONE
+    await events.aclose()  # type: ignore[attr-defined]
+
+
+async def test_some_partitions_of_a_producer(data_plane: LocalData, table: TableRef) -> None:
+    for partition in (0, 1):
+        await write(data_plane, table, partition, puts((b"k", b"v"), producer_id=7, sequence=partition))
+    assert await data_plane.producer(table.id, 7, timeout=DEADLINE_S) == {ZERO: 0, ONE: 1}
+    assert await data_plane.producer(table.id, 7, timeout=DEADLINE_S, partitions=[ONE, Partition(2)]) == {ONE: 1}
+
+
+async def test_outcomes_asked_later(data_plane: LocalData, table: TableRef) -> None:
+    with held(*all_replicas(data_plane, table)):
+        plain, pending = await data_plane.write(
+            [WritePart(table.id, ONE, puts((b"k", b"v"))), WritePart(table.id, ZERO, ADD, outcomes=True)],
+            timeout=DEADLINE_S,
+            patience=0.01,
+        )
+        assert plain == WriteResult(Offset(0), plain.timestamp_ms)  # type: ignore[union-attr]
+        assert isinstance(pending, WriteResult)
+        assert pending.pending
+        assert not pending.outcomes
+        (unknown,) = await data_plane.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=0.02, patience=5.0)
+        assert isinstance(unknown, WriteResult), "it is in the log: ask again"
+        (unknown,) = await data_plane.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=0.02)
+        assert isinstance(unknown, WriteUnknown)
+        asked = OutcomesPart(table.id, ZERO, pending.base_offset, pending.timestamp_ms, 1)
+        (behind,) = await data_plane.outcomes([asked], timeout=0.02)
+        assert isinstance(behind, ReplicaBehind)
+    known, nowhere, beyond = await data_plane.outcomes(
+        [asked, asked._replace(table_id=NO_TABLE), asked._replace(base_offset=Offset(99))], timeout=DEADLINE_S
+    )
+    assert isinstance(known, WriteResult)
+    assert (known.base_offset, known.timestamp_ms, known.pending) == (0, pending.timestamp_ms, False)
+    assert known.outcomes[0].result == b"1"
+    assert isinstance(nowhere, TableNotFound)
+    assert not isinstance(beyond, WriteResult)

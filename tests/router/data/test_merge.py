@@ -1,0 +1,70 @@
+"""Merging pages, against `sorted`."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from log_tier.model.identifiers import Offset
+from router.data.merge import PartitionPage, merge_pages, page_share
+from serving_tier.fold.entry import Entry
+
+keys = st.binary(min_size=1, max_size=3) | st.sampled_from([b"\xff", b"\xff\xff", b"\x00", b"a\xff"])
+
+
+def entries(found: list[bytes], value: bytes = b"") -> list[tuple[bytes, Entry]]:
+    return [(key, Entry(value, Offset(1), 0)) for key in found]
+
+
+@settings(deadline=None)
+@given(
+    partitions=st.lists(st.sets(keys, max_size=12), min_size=1, max_size=5),
+    share=st.integers(1, 6),
+    limit=st.integers(1, 12),
+    value_bytes=st.integers(0, 4),
+    bytes_max=st.integers(1, 30),
+    reverse=st.booleans(),
+)
+def test_pages_one_after_the_other_are_the_sorted_whole(
+    partitions: list[set[bytes]], share: int, limit: int, value_bytes: int, bytes_max: int, reverse: bool
+) -> None:
+    """Whatever each partition gives at a time: nothing is left out, nothing comes twice, and each page goes on."""
+    # A key lives in one partition only.
+    for number, mine in enumerate(partitions):
+        for others in partitions[:number]:
+            mine -= others
+    everything = sorted(set().union(*partitions), reverse=reverse)
+    seen: list[bytes] = []
+    more = True
+    while more:
+        last = seen[-1] if seen else None
+        pages = []
+        for mine in partitions:
+            left = sorted(
+                (key for key in mine if last is None or (key < last if reverse else key > last)), reverse=reverse
+            )
+            pages.append(PartitionPage(entries(left[:share], bytes(value_bytes)), len(left) > share))
+        page = merge_pages(pages, limit=limit, bytes_max=bytes_max, reverse=reverse)
+        assert len(page.entries) <= limit
+        size = sum(len(key) + value_bytes for key, _ in page.entries[:-1])
+        assert size < bytes_max, "only the last entry may pass the limit"
+        assert page.entries or not page.more, "a page that goes on shows something"
+        seen += [key for key, _ in page.entries]
+        assert seen == everything[: len(seen)]
+        more = page.more
+    assert seen == everything
+
+
+def test_the_frontier() -> None:
+    """`b` may hide something before `d` that it has not shown yet, so `d` waits for the next page."""
+    pages = [PartitionPage(entries([b"a", b"d"]), False), PartitionPage(entries([b"b"]), True)]
+    page = merge_pages(pages, limit=10, bytes_max=1000, reverse=False)
+    assert ([key for key, _ in page.entries], page.more) == ([b"a", b"b"], True)
+
+
+@settings(deadline=None)
+@given(limit=st.integers(1, 10_000), partitions=st.integers(1, 1024))
+def test_the_share_covers_the_page(limit: int, partitions: int) -> None:
+    share = page_share(limit, partitions)
+    assert 1 <= share <= limit
+    assert share * partitions >= limit

@@ -1,0 +1,232 @@
+"""The shared writer: what gathers, in which order, and what a lost reply or a full queue comes to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.cluster.one_machine import one_machine
+
+from log_tier.model.errors import (
+    ConditionFailed,
+    Disconnected,
+    DiskFull,
+    DuramenError,
+    LimitExceeded,
+    Overloaded,
+    ShuttingDown,
+    WriteUnknown,
+)
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.record import Condition, Operation, attribute_of
+from router.data.local_data import LocalData
+from router.data.requests import ReadPart, WritePart
+from router.endpoints.resp.data import shared_writer as writer_module
+from router.endpoints.resp.data.shared_writer import Record, SharedWriter
+from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.value_cache import CacheRoom
+
+ZERO = Partition(0)
+
+
+class Told:
+    """A waiter."""
+
+    def __init__(self) -> None:
+        self.done = asyncio.get_running_loop().create_future()
+
+    def settle(self, error: DuramenError | None, offset: Offset) -> None:
+        assert not self.done.done(), "told twice"
+        self.done.set_result((error, offset))
+
+    async def outcome(self) -> tuple[DuramenError | None, Offset]:
+        async with asyncio.timeout(20):
+            return await self.done  # type: ignore[no-any-return]
+
+
+class Lossy:
+    """A connection whose replies, or requests, are lost as `losses` says, one after the other."""
+
+    def __init__(self, data_plane: LocalData) -> None:
+        self._data_plane = data_plane
+        self.losses: list[str] = []
+        self.requests: list[list[int]] = []
+        """Records of each part of each request."""
+        self.held = asyncio.Event()
+        self.held.set()
+
+    async def write(self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0) -> Any:
+        self.requests.append([int.from_bytes(part.batch[56:60], "little") for part in parts])
+        await self.held.wait()
+        loss = self.losses.pop(0) if self.losses else ""
+        if loss == "request":
+            raise Disconnected("gone", sent=0)
+        if loss == "full":
+            return [DiskFull("no space")] * len(parts)
+        if loss == "overloaded":
+            return [Overloaded("wait")] * len(parts)
+        results = await self._data_plane.write(parts, timeout=timeout)
+        if loss == "reply":
+            raise WriteUnknown("no reply came")
+        return results
+
+    async def outcomes(self, parts: Any, *, timeout: float) -> Any:
+        return await self._data_plane.outcomes(parts, timeout=timeout)
+
+
+@pytest.fixture
+async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
+    async with one_machine(tmp_path) as opened:
+        yield opened
+
+
+async def served(data_plane: LocalData, partitions: int = 1) -> ServedTable:
+    ref = await data_plane.create_table("t", partitions=partitions, timeout=10)
+    return ServedTable(ref, data_plane.node, CacheRoom(0))
+
+
+async def value_of(data_plane: LocalData, table: ServedTable, key: bytes) -> bytes | None:
+    (result,) = await data_plane.read([ReadPart(table.ref.id, table.partition_of(key), [key], strong=True)], timeout=10)
+    assert not isinstance(result, DuramenError)
+    return result.values[0]
+
+
+def append(value: bytes) -> Record:
+    return Record(b"k", value, attribute_of(Operation.APPEND))
+
+
+@pytest.mark.parametrize("loss", ["reply", "request", "overloaded"])
+async def test_what_is_sent_again_takes_effect_once(data_plane: LocalData, loss: str) -> None:
+    table, connection = await served(data_plane), Lossy(data_plane)
+    writer = SharedWriter(connection)  # type: ignore[arg-type]
+    connection.losses = [loss, loss]
+    first, second = Told(), Told()
+    writer.submit(table, ZERO, [append(b"a")], first, judged=True)
+    error, offset = await first.outcome()
+    assert error is None
+    writer.submit(table, ZERO, [append(b"b")], second, judged=False)
+    assert (await second.outcome())[0] is None
+    assert await value_of(data_plane, table, b"k") == b"ab"
+    assert offset == 0, "the place at which it took effect, not that of the copy"
+    await writer.close()
+
+
+async def test_a_definite_error_is_told_and_not_repeated(data_plane: LocalData) -> None:
+    table, connection = await served(data_plane), Lossy(data_plane)
+    writer = SharedWriter(connection)  # type: ignore[arg-type]
+    connection.losses = ["full"]
+    report = Told()
+    writer.put(table, ZERO, [b"k"], [b"v"], report)
+    error, offset = await report.outcome()
+    assert isinstance(error, DiskFull)
+    assert offset == NOTHING
+    assert len(connection.requests) == 1
+    assert await value_of(data_plane, table, b"k") is None
+    await writer.close()
+
+
+async def test_unknown_stays_unknown(data_plane: LocalData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reply was lost, and then the log was full: nobody may say that nothing was written."""
+    monkeypatch.setattr(writer_module, "_PAUSE_FIRST_S", 0.001)
+    table, connection = await served(data_plane), Lossy(data_plane)
+    writer = SharedWriter(connection)  # type: ignore[arg-type]
+    connection.losses = ["reply", "full"]
+    report = Told()
+    writer.put(table, ZERO, [b"k"], [b"v"], report)
+    assert isinstance((await report.outcome())[0], WriteUnknown)
+    assert await value_of(data_plane, table, b"k") == b"v"
+    await writer.close()
+
+
+async def test_what_comes_meanwhile_leaves_together(data_plane: LocalData) -> None:
+    table, connection = await served(data_plane), Lossy(data_plane)
+    writer = SharedWriter(connection)  # type: ignore[arg-type]
+    connection.held.clear()
+    tolds = [Told() for _ in range(101)]
+    writer.put(table, ZERO, [b"k0"], [b"v"], tolds[0])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for number in range(1, 101):
+        writer.put(table, ZERO, [b"k%d" % number], [b"v"], tolds[number])
+    connection.held.set()
+    places = [await report.outcome() for report in tolds]
+    assert [offset for _, offset in places] == list(range(101)), "in their order, each with its place"
+    assert connection.requests == [[1], [100]]
+    await writer.close()
+
+
+async def test_partitions_share_a_request(data_plane: LocalData) -> None:
+    table, connection = await served(data_plane, 4), Lossy(data_plane)
+    writer = SharedWriter(connection)  # type: ignore[arg-type]
+    tolds = []
+    for number in range(40):
+        key = b"k%d" % number
+        tolds.append(Told())
+        writer.put(table, table.partition_of(key), [key], [b"v"], tolds[-1])
+    for report in tolds:
+        assert (await report.outcome())[0] is None
+    assert len(connection.requests) == 1
+    assert sum(connection.requests[0]) == 40
+    assert len(connection.requests[0]) == 4
+    await writer.close()
+
+
+async def test_a_rejection_is_told_to_its_own_waiter(data_plane: LocalData) -> None:
+    table = await served(data_plane)
+    writer = SharedWriter(data_plane)
+    absent = attribute_of(Operation.PUT, condition=Condition.ABSENT)
+    first, second, plain = Told(), Told(), Told()
+    writer.submit(table, ZERO, [Record(b"k", b"1", absent)], first, judged=True)
+    writer.submit(table, ZERO, [Record(b"k", b"2", absent)], second, judged=True)
+    writer.put(table, ZERO, [b"other"], [b"3"], plain)
+    assert (await first.outcome())[0] is None
+    assert isinstance((await second.outcome())[0], ConditionFailed)
+    assert (await plain.outcome()) == (None, 2)
+    await writer.close()
+
+
+async def test_fresh_keys_are_forgotten_when_they_are_applied(data_plane: LocalData) -> None:
+    table = await served(data_plane)
+    writer = SharedWriter(data_plane)
+    for number in range(50):
+        report = Told()
+        writer.put(table, ZERO, [b"k%d" % (number % 5)], [b"v"], report)
+        await report.outcome()
+    replica = table.replicas[0]
+    assert replica is not None
+    await replica.wait_applied(Offset(49), timeout=10)
+    table.wrote(ZERO, [b"last"], Offset(49))
+    assert table.fresh[0] == {}
+    assert table.needed(ZERO, [b"k1"]) == table.floor[0]
+    assert table.seen[0] == 49
+    await writer.close()
+
+
+async def test_limits(data_plane: LocalData, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = await served(data_plane)
+    writer = SharedWriter(data_plane)
+    with pytest.raises(LimitExceeded, match="do not fit in one batch"):
+        writer.submit(table, ZERO, [append(b"x")] * 65_537, Told(), judged=False)
+    monkeypatch.setattr(writer_module, "_PENDING_BYTES_MAX", 10)
+    with pytest.raises(Overloaded, match="wait for the log"):
+        writer.put(table, ZERO, [b"k"], [b"x" * 20], Told())
+    await writer.close()
+    with pytest.raises(ShuttingDown):
+        writer.put(table, ZERO, [b"k"], [b"x"], Told())
+
+
+async def test_closing_tells_everybody(data_plane: LocalData) -> None:
+    table, connection = await served(data_plane), Lossy(data_plane)
+    writer = SharedWriter(connection)  # type: ignore[arg-type]
+    connection.held.clear()
+    flying, waiting = Told(), Told()
+    writer.put(table, ZERO, [b"a"], [b"1"], flying)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    writer.put(table, ZERO, [b"b"], [b"2"], waiting)
+    await writer.close()
+    assert isinstance((await flying.outcome())[0], WriteUnknown)
+    assert isinstance((await waiting.outcome())[0], ShuttingDown)

@@ -1,0 +1,79 @@
+"""Tokens, levels and versions, as far as a client of Redis sees them."""
+
+from __future__ import annotations
+
+import pytest
+from kit.cluster.one_machine import held
+from kit.resp.raw_client import Raw, RawError, Status
+from kit.resp.server_thread import ServerThread
+
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.tokens import Token
+
+OK = Status("OK")
+
+
+def test_a_write_is_there_for_every_connection(server: ServerThread, key: str) -> None:
+    with server.connect() as one, server.connect() as other:
+        for number in range(200):
+            assert one.call("SET", key, number) == OK
+            assert other.call("GET", key) == b"%d" % number
+
+
+def test_reads_wait_for_what_was_acknowledged(server: ServerThread, raw: Raw, key: str) -> None:
+    assert raw.call("SET", key, "old") == OK
+    assert raw.call("SET", f"{key}-other", "1") == OK
+    assert raw.call("MGET", key, f"{key}-other") == [b"old", b"1"]
+    table = server.run(lambda: server.server.tables.open("default"))
+    replica = server.data_plane.node.replica(table.ref.id, Partition(0))
+    with server.connect() as reader:
+        with held(replica):
+            assert raw.call("SET", key, "new") == OK
+            assert reader.call("GET", f"{key}-other") == b"1", "other keys need not wait"
+            reader.send(b"GET %b\r\n" % key.encode())
+        assert reader.reply() == b"new"
+
+
+def test_a_token_travels(server: ServerThread, raw: Raw, key: str) -> None:
+    raw.call("SET", key, "1")
+    text = raw.call("DURAMEN.TOKEN")
+    with server.connect() as other:
+        assert other.call("DURAMEN.AFTER", text) == OK
+        assert other.call("GET", key) == b"1"
+        assert other.call("DURAMEN.AFTER", "d1.nonsense").text.startswith("ERR ")
+        assert other.call("DURAMEN.AFTER", text + b"x").text.startswith("ERR ")
+
+
+def test_a_token_of_the_future_is_refused(server: ServerThread, raw: Raw, key: str) -> None:
+    raw.call("SET", key, "1")
+    table = server.run(lambda: server.server.tables.open("default"))
+    ahead = str(Token.of(table.ref.id, Partition(0), Offset(1 << 40)))
+    assert raw.call("DURAMEN.AFTER", ahead) == OK
+    assert "the log ends at" in raw.call("GET", key).text
+    with server.connect() as other:
+        assert other.call("GET", key) == b"1", "nobody else is kept waiting"
+
+
+@pytest.mark.parametrize("level", ["session", "eventual", "strong"])
+def test_levels(raw: Raw, key: str, level: str) -> None:
+    assert raw.call("DURAMEN.LEVEL", level) == OK
+    assert raw.call("DURAMEN.LEVEL") == level.encode()
+    assert raw.call("SET", key, "1") == OK
+    assert raw.call("INCR", key) == 2
+    assert raw.call("GET", key) == b"2"
+    assert raw.call("EXISTS", key) == 1
+    assert raw.call("DURAMEN.LEVEL", "linear").text.startswith("ERR the level is one of session")
+
+
+def test_versions(raw: Raw, key: str) -> None:
+    assert raw.call("DURAMEN.GETV", key) is None
+    first = raw.call("DURAMEN.SETV", key, "a", "-1")
+    assert raw.call("DURAMEN.GETV", key) == [b"a", first]
+    assert raw.call("DURAMEN.SETV", key, "b", "-1") is None
+    second = raw.call("DURAMEN.SETV", key, "b", first, "EX", "100")
+    assert second > first
+    assert raw.call("TTL", key) == 100
+    assert raw.call("DURAMEN.SETV", key, "c", first) is None
+    assert raw.call("GET", key) == b"b"
+    assert raw.call("DURAMEN.SETV", key, "c", second, "NX") == RawError("ERR syntax error")
+    assert raw.call("DURAMEN.SETV", key, "c", "-2").text.startswith("ERR a version is an offset")

@@ -1,0 +1,197 @@
+"""The membership over real status streams: who is there, who is lost, and how soon that is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of, written
+from kit.cluster.one_machine import puts, until
+
+from log_tier.catalog.commands import RegisterNode
+from log_tier.model.errors import DatabaseClosed, DeadlineExceeded, Disconnected, InvalidRequest
+from log_tier.model.identifiers import Partition
+from log_tier.model.table_ref import TableRef
+from router.data.requests import ReadPart, WritePart
+from router.membership.live_membership import SILENCE_MAX_S, LiveMembership
+from serving_tier.proto import node_pb2
+
+ZERO = Partition(0)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[TestCluster]:
+    async with cluster_of(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def table(cluster: TestCluster) -> TableRef:
+    made = await cluster.router.create_table("flights", partitions=2, timeout=DEADLINE_S)
+    await cluster.hosted(made)
+    return made
+
+
+@pytest.fixture
+def membership(cluster: TestCluster) -> LiveMembership:
+    return cluster.router.membership
+
+
+def read_of(table: TableRef):  # type: ignore[no-untyped-def]
+    return lambda connection: connection.read([ReadPart(table.id, ZERO, [b"k"])], timeout=DEADLINE_S)
+
+
+async def test_what_the_nodes_say(cluster: TestCluster, table: TableRef, membership: LiveMembership) -> None:
+    place = await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
+    name = (table.id, ZERO)
+    for node in ("n1", "n2", "n3"):
+        await until(lambda node=node: membership.nodes()[node].replicas[name].applied == place.base_offset)  # type: ignore[misc]
+        view = membership.nodes()[node]
+        assert view.alive
+        assert view.address == cluster.nodes[node].address
+        assert view.replicas[name].state == "ready"
+        assert view.silent_ms < 1000 * SILENCE_MAX_S
+        assert abs(view.clock_skew_ms) < 5000
+    assert list(membership.failures()) == []
+
+
+async def test_a_killed_node_is_lost_at_once(cluster: TestCluster, table: TableRef, membership: LiveMembership) -> None:
+    cluster.nodes["n2"].gate.shut()
+    member = membership.members["n2"]
+    asked = asyncio.create_task(member.ask(read_of(table)))
+    await until(lambda: "read" in cluster.nodes["n2"].door.asked)
+    begun = time.monotonic()
+    await cluster.nodes["n2"].stop()
+    with pytest.raises(Disconnected):
+        await asked
+    await until(lambda: not member.alive)
+    assert time.monotonic() - begun < SILENCE_MAX_S
+    assert [node for node, _ in membership.failures()] == ["n2"]
+    assert membership.nodes()["n2"].reason
+
+
+async def test_a_silent_node_is_lost_and_its_calls_end(
+    cluster: TestCluster, table: TableRef, membership: LiveMembership
+) -> None:
+    member = membership.members["n2"]
+    cluster.nodes["n2"].gate.shut()
+    begun = time.monotonic()
+    with pytest.raises(Disconnected, match=r"n2 at .* was lost while it was asked: it has said nothing for 0\.\d+ s"):
+        await member.ask(read_of(table))
+    assert time.monotonic() - begun < 1.5 * SILENCE_MAX_S
+    assert not member.alive
+    assert membership.members["n1"].alive
+    assert membership.members["n3"].alive
+    cluster.nodes["n2"].gate.open()
+    await until(lambda: member.alive)
+    (found,) = await member.ask(read_of(table))
+    assert found.values == [None]
+
+
+async def test_a_stream_from_a_silent_node_ends(
+    cluster: TestCluster, table: TableRef, membership: LiveMembership
+) -> None:
+    stream = membership.members["n2"].follow(lambda connection: connection.watch(table.id, {}))
+    assert (await anext(stream)).positions == {ZERO: 0, Partition(1): 0}
+    cluster.nodes["n2"].gate.shut()
+    with pytest.raises(Disconnected, match="was lost"):
+        await anext(stream)
+
+
+async def test_a_node_that_comes_back(cluster: TestCluster, membership: LiveMembership) -> None:
+    await cluster.nodes["n2"].stop()
+    await until(lambda: not membership.members["n2"].alive)
+    await cluster.nodes["n2"].start()
+    await until(lambda: membership.members["n2"].alive)
+
+
+async def test_a_node_that_says_goodbye(cluster: TestCluster, membership: LiveMembership) -> None:
+    await cluster.nodes["n2"].stop_politely()
+    await until(lambda: not membership.members["n2"].alive)
+    assert "stopping" in membership.nodes()["n2"].reason
+
+
+async def test_a_held_up_process_does_not_count_its_own_silence(
+    membership: LiveMembership, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "router.membership")
+    ticks = [member.heard_s for member in membership.members.values()]
+    time.sleep(2 * SILENCE_MAX_S)
+    await until(
+        lambda: all(
+            m.heard_s > before + 2 * SILENCE_MAX_S for m, before in zip(membership.members.values(), ticks, strict=True)
+        )
+    )
+    assert all(member.alive for member in membership.members.values())
+    assert "is lost" not in caplog.text
+
+
+async def test_a_node_under_a_new_address(cluster: TestCluster, membership: LiveMembership) -> None:
+    before = membership.members["n2"]
+    catalog = cluster.nodes["n1"].data_plane.catalog
+    await catalog.submit(RegisterNode("n2", cluster.nodes["n3"].address, "identity of n2"))
+    await until(lambda: membership.members["n2"] is not before)
+    await until(lambda: "node n3 answers" in membership.members["n2"].view.reason)
+    assert not membership.members["n2"].alive
+    with pytest.raises(DatabaseClosed):
+        await until_closed(before)
+    await catalog.submit(RegisterNode("n2", cluster.nodes["n2"].address, "identity of n2"))
+    await until(lambda: membership.members["n2"].alive)
+
+
+async def until_closed(member) -> None:  # type: ignore[no-untyped-def]
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            await member.ask(lambda connection: connection.list_tables(timeout=1))
+            await asyncio.sleep(0.001)
+
+
+async def test_a_node_inside_a_program_has_no_address(cluster: TestCluster, membership: LiveMembership) -> None:
+    await cluster.nodes["n1"].data_plane.catalog.submit(RegisterNode("inside", "", "another identity"))
+    await until(lambda: "inside" in membership.nodes())
+    assert "inside" not in membership.members
+    assert not membership.nodes()["inside"].alive
+
+
+async def test_digests(cluster: TestCluster, table: TableRef, membership: LiveMembership) -> None:
+    place = await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
+    replica = cluster.nodes["n2"].data_plane.node.replica(table.id, ZERO)
+    await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
+    from log_tier.model.identifiers import table_id_to_bytes
+
+    request = node_pb2.DigestRequest(table_id=table_id_to_bytes(table.id), partition=0, offset=place.base_offset)
+    reply = await membership.digest("n2", request, timeout=DEADLINE_S)
+    assert (reply.offset, reply.keys) == (place.base_offset, 1)
+    with pytest.raises(InvalidRequest, match=r"no node 'n9' that can be asked; there are: n1, n2, n3"):
+        await membership.digest("n9", request, timeout=1)
+
+
+async def test_a_fleet_of_nodes_that_are_away_opens_all_the_same(cluster: TestCluster) -> None:
+    for node in cluster.nodes.values():
+        await node.stop()
+    membership = await LiveMembership.open(cluster.routers[0].catalog)
+    try:
+        assert sorted(node for node, _ in membership.failures()) == ["n1", "n2", "n3"]
+        with pytest.raises(DeadlineExceeded, match="n3"):
+            await membership.wait_for(lambda: False, timeout=0.01)
+    finally:
+        await membership.close()
+        await membership.close()
+
+
+async def test_a_quiet_node_is_the_more_loaded_one_before_it_is_lost(
+    cluster: TestCluster, table: TableRef, membership: LiveMembership
+) -> None:
+    """A paused process keeps its connections; its equals are asked first as soon as a heartbeat is missing."""
+    members = membership.members
+    cluster.nodes["n1"].gate.shut()
+    async with asyncio.timeout(DEADLINE_S):
+        while members["n1"].load < 1_000_000:
+            assert members["n1"].alive, "it is quiet before it is lost"
+            await asyncio.sleep(0.01)
+    assert members["n2"].load < 1_000_000
+    cluster.nodes["n1"].gate.open()

@@ -1,0 +1,20 @@
+"""Which errors send a part to another replica: every class of the tree has its answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from log_tier.model.errors import ERRORS
+from router.routing.retry_policy import worth_elsewhere
+
+STAYS = {
+    "invalid_request", "invalid_name", "invalid_key", "invalid_value", "partition_mismatch", "invalid_token",
+    "token_ahead", "batch_refused", "limit_exceeded", "database_closed", "port_in_use", "table_not_found",
+    "table_exists", "rejected", "condition_failed", "not_a_number", "number_overflow", "result_too_large",
+    "command_rejected", "write_unknown", "offset_passed", "access_denied",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", sorted(ERRORS))
+def test_every_error(code: str) -> None:
+    assert worth_elsewhere(ERRORS[code]("why")) == (code not in STAYS)

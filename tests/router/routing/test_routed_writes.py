@@ -1,0 +1,152 @@
+"""Writes: straight to the log, or through somebody who reaches it; and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kit.cluster.in_process import DEADLINE_S, TestCluster, written
+from kit.cluster.one_machine import NO_TABLE, held, operations, puts
+
+from log_tier.model.errors import BatchRefused, ConditionFailed, DuramenError, TableNotFound, WriteUnknown
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.record import Condition, Operation
+from log_tier.model.table_ref import TableRef
+from log_tier.remote.remote_log import RemoteLog
+from router.data.requests import OutcomesPart, WritePart, WriteResult
+from router.endpoints.grpc.connection import GrpcConnection
+from router.routing.routed_connection import RoutedConnection
+from router.routing.tables import RemoteChanges
+
+ZERO = Partition(0)
+ADD = operations((Operation.ADD, b"n", b"1"))
+ABSENT = operations((Operation.PUT, b"k", b"w"), condition=Condition.ABSENT)
+
+
+def through(cluster: TestCluster, log: Any) -> RoutedConnection:
+    """A connection like a client's: with this log, and the router to fall back to."""
+    router = cluster.routers[0]
+    server = GrpcConnection(router.address)
+    return RoutedConnection(
+        router.catalog, router.connection.membership, changes=RemoteChanges(server), log=log, fallback=server
+    )
+
+
+async def test_parts_succeed_or_fail_by_themselves(cluster: TestCluster, table: TableRef) -> None:
+    results = await cluster.router.write(
+        [
+            WritePart(table.id, ZERO, puts((b"k", b"v"))),
+            WritePart(table.id, Partition(1), b"no batch"),
+            WritePart(NO_TABLE, ZERO, puts((b"k", b"v"))),
+            WritePart(table.id, Partition(2), ADD, outcomes=True),
+        ],
+        timeout=DEADLINE_S,
+    )
+    assert [type(result) for result in results] == [WriteResult, BatchRefused, TableNotFound, WriteResult]
+    assert results[3].outcomes[0].result == b"1"
+
+
+async def test_outcomes_from_whichever_replica(cluster: TestCluster, table: TableRef) -> None:
+    for number in range(30):
+        result = await written(cluster.router, WritePart(table.id, ZERO, ADD, outcomes=True))
+        assert result.outcomes[0].result == b"%d" % (number + 1)
+    await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
+    result = await written(cluster.router, WritePart(table.id, ZERO, ABSENT, outcomes=True))
+    assert isinstance(result.outcomes[0].rejected, ConditionFailed)
+
+
+async def test_outcomes_while_nodes_end(cluster: TestCluster, table: TableRef) -> None:
+    for number, node in enumerate(("n1", "n2")):
+        await cluster.nodes[node].stop()
+        for turn in range(10):
+            result = await written(cluster.router, WritePart(table.id, ZERO, ADD, outcomes=True))
+            assert result.outcomes[0].result == b"%d" % (10 * number + turn + 1)
+
+
+async def test_outcomes_that_nobody_knows_in_time(cluster: TestCluster, table: TableRef) -> None:
+    with held(*cluster.replicas(table, 0)):
+        (unknown,) = await cluster.router.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=0.3)
+        assert isinstance(unknown, WriteUnknown)
+        assert unknown.fields == {"offset": 0, "partition": 0}
+        (pending,) = await cluster.router.write(
+            [WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=DEADLINE_S, patience=0.02
+        )
+        assert isinstance(pending, WriteResult)
+        assert (pending.base_offset, pending.pending, pending.outcomes) == (1, True, ())
+        asked = [OutcomesPart(table.id, ZERO, Offset(number), 0, 1) for number in range(2)]
+        unknown, _ = await cluster.router.outcomes(asked, timeout=0.2)
+        assert isinstance(unknown, WriteUnknown)
+    found = await cluster.router.outcomes(asked, timeout=DEADLINE_S)
+    assert [result.outcomes[0].result for result in found if isinstance(result, WriteResult)] == [b"1", b"2"]
+
+
+async def test_a_lagging_replica_is_not_waited_for(cluster: TestCluster, table: TableRef) -> None:
+    with held(cluster.replicas(table, 0)[0]):
+        for number in range(10):
+            result = await written(cluster.router, WritePart(table.id, ZERO, ADD, outcomes=True))
+            assert result.outcomes[0].result == b"%d" % (number + 1)
+
+
+async def test_a_log_that_is_away_refuses_and_is_found_again(cluster: TestCluster, table: TableRef) -> None:
+    await cluster.log.stop()
+    (lost,) = await cluster.router.write([WritePart(table.id, ZERO, ADD)], timeout=0.5)
+    assert isinstance(lost, DuramenError)
+    await cluster.log.start()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    result: object = lost
+    while isinstance(result, DuramenError) and loop.time() - begun < DEADLINE_S:
+        (result,) = await cluster.router.write([WritePart(table.id, ZERO, ADD)], timeout=1.0)
+    assert isinstance(result, WriteResult), result
+
+
+async def test_a_log_that_does_not_answer(
+    cluster: TestCluster, table: TableRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(parts: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(cluster.log.log, "append_many", hang)
+    monkeypatch.setattr(cluster.log.log, "append", hang)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    results = await cluster.router.write([WritePart(table.id, ZERO, ADD), WritePart(table.id, ZERO, ADD)], timeout=0.2)
+    assert [type(result) for result in results] == [WriteUnknown] * 2
+    assert loop.time() - begun < 1.0
+
+
+async def test_a_log_that_cannot_be_reached_from_here(cluster: TestCluster, table: TableRef) -> None:
+    """Nothing was sent to it, so the same bytes may go through the router."""
+    log = await RemoteLog.open("127.0.0.1:1")
+    connection = through(cluster, log)
+    try:
+        result = await written(connection, WritePart(table.id, ZERO, ADD, outcomes=True))
+        assert result.outcomes[0].result == b"1"
+        (refused,) = await connection.write([WritePart(NO_TABLE, ZERO, ADD)], timeout=2.0)
+        assert isinstance(refused, TableNotFound)
+    finally:
+        await log.close()
+        await connection._writes._fallback.close()  # type: ignore[union-attr]
+
+
+async def test_no_log_at_all(cluster: TestCluster, table: TableRef) -> None:
+    connection = through(cluster, None)
+    try:
+        result = await written(connection, WritePart(table.id, ZERO, ADD, outcomes=True))
+        assert result.outcomes[0].result == b"1"
+        description = await connection.describe_table("flights", timeout=DEADLINE_S)
+        assert [part.latest for part in description.partitions] == [0, -1, -1, -1]
+    finally:
+        await connection._writes._fallback.close()  # type: ignore[union-attr]
+
+
+async def test_producers(cluster: TestCluster, spread: TableRef) -> None:
+    for partition in (1, 4):
+        batch = puts((b"a", b"1"), (b"b", b"2"), producer_id=77, sequence=partition)
+        await written(cluster.router, WritePart(spread.id, Partition(partition), batch))
+    found = await cluster.router.producer(spread.id, 77, timeout=DEADLINE_S)
+    assert found == {Partition(1): 2, Partition(4): 5}
+    assert await cluster.router.producer(spread.id, 78, timeout=DEADLINE_S) == {}
+    some = await cluster.router.producer(spread.id, 77, timeout=DEADLINE_S, partitions=[Partition(0), Partition(4)])
+    assert some == {Partition(4): 5}

@@ -1,0 +1,375 @@
+"""Asking elsewhere: each way in which a part may end, with nodes that do what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kit.cluster.one_machine import until
+
+from log_tier.catalog.catalog import MapFeed
+from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
+from log_tier.model.errors import (
+    DeadlineExceeded,
+    Disconnected,
+    DuramenError,
+    IndexDamaged,
+    InvalidKey,
+    NotHosted,
+    Overloaded,
+    ReplicaBehind,
+    TableNotFound,
+)
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from router.data.requests import ReadPart
+from router.membership.views import NodeView, ReplicaView
+from router.routing.routes import Routes
+from router.routing.scatter import Scatter
+from router.routing.targets import Through
+
+TABLE = TableId("AAAAAAAAAAAAAAAAAAAAAA")
+DEADLINE_S = 5.0
+
+Behaviour = Callable[[int], DuramenError | None]
+"""What a node says to a part, by its number: an error, or nothing, which is an answer."""
+
+
+def well(_: int) -> None:
+    return None
+
+
+class Told:
+    """A member of a membership that does what it is told."""
+
+    def __init__(self, node: str, partitions: int) -> None:
+        self.id = node
+        self.load = 0
+        self.behaviour: Behaviour = well
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.asked: list[list[int]] = []
+        self.patiences: list[float] = []
+        self.view = NodeView(
+            node,
+            "host:1",
+            alive=True,
+            replicas={(TABLE, Partition(n)): ReplicaView(Offset(5), Offset(5), 0, "ready") for n in range(partitions)},
+        )
+
+    @property
+    def alive(self) -> bool:
+        return self.view.alive
+
+    def lose(self) -> None:
+        self.view = NodeView(self.id, "host:1", reason="told so")
+
+    def stands(self, state: str, applied: int = 5) -> None:
+        replicas = {name: ReplicaView(Offset(applied), Offset(5), 0, state) for name in self.view.replicas}
+        self.view = NodeView(self.id, "host:1", alive=True, replicas=replicas)
+
+
+class Cluster:
+    """Three nodes that hold every partition, unless the map says otherwise."""
+
+    def __init__(self, partitions: int = 2) -> None:
+        self.nodes = {node: Told(node, partitions) for node in ("n1", "n2", "n3")}
+        self.maps: Any = MapFeed()
+        self.assign(dict.fromkeys(range(partitions), ("n1", "n2", "n3")))
+        membership: Any = SimpleNamespace(members=self.nodes, failures=self.failures)
+        self.routes = Routes(self.maps, membership)
+        self.scatter = Scatter(self.routes)
+        self.answered: dict[int, str] = {}
+        self.patiences: list[float] = []
+
+    def assign(self, holders: Mapping[int, Sequence[str]]) -> None:
+        assignments = tuple(tuple(Assignment(node, "member") for node in holders[n]) for n in sorted(holders))
+        table = TableEntry(TABLE, "flights", len(holders), 3, assignments)
+        self.maps.advance(ClusterMap(version=Offset(self.maps.map.version + 1), tables={TABLE: table}))
+
+    def failures(self) -> Iterator[tuple[str, DuramenError]]:
+        for node in self.nodes.values():
+            if not node.alive:
+                yield node.id, Disconnected(node.view.reason)
+
+    async def ask(
+        self, member: Any, numbers: Sequence[int], timeout: float, patience: float
+    ) -> dict[int, DuramenError]:
+        assert timeout > 0
+        member.asked.append(list(numbers))
+        member.patiences.append(patience)
+        self.patiences.append(patience)
+        try:
+            async with asyncio.timeout(timeout):
+                await member.gate.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(f"{member.id} did not answer") from None
+        failed = {}
+        for number in numbers:
+            error = member.behaviour(number)
+            if error is None:
+                self.answered[number] = member.id
+            else:
+                failed[number] = error
+        return failed
+
+    async def run(
+        self, *parts: ReadPart, timeout: float = DEADLINE_S, patience: float = 0.0
+    ) -> dict[int, DuramenError]:
+        deadline = asyncio.get_running_loop().time() + timeout
+        return dict(await self.scatter.run(parts, self.ask, deadline=deadline, patience=patience))
+
+    @property
+    def questions(self) -> int:
+        return sum(len(node.asked) for node in self.nodes.values())
+
+
+@pytest.fixture
+async def cluster() -> Cluster:
+    return Cluster()
+
+
+def part(partition: int = 0, after: int = -1) -> ReadPart:
+    return ReadPart(TABLE, Partition(partition), [b"k"], Offset(after))
+
+
+def always(error: DuramenError) -> Behaviour:
+    return lambda _: error
+
+
+async def test_parts_that_one_node_can_answer_are_one_question(cluster: Cluster) -> None:
+    assert await cluster.run(part(0), part(1), part(0)) == {}
+    assert cluster.questions == 1
+    assert sorted(cluster.answered) == [0, 1, 2]
+
+
+async def test_parts_of_different_nodes_are_asked_at_once(cluster: Cluster) -> None:
+    cluster.assign({0: ["n1"], 1: ["n2"]})
+    cluster.nodes["n1"].gate.clear()
+    running = asyncio.create_task(cluster.run(part(0), part(1)))
+    await until(lambda: 1 in cluster.answered)
+    cluster.nodes["n1"].gate.set()
+    assert await running == {}
+    assert cluster.answered == {0: "n1", 1: "n2"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotHosted("not here"),
+        Disconnected("lost"),
+        Overloaded("full"),
+        IndexDamaged("a page cannot be read"),
+        DuramenError("a bug"),
+        ReplicaBehind("slow"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_nodes_trouble_sends_its_parts_elsewhere(cluster: Cluster, error: DuramenError) -> None:
+    cluster.assign({0: ["n1", "n2"], 1: ["n1", "n2"]})
+    cluster.nodes["n1"].behaviour = always(error)
+    for _ in range(20):  # whichever is chosen first
+        cluster.answered.clear()
+        assert await cluster.run(part(0), part(1)) == {}
+        assert cluster.answered == {0: "n2", 1: "n2"}
+    assert len(cluster.nodes["n1"].asked) > 0
+
+
+async def test_only_the_parts_that_failed_go_elsewhere(cluster: Cluster) -> None:
+    for node in cluster.nodes.values():
+        node.behaviour = lambda number: NotHosted("not here") if number == 1 and cluster.questions == 1 else None
+    assert await cluster.run(part(0), part(1), part(1)) == {}
+    first, second = sorted(
+        (node for node in cluster.nodes.values() if node.asked), key=lambda node: -len(node.asked[0])
+    )
+    assert (first.asked, second.asked) == ([[0, 1, 2]], [[1]])
+
+
+async def test_the_requests_own_error_is_final(cluster: Cluster) -> None:
+    for node in cluster.nodes.values():
+        node.behaviour = lambda number: InvalidKey("empty") if number == 0 else None
+    failed = await cluster.run(part(0), part(1))
+    assert {number: type(error) for number, error in failed.items()} == {0: InvalidKey}
+    assert cluster.questions == 1
+
+
+async def test_what_every_replica_says_for_good_is_the_answer(cluster: Cluster) -> None:
+    for node in cluster.nodes.values():
+        node.behaviour = always(IndexDamaged(f"of {node.id}"))
+    failed = await cluster.run(part(0))
+    assert type(failed[0]) is IndexDamaged
+    assert sorted(len(node.asked) for node in cluster.nodes.values()) == [1, 1, 1]
+
+
+async def test_what_may_pass_is_asked_again_until_it_does(cluster: Cluster) -> None:
+    for node in cluster.nodes.values():
+        node.behaviour = lambda _: Overloaded("full") if cluster.questions < 10 else None
+    assert await cluster.run(part(0)) == {}
+    assert cluster.questions == 10
+
+
+async def test_what_does_not_pass_fails_at_the_deadline_with_its_reason(cluster: Cluster) -> None:
+    for node in cluster.nodes.values():
+        node.behaviour = always(Overloaded("full"))
+    failed = await cluster.run(part(0), timeout=0.1)
+    assert type(failed[0]) is Overloaded
+    assert cluster.questions > 3
+
+
+async def test_thousands_of_tries_are_no_recursion(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("router.routing.scatter._PAUSE_FIRST_S", 0.0)
+    monkeypatch.setattr("router.routing.scatter._PAUSE_MAX_S", 0.0)
+    for node in cluster.nodes.values():
+        node.behaviour = lambda _: Overloaded("full") if cluster.questions < 3000 else None
+    assert await cluster.run(part(0), timeout=60.0) == {}
+
+
+async def test_a_lost_node_is_asked_only_where_nobody_else_is_left(cluster: Cluster) -> None:
+    cluster.nodes["n1"].lose()
+    for _ in range(20):
+        assert await cluster.run(part(0)) == {}
+    assert not cluster.nodes["n1"].asked
+    cluster.nodes["n2"].lose()
+    cluster.nodes["n3"].lose()
+    assert await cluster.run(part(0)) == {}
+    assert cluster.questions == 21
+
+
+async def test_a_lost_node_does_not_use_up_the_deadline(cluster: Cluster) -> None:
+    for node in cluster.nodes.values():
+        node.lose()
+    cluster.nodes["n1"].gate.clear()
+    cluster.nodes["n2"].gate.clear()
+    assert await cluster.run(part(0)) == {}
+    assert cluster.answered == {0: "n3"}
+
+
+async def test_a_lagging_replica_keeps_a_part_only_for_a_while(cluster: Cluster) -> None:
+    cluster.assign({0: ["n1", "n2"], 1: ["n1"]})
+    for node in cluster.nodes.values():
+        node.behaviour = always(ReplicaBehind("slow"))
+    cluster.nodes["n3"].lose()
+    running = asyncio.create_task(cluster.run(part(0, after=9), timeout=1.0))
+    await until(lambda: cluster.questions >= 3)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert cluster.patiences[:3] == [0.1, 0.1, 0], (
+        "when all have kept it waiting, it waits for as long as there is time"
+    )
+
+
+async def test_the_only_replica_may_keep_a_part_waiting(cluster: Cluster) -> None:
+    cluster.assign({0: ["n1"], 1: ["n1"]})
+    assert await cluster.run(part(0, after=9)) == {}
+    assert cluster.nodes["n1"].patiences == [0]
+
+
+async def test_a_part_that_waits_does_not_go_to_a_node_that_is_away(cluster: Cluster) -> None:
+    cluster.assign({0: ["n1", "n2"], 1: ["n1"]})
+    cluster.nodes["n2"].lose()
+    cluster.nodes["n1"].behaviour = lambda _: ReplicaBehind("slow") if cluster.questions == 1 else None
+    assert await cluster.run(part(0, after=9)) == {}
+    assert not cluster.nodes["n2"].asked
+    assert cluster.nodes["n1"].patiences == [0.1, 0]
+
+
+async def test_the_callers_patience_is_the_callers(cluster: Cluster) -> None:
+    for node in cluster.nodes.values():
+        node.behaviour = always(ReplicaBehind("slow"))
+    failed = await cluster.run(part(0, after=9), patience=0.02)
+    assert type(failed[0]) is ReplicaBehind
+    assert cluster.questions == 1
+    assert [node.patiences for node in cluster.nodes.values() if node.asked] == [[0.02]]
+
+
+async def test_a_map_that_changes_meanwhile_names_new_replicas(cluster: Cluster) -> None:
+    cluster.assign({0: ["n1"], 1: ["n1"]})
+    cluster.nodes["n1"].behaviour = always(NotHosted("moved away"))
+    running = asyncio.create_task(cluster.run(part(0)))
+    await until(lambda: bool(cluster.nodes["n1"].asked))
+    cluster.assign({0: ["n2"], 1: ["n1"]})
+    assert await running == {}
+    assert cluster.answered == {0: "n2"}
+
+
+async def test_joining_replicas_are_not_asked(cluster: Cluster) -> None:
+    table = cluster.maps.map.tables[TABLE]
+    assigned = (Assignment("n1", "joining"), Assignment("n2", "leaving"))
+    entry = TableEntry(TABLE, table.name, 1, 3, (assigned,))
+    cluster.maps.advance(ClusterMap(version=Offset(9), tables={TABLE: entry}))
+    for _ in range(10):
+        assert await cluster.run(part(0)) == {}
+    assert not cluster.nodes["n1"].asked
+
+
+async def test_a_partition_that_nobody_holds(cluster: Cluster) -> None:
+    cluster.assign({0: [], 1: ["n1"]})
+    cluster.nodes["n3"].lose()
+    failed = await cluster.run(part(0), part(1), timeout=0.05)
+    assert type(failed[0]) is NotHosted
+    assert "n3: told so" in failed[0].message
+    assert cluster.answered == {1: "n1"}
+
+
+async def test_parts_of_unknown_tables_fail_by_themselves(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("router.routing.routes._NEWS_S", 0.01)
+    unknown = ReadPart(TableId("BBBBBBBBBBBBBBBBBBBBBB"), Partition(0), [b"k"])
+    failed = await cluster.run(part(0), unknown, part(7), part(1))
+    assert {number: type(error) for number, error in failed.items()} == {1: TableNotFound, 2: TableNotFound}
+    assert "flights has partitions 0 to 1, not 7" in failed[2].message
+    assert sorted(cluster.answered) == [0, 3]
+
+
+async def test_a_table_that_is_news(cluster: Cluster) -> None:
+    entry = cluster.maps.map.tables[TABLE]
+    cluster.maps.advance(ClusterMap(version=Offset(5)))
+    running = asyncio.create_task(cluster.run(part(0)))
+    await asyncio.sleep(0)
+    cluster.maps.advance(ClusterMap(version=Offset(6), tables={TABLE: entry}))
+    assert await running == {}
+
+
+async def test_a_dropped_table_is_no_news(cluster: Cluster) -> None:
+    cluster.maps.advance(ClusterMap(version=Offset(5), dropped=(TABLE,)))
+    failed = await cluster.run(part(0), timeout=60.0)
+    assert type(failed[0]) is TableNotFound
+
+
+async def test_a_server_that_may_reach_them(cluster: Cluster) -> None:
+    """It is asked where no node answers, and only there."""
+
+    class Server(Told, Through):
+        alive = True  # type: ignore[assignment]
+
+    server = Server("", 0)
+    cluster.routes._through = server
+    assert await cluster.run(part(0)) == {}
+    assert not server.asked
+    for node in cluster.nodes.values():
+        node.lose()
+    assert await cluster.run(part(0)) == {}
+    assert server.asked == [[0]]
+    server.behaviour = always(Disconnected("it is away too"))
+    assert await cluster.run(part(0)) == {}
+    assert cluster.questions == 2
+
+
+async def test_stopped_replicas_come_last_and_do_answer(cluster: Cluster) -> None:
+    cluster.nodes["n1"].stands("stopped")
+    cluster.nodes["n2"].stands("stopped")
+    cluster.nodes["n3"].stands("behind")
+    for _ in range(10):
+        assert await cluster.run(part(0, after=5)) == {}
+    assert len(cluster.nodes["n3"].asked) == 10
+    cluster.nodes["n3"].lose()
+    assert await cluster.run(part(0, after=5)) == {}
+    assert len(cluster.nodes["n3"].asked) == 10
+
+
+async def test_no_parts_at_all(cluster: Cluster) -> None:
+    assert await cluster.run() == {}
+    assert NOTHING == -1
+    assert cluster.questions == 0

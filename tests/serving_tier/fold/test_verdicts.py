@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from log_tier.model.errors import ConditionFailed, NotANumber, NumberOverflow, Rejected, ResultTooLarge, error_from_code
+from log_tier.model.identifiers import NOTHING, Offset
+from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between, rejection_of
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kind"),
+    [
+        (Verdict.CONDITION_FAILED, ConditionFailed),
+        (Verdict.NOT_A_NUMBER, NotANumber),
+        (Verdict.NUMBER_OVERFLOW, NumberOverflow),
+        (Verdict.RESULT_TOO_LARGE, ResultTooLarge),
+    ],
+)
+def test_every_rejection_has_its_error(verdict: Verdict, kind: type[Rejected]) -> None:
+    error = rejection_of(Offset(7), Outcome(verdict, 3, Offset(7)))
+    assert type(error) is kind
+    assert error.fields == {"offset": 7, "actual": 3, "failed": 7}
+    assert "atomic batch" not in str(error)
+    again = error_from_code(error.code, error.message, error.fields)
+    assert (type(again), str(again)) == (kind, str(error))
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ACCEPTED, Verdict.DUPLICATE])
+def test_what_is_no_rejection_has_none(verdict: Verdict) -> None:
+    assert rejection_of(Offset(7), Outcome(verdict)) is None
+
+
+def test_a_duplicates_error_is_its_originals() -> None:
+    error = rejection_of(Offset(9), Outcome(Verdict.NOT_A_NUMBER, -1, Offset(2), duplicate_of=Offset(2)))
+    assert "atomic batch" not in str(error)
+
+
+def test_a_duplicate_of_what_is_forgotten_says_so() -> None:
+    """The original's verdict may have been a rejection that was trimmed: nobody can call it accepted."""
+    row = Judgement(Offset(50), 2, Verdict.DUPLICATE, -1, Offset(10))
+
+    def between(verdicts_from: int) -> dict[Offset, Outcome]:
+        return outcomes_between(
+            50,
+            51,
+            verdicts_from=verdicts_from,
+            judgements=lambda first, _: [row] * (first >= 50),
+            results=lambda *_: [],
+        )
+
+    assert between(10) == {50: Outcome(duplicate_of=Offset(10)), 51: Outcome(duplicate_of=Offset(11))}
+    assert between(11) == dict.fromkeys((50, 51), Outcome(Verdict.DUPLICATE, duplicate_of=NOTHING))

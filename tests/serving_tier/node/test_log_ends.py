@@ -1,0 +1,174 @@
+"""The log's ends, asked for from the node's side: the states of real replicas over a real log, on a stepped clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from kit.log.held_log import HeldLog, SteppedClock
+from kit.log.stored_log import columns_of, put
+
+from log_tier.embedded import EmbeddedLog
+from log_tier.model.batch import encode_batch
+from log_tier.model.errors import LogStopped
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Topic
+from serving_tier.node import log_ends as module
+from serving_tier.node.log_ends import LogEnds
+from serving_tier.replica.applier import Applier
+from serving_tier.replica.replica import Replica
+
+ZERO = Partition(0)
+DEADLINE_S = 20
+
+
+class Setting:
+    def __init__(self, log: HeldLog, topic: Topic, applier: Applier, folder: Path) -> None:
+        self.log, self.topic, self.applier, self.folder = log, topic, applier, folder
+        self.clock = SteppedClock()
+        self.replicas: list[Replica] = []
+        self.ends = LogEnds(log, self.replicas, clock=self.clock, every_s=1000)  # type: ignore[arg-type]
+
+    async def open(self, partition: int = 0) -> Replica:
+        replica = await Replica.open(
+            self.topic,
+            Partition(partition),
+            log=self.log,  # type: ignore[arg-type]
+            applier=self.applier,
+            folder=self.folder / str(partition),
+            clock=self.clock,
+        )
+        self.replicas.append(replica)
+        return replica
+
+    async def write(self, *keys: bytes, partition: int = 0) -> Offset:
+        batch = encode_batch(columns_of([put(key, b"v") for key in keys]))
+        appended = await self.log.append(self.topic.id, Partition(partition), batch)
+        return Offset(appended.base_offset + len(keys) - 1)
+
+
+@pytest.fixture
+async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
+    async with await EmbeddedLog.open(tmp_path / "log") as log:
+        topic = await log.create_topic("flights", partitions=2)
+        applier = Applier()
+        applier.start()
+        made = Setting(HeldLog(log), topic, applier, tmp_path / "index")
+        yield made
+        for replica in made.replicas:
+            await replica.close()
+        await applier.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
+            await asyncio.sleep(0.001)
+
+
+async def test_ready_behind_and_ready_again(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    replica = await setting.open()
+    assert replica.state == "ready"
+    setting.log.hold_reads()
+    last = await setting.write(b"a", b"b", b"c")
+    await setting.ends.ask()
+    assert (replica.applied, replica.log_latest, replica.state) == (-1, last, "ready")
+    setting.clock.step(4.9)
+    await setting.ends.ask()
+    assert (replica.state, round(replica.lag_s, 3)) == ("ready", 4.9)
+    setting.clock.step(0.2)
+    await setting.ends.ask()
+    assert (replica.state, round(replica.lag_s, 3)) == ("behind", 5.1)
+    assert "replica flights/0 fell behind: applied -1 of 2" in caplog.text
+    waiting = asyncio.ensure_future(replica.wait_ready())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    setting.log.release_reads()
+    async with asyncio.timeout(DEADLINE_S):
+        await waiting
+    assert (replica.applied, replica.state, replica.lag_s) == (last, "ready", 0.0)
+
+
+async def test_a_log_that_cannot_be_reached_makes_the_lag_count_on(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    replica = await setting.open()
+    await setting.ends.ask()
+    setting.log.unreachable = True
+    for _ in range(6):
+        setting.clock.step(1)
+        await setting.ends.ask()
+    assert (replica.state, replica.lag_s, replica.applied) == ("behind", 6.0, replica.log_latest)
+    assert caplog.text.count("does not say where flights ends: no Duramen server answers") == 1
+    setting.log.unreachable = False
+    await setting.ends.ask()
+    assert (replica.state, replica.lag_s) == ("ready", 0.0)
+
+
+async def test_a_log_that_says_nothing_is_not_waited_for(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_ANSWER_MAX_S", 0.01)
+    replica = await setting.open()
+    setting.log.silent = True
+    setting.clock.step(6)
+    await setting.ends.ask()
+    assert replica.state == "behind"
+    assert "no answer came within 0.01 s" in caplog.text
+
+
+async def test_one_that_is_opened_far_behind_is_not_ready_before_it_holds_what_was_there(setting: Setting) -> None:
+    last = await setting.write(*[b"%d" % n for n in range(50)])
+    setting.log.hold_reads()
+    replica = await setting.open()
+    await setting.ends.ask()
+    assert (replica.state, replica.lag_s) == ("replaying", 0.0)
+    setting.log.release_reads()
+    async with asyncio.timeout(DEADLINE_S):
+        await replica.wait_ready()
+    assert (replica.applied, replica.state) == (last, "ready")
+
+
+async def test_a_table_is_asked_for_once_for_all_its_partitions(setting: Setting) -> None:
+    for partition in (0, 1):
+        await setting.open(partition)
+    await setting.ends.ask()
+    assert setting.log.asked == 1
+    setting.log.hold_reads()
+    await setting.write(b"a", b"b", partition=1)
+    await setting.ends.ask()
+    assert [replica.log_latest for replica in setting.replicas] == [-1, 1]
+
+
+async def test_a_dropped_table_is_no_trouble(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    replica = await setting.open()
+    await setting.log.delete_topic(setting.topic.id)
+    await setting.ends.ask()
+    await until(lambda: replica.state == "stopped")
+    await setting.ends.ask()
+    assert replica.state == "stopped"
+    assert "does not say" not in caplog.text
+
+
+async def test_a_log_that_stopped_is_told_once(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    await setting.open()
+
+    async def stopped(topic: object) -> object:
+        raise LogStopped("a sync failed")
+
+    setting.log.all_bounds = stopped  # type: ignore[assignment,method-assign]
+    await setting.ends.ask()
+    await setting.ends.ask()
+    assert caplog.text.count("a sync failed") == 1
+
+
+async def test_it_asks_by_itself_until_it_is_closed(setting: Setting) -> None:
+    await setting.open()
+    ends = LogEnds.open(setting.log, setting.replicas, clock=setting.clock, every_s=0.001)  # type: ignore[arg-type]
+    await until(lambda: setting.log.asked > 3)
+    await ends.close()
+    asked = setting.log.asked
+    await ends.close()
+    assert asked == setting.log.asked

@@ -1,0 +1,252 @@
+"""A node: which replicas it hosts, and how idle partitions come to expire their keys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from kit.log.stored_log import columns_of, put
+
+from log_tier.embedded import EmbeddedLog
+from log_tier.model.batch import encode_batch
+from log_tier.model.errors import (
+    DuramenError,
+    IndexDamaged,
+    LogDamaged,
+    NotHosted,
+    Overloaded,
+    ShuttingDown,
+    TableNotFound,
+)
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Topic
+from log_tier.model.record import Expiry
+from serving_tier.node import node as module
+from serving_tier.node.node import Node
+from serving_tier.replica.replica import Replica
+
+DEADLINE_S = 20
+ZERO, ONE = Partition(0), Partition(1)
+
+
+class SlowClock:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> SlowClock:
+    return SlowClock()
+
+
+@pytest.fixture
+async def log(tmp_path: Path, clock: SlowClock) -> AsyncIterator[EmbeddedLog]:
+    async with await EmbeddedLog.open(tmp_path / "log", clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def node(
+    tmp_path: Path, log: EmbeddedLog, clock: SlowClock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Node]:
+    monkeypatch.setattr(module, "_EXPIRY_TICK_S", 0.002)
+    opened = await Node.open(log, tmp_path / "index", clock_ms=clock)
+    yield opened
+    await opened.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
+            await asyncio.sleep(0.001)
+
+
+async def host_all(node: Node, topic: Topic) -> None:
+    for number in range(topic.partitions):
+        await node.host(topic, Partition(number))
+
+
+async def put_expiring(log: EmbeddedLog, table_id: TableId, partition: Partition, ttl_ms: int) -> None:
+    records = [put(b"key", b"v", expiry=Expiry.TTL, expiry_ms=ttl_ms)]
+    await log.append(table_id, partition, encode_batch(columns_of(records)))
+
+
+async def test_partitions_are_hosted_one_by_one(node: Node, log: EmbeddedLog) -> None:
+    topic = await log.create_topic("flights", partitions=3)
+    for number in (0, 2):
+        await node.host(topic, Partition(number), source="peer n2")
+    await node.wait_ready()
+    assert list(node.hosted()) == [(topic.id, 0), (topic.id, 2)]
+    assert [(replica.name, replica.source) for replica in node] == [("flights/0", "peer n2"), ("flights/2", "peer n2")]
+    with pytest.raises(NotHosted, match="ask another node") as caught:
+        node.replica(topic.id, ONE)
+    assert caught.value.fields == {"table": topic.id, "partition": 1}
+    node.absent = lambda table_id, partition: TableNotFound(f"{table_id} was dropped")
+    with pytest.raises(TableNotFound, match="was dropped"):
+        node.replica(TableId("AAAAAAAAAAAAAAAAAAAAAA"), ZERO)
+
+
+async def test_unhosting_tells_who_waits_and_removes_the_folder(node: Node, log: EmbeddedLog, tmp_path: Path) -> None:
+    topic = await log.create_topic("flights", partitions=2)
+    await host_all(node, topic)
+    replica = node.replica(topic.id, ZERO)
+    folder = tmp_path / "index" / topic.id
+    assert (folder / "0").is_dir()
+    await node.unhost(topic.id, ZERO, NotHosted("n2 has flights/0 now"))
+    assert not (folder / "0").exists()
+    assert (folder / "1").is_dir()
+    assert list(node.hosted()) == [(topic.id, 1)]
+    with pytest.raises(NotHosted, match="n2 has flights/0 now"):
+        await replica.wait_applied(Offset(-1), timeout=1)
+    await node.unhost(topic.id, ZERO, NotHosted("again"))
+    await node.unhost(topic.id, ONE, NotHosted("the last one"), delete=False)
+    assert (folder / "1" / "data.mdb").exists(), "it was not to be deleted"
+
+
+async def test_one_partition_that_cannot_be_opened_says_why_until_it_can(
+    node: Node, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await log.create_topic("flights", partitions=2)
+    inner = Replica.open
+
+    async def opening(found: object, partition: Partition, **how: object) -> Replica:
+        if partition == ONE:
+            raise LogDamaged("flights/1 is damaged at byte 77", position=77)
+        return await inner(found, partition, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Replica, "open", opening)
+    await node.host(topic, ZERO)
+    with pytest.raises(LogDamaged):
+        await node.host(topic, ONE)
+    assert node.replica(topic.id, ZERO).state == "ready"
+    errors = []
+    for _ in range(2):
+        with pytest.raises(LogDamaged, match="byte 77") as caught:
+            node.replica(topic.id, ONE)
+        errors.append(caught.value)
+    assert errors[0] is not errors[1]
+    monkeypatch.undo()
+    await node.host(topic, ONE)
+    assert node.replica(topic.id, ONE).state == "ready"
+
+
+async def test_the_first_replica_moves_the_log_time_and_the_second_only_without_it(
+    node: Node, log: EmbeddedLog, clock: SlowClock
+) -> None:
+    topic = await log.create_topic("flights", partitions=1)
+    replica = await node.host(topic, ZERO, rank=1)
+    await put_expiring(log, topic.id, ZERO, 500)
+    await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
+    clock.now_ms += 2499
+    looked = asyncio.Event()
+    inner = replica.index.next_expiry_ms
+
+    def looking() -> int | None:
+        looked.set()
+        return inner()
+
+    replica.index.next_expiry_ms = looking  # type: ignore[method-assign]
+    await looked.wait()
+    assert replica.index.get(b"key") is not None, "the first replica has two seconds"
+    node.set_rank((topic.id, ZERO), 0)
+    await until(lambda: replica.index.get(b"key") is None)
+
+
+async def test_an_idle_partition_expires_its_keys(node: Node, log: EmbeddedLog, clock: SlowClock) -> None:
+    topic = await log.create_topic("flights", partitions=2)
+    await host_all(node, topic)
+    await put_expiring(log, topic.id, ZERO, 500)
+    replica = node.replica(topic.id, ZERO)
+    await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
+    clock.now_ms += 499
+    await until(lambda: replica.index.next_expiry_ms() is not None)
+    assert replica.index.get(b"key") is not None
+    clock.now_ms += 1
+    await until(lambda: replica.index.get(b"key") is None)
+    assert (await log.bounds(topic.id, ZERO)).latest == 1, "one no-op did it"
+    assert (await log.bounds(topic.id, ONE)).latest == -1, "where nothing expires nothing is written"
+
+
+async def test_a_log_whose_clock_is_behind_is_not_flooded(
+    tmp_path: Path, log: EmbeddedLog, clock: SlowClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The no-op does not help while the log's clock stands; the next one waits twice as long."""
+    monkeypatch.setattr(module, "_EXPIRY_TICK_S", 0.001)
+    topic = await log.create_topic("flights", partitions=1)
+    ticks = []
+
+    def fast() -> int:
+        ticks.append(1)
+        return clock.now_ms + 10_000
+
+    ahead = await Node.open(log, tmp_path / "index", clock_ms=fast)
+    await host_all(ahead, topic)
+    await put_expiring(log, topic.id, ZERO, 500)
+    await until(lambda: len(ticks) > 60)
+    await ahead.close()
+    assert 2 <= (await log.bounds(topic.id, ZERO)).latest <= 20
+
+
+async def test_trouble_with_one_replica_does_not_stop_the_clock_of_the_others(
+    node: Node, log: EmbeddedLog, clock: SlowClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await log.create_topic("flights", partitions=2)
+    await host_all(node, topic)
+    for partition in (ZERO, ONE):
+        await put_expiring(log, topic.id, partition, 500)
+        await node.replica(topic.id, partition).wait_applied(Offset(0), timeout=DEADLINE_S)
+
+    def damaged() -> int | None:
+        raise IndexDamaged("a page cannot be read")
+
+    monkeypatch.setattr(node.replica(topic.id, ZERO).index, "next_expiry_ms", damaged)
+    clock.now_ms += 1000
+    await until(lambda: node.replica(topic.id, ONE).index.get(b"key") is None)
+    assert "a page cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("error", [Overloaded("full"), TableNotFound("dropped"), LogDamaged("damaged")])
+async def test_an_append_that_fails_is_tried_again(
+    node: Node, log: EmbeddedLog, clock: SlowClock, monkeypatch: pytest.MonkeyPatch, error: DuramenError
+) -> None:
+    monkeypatch.setattr(module, "_EXPIRY_BACKOFF_MAX_S", 0.01)
+    topic = await log.create_topic("flights", partitions=1)
+    await host_all(node, topic)
+    await put_expiring(log, topic.id, ZERO, 500)
+    replica = node.replica(topic.id, ZERO)
+    await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
+    inner, failures = log.append, [error, error]
+
+    async def append(*parts: object) -> object:
+        if failures:
+            raise failures.pop()
+        return await inner(*parts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(log, "append", append)
+    clock.now_ms += 1000
+    await until(lambda: replica.index.get(b"key") is None)
+    assert not failures, "both failures were met before it expired"
+
+
+async def test_closing_closes_all_though_one_fails(
+    tmp_path: Path, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await Node.open(log, tmp_path / "index")
+    topic = await log.create_topic("flights", partitions=3)
+    await host_all(node, topic)
+    replicas = list(node)
+    monkeypatch.setattr(replicas[0].index, "close", lambda *, clean: {}["no such key"])
+    with pytest.raises(KeyError):
+        await node.close()
+    assert [replica.state for replica in replicas] == ["closed"] * 3
+    with pytest.raises(ShuttingDown):
+        replicas[1].index.get(b"a")
+    monkeypatch.undo()
+    replicas[0].index.close()

@@ -1,0 +1,214 @@
+"""Reads at one exact offset: where chunks are cut, and a replica that is held there for as long as opening takes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.log.stored_log import StoredLog, columns_of, put
+
+from log_tier.embedded import EmbeddedLog
+from log_tier.model.batch import encode_batch
+from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.errors import OffsetPassed, Overloaded, ReplicaBehind, ShuttingDown
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Topic
+from serving_tier.index.lmdb.pinned_read import PinnedRead
+from serving_tier.replica.applier import Applier
+from serving_tier.replica.pinned_reads import MOMENTS_MAX, cut_chunk
+from serving_tier.replica.replica import Replica
+
+ZERO = Partition(0)
+DEADLINE_S = 20
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    st.lists(st.integers(-1, 30), max_size=4),
+    st.integers(0, 4),
+)
+def test_a_chunk_is_cut_behind_the_first_batch_that_reaches_each_offset(
+    sizes: list[int], offsets: list[int], skipped: int
+) -> None:
+    log = StoredLog()
+    batches = [log.append(*[put(b"k")] * size) for size in sizes][skipped:]
+    data = b"".join(batches)
+    wanted = sorted(map(Offset, offsets))
+    pieces = list(cut_chunk(data, wanted))
+    assert b"".join(piece for piece, _ in pieces) == data
+    ends = [read_header(batch).last_offset for batch in batches]
+    cuts = [read_header(list(split_batches(piece))[-1]).last_offset for piece, cut in pieces if cut]
+    first_ends = {min((end for end in ends if end >= offset), default=None) for offset in wanted}
+    assert cuts == sorted(end for end in first_ends if end is not None)
+    assert all(cut for _, cut in pieces[:-1])
+
+
+class Setting:
+    def __init__(self, log: EmbeddedLog, topic: Topic, applier: Applier, folder: Path) -> None:
+        self.log, self.topic, self.applier, self.folder = log, topic, applier, folder
+
+    async def open(self, name: str) -> Replica:
+        return await Replica.open(self.topic, ZERO, log=self.log, applier=self.applier, folder=self.folder / name)
+
+    async def write(self, *keys: bytes, value: bytes = b"v") -> Offset:
+        batch = encode_batch(columns_of([put(key, value) for key in keys]))
+        appended = await self.log.append(self.topic.id, ZERO, batch)
+        return Offset(appended.base_offset + len(keys) - 1)
+
+
+@pytest.fixture
+async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
+    async with await EmbeddedLog.open(tmp_path / "log") as log:
+        topic = await log.create_topic("flights", partitions=1)
+        applier = Applier()
+        applier.start()
+        yield Setting(log, topic, applier, tmp_path / "index")
+        await applier.stop()
+
+
+@pytest.fixture
+async def replica(setting: Setting) -> AsyncIterator[Replica]:
+    opened = await setting.open("0")
+    yield opened
+    await opened.close()
+
+
+def values(pinned: PinnedRead) -> dict[bytes, bytes]:
+    return {key: stored[8:] for key, stored in pinned.pairs()}
+
+
+async def test_where_it_stands_already_it_is_read_at_once(setting: Setting, replica: Replica) -> None:
+    with await replica.at_offset(Offset(-1), timeout=0) as pinned:
+        assert (pinned.applied, values(pinned)) == (-1, {})
+    last = await setting.write(b"a", b"b")
+    await replica.wait_applied(last, timeout=DEADLINE_S)
+    with await replica.at_offset(last, timeout=0) as pinned:
+        assert (pinned.applied, sorted(values(pinned))) == (1, [b"a", b"b"])
+
+
+async def test_a_moment_stays_what_it_was(setting: Setting, replica: Replica) -> None:
+    await replica.wait_applied(await setting.write(b"a", value=b"1"), timeout=DEADLINE_S)
+    with await replica.at_offset(Offset(0), timeout=0) as pinned:
+        await replica.wait_applied(await setting.write(b"a", b"b", value=b"2"), timeout=DEADLINE_S)
+        assert values(pinned) == {b"a": b"1"}
+    assert replica.index.get_value(b"a") == b"2"
+
+
+async def test_an_offset_ahead_is_waited_for_and_hit(setting: Setting, replica: Replica) -> None:
+    ahead = asyncio.ensure_future(replica.at_offset(Offset(3), timeout=DEADLINE_S))
+    await asyncio.sleep(0)
+    # One commit, so they come in one chunk, which has to be cut.
+    batches = [encode_batch(columns_of([put(b"%d" % n), put(b"x", b"%d" % n)])) for n in range(5)]
+    await setting.log.append_many([(setting.topic.id, ZERO, batch) for batch in batches])
+    with await ahead as pinned:
+        assert (pinned.applied, values(pinned)) == (3, {b"0": b"", b"1": b"", b"x": b"1"})
+    await replica.wait_applied(Offset(9), timeout=DEADLINE_S)
+
+
+async def test_inside_a_batch_the_moment_is_at_its_end(setting: Setting, replica: Replica) -> None:
+    ahead = asyncio.ensure_future(replica.at_offset(Offset(1), timeout=DEADLINE_S))
+    await asyncio.sleep(0)
+    await setting.write(b"a", b"b", b"c")
+    await setting.write(b"d")
+    with await ahead as pinned:
+        assert pinned.applied == 2
+
+
+async def test_one_that_is_further_says_where_it_is(setting: Setting, replica: Replica) -> None:
+    await replica.wait_applied(await setting.write(b"a", b"b"), timeout=DEADLINE_S)
+    with pytest.raises(OffsetPassed, match="flights/0 has applied 1, beyond 0: ask for a later") as caught:
+        await replica.at_offset(Offset(0), timeout=DEADLINE_S)
+    assert caught.value.fields == {"partition": 0, "asked": 0, "applied": 1}
+    assert replica.readers == []
+
+
+async def test_past_its_time_both_offsets_are_told(setting: Setting, replica: Replica) -> None:
+    with pytest.raises(ReplicaBehind, match=r"has applied -1, and should be read at 5; the log ends at -1"):
+        await replica.at_offset(Offset(5), timeout=0.01)
+    await replica.wait_applied(await setting.write(*[b"k"] * 9), timeout=DEADLINE_S)
+    assert replica.readers == []
+
+
+async def test_a_caller_that_went_away_leaves_nothing_open(setting: Setting, replica: Replica) -> None:
+    waiting = asyncio.ensure_future(replica.at_offset(Offset(0), timeout=DEADLINE_S))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await replica.wait_applied(await setting.write(b"a"), timeout=DEADLINE_S)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert replica.readers == []
+
+
+async def test_there_are_not_more_than_a_few(setting: Setting, replica: Replica) -> None:
+    pinned_reads = [await replica.at_offset(Offset(-1), timeout=0) for _ in range(MOMENTS_MAX - 1)]
+    waiting = asyncio.ensure_future(replica.at_offset(Offset(0), timeout=DEADLINE_S))
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded, match="reads of replica flights/0 at fixed offsets"):
+        await replica.at_offset(Offset(0), timeout=0)
+    pinned_reads.pop().close()
+    pinned_reads.append(await replica.at_offset(Offset(-1), timeout=0))
+    await setting.write(b"a")
+    pinned_reads.append(await waiting)
+    for pinned in pinned_reads:
+        pinned.close()
+        pinned.close()
+    assert replica.readers == []
+
+
+async def test_closing_fails_those_who_wait_and_waits_for_those_who_read(setting: Setting, replica: Replica) -> None:
+    pinned = await replica.at_offset(Offset(-1), timeout=0)
+    waiting = asyncio.ensure_future(replica.at_offset(Offset(7), timeout=DEADLINE_S))
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(replica.close())
+    with pytest.raises(ShuttingDown, match="flights/0 is closing"):
+        await waiting
+    with pytest.raises(ShuttingDown, match="flights/0 is closing"):
+        replica.check_open()
+    done, _ = await asyncio.wait({closing}, timeout=0.05)
+    assert not done
+    pinned.close()
+    await closing
+    with pytest.raises(ShuttingDown):
+        await replica.at_offset(Offset(-1), timeout=0)
+
+
+async def test_two_replicas_meet_at_one_offset_while_writes_go_on(setting: Setting, replica: Replica) -> None:
+    other = await setting.open("1")
+    random_keys = random.Random(7)
+    stop = asyncio.Event()
+
+    async def write() -> None:
+        while not stop.is_set():
+            await setting.write(*[b"%d" % random_keys.randrange(50) for _ in range(random_keys.randrange(1, 9))])
+
+    writing = asyncio.ensure_future(write())
+    try:
+        met = 0
+        while met < 20:
+            offset = Offset(max(replica.log_latest, other.log_latest) + random_keys.randrange(1, 60))
+            pinned_reads = await asyncio.gather(
+                replica.at_offset(offset, timeout=DEADLINE_S),
+                other.at_offset(offset, timeout=DEADLINE_S),
+                return_exceptions=True,
+            )
+            if any(isinstance(pinned, OffsetPassed) for pinned in pinned_reads):
+                for pinned in pinned_reads:
+                    if isinstance(pinned, PinnedRead):
+                        pinned.close()
+                continue  # the writer was faster: ask for a later one, as whoever compares them does
+            first, second = pinned_reads
+            assert isinstance(first, PinnedRead)
+            assert isinstance(second, PinnedRead)
+            with first, second:
+                assert first.applied == second.applied >= offset
+                assert list(first.pairs()) == list(second.pairs())
+                met += 1
+    finally:
+        stop.set()
+        await writing
+        await other.close()

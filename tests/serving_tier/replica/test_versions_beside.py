@@ -1,0 +1,390 @@
+"""Versions of a replica: level beside the live one, and in its place from a barrier on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kit.log.stored_log import Said, StoredLog, add, columns_of, delete, put
+
+from log_tier.embedded import EmbeddedLog
+from log_tier.model.barrier import Barrier, barrier_batch
+from log_tier.model.batch import Batch, encode_batch
+from log_tier.model.errors import DiskFull, IndexDamaged, OffsetTrimmed, ShuttingDown, VersionMissing
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Topic
+from log_tier.model.record import Condition, Operation
+from serving_tier.fold.verdicts import Outcome, Verdict
+from serving_tier.index.index import IndexLimits
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.replica.applier import Applier
+from serving_tier.replica.replica import Replica
+from serving_tier.replica.standby import StandbyVersions
+
+ZERO = Partition(0)
+DEADLINE_S = 20.0
+
+
+@dataclass
+class Setting:
+    """A log with one topic, an applier, folders."""
+
+    log: EmbeddedLog
+    topic: Topic
+    applier: Applier
+    folder: Path
+    swaps: int = 0
+
+    @asynccontextmanager
+    async def replica(self, name: str) -> AsyncIterator[Replica]:
+        replica = await Replica.open(
+            self.topic, ZERO, log=self.log, applier=self.applier, folder=self.folder / name / "0"
+        )
+        try:
+            yield replica
+        finally:
+            await replica.close()
+
+    async def write(self, *said: Said, producer_id: int = 0, sequence: int = 0) -> Offset:
+        batch = encode_batch(columns_of(said), producer_id=producer_id, sequence=sequence)
+        appended = await self.log.append(self.topic.id, ZERO, batch)
+        return Offset(appended.base_offset + len(said) - 1)
+
+    async def swap(self, version: int, *, job: int | None = None) -> Offset:
+        self.swaps += 1
+        barrier = Barrier(version, self.swaps if job is None else job)
+        batch = barrier_batch(barrier, producer_id=77 + self.swaps, sequence=0)
+        return Offset((await self.log.append(self.topic.id, ZERO, batch)).base_offset)
+
+    def build(self, folder: Path, content: dict[bytes, bytes], *, base: Offset) -> None:
+        """What a bulk build makes: an index with other content that stands at an offset of the log."""
+        index = LmdbIndex.open(folder, table_id=self.topic.id, partition=ZERO)
+        made = StoredLog()
+        assert len(content) <= base + 1
+        noops = [Said(Operation.NOOP, b"", b"")] * (base + 1 - len(content))
+        index.apply(made.append(*noops, *[put(key, value) for key, value in content.items()]))
+        assert index.applied == base
+        index.close()
+
+    async def stage(self, replica: Replica, number: int, content: dict[bytes, bytes], *, base: Offset) -> None:
+        await asyncio.to_thread(self.build, replica.version_folder(number), content, base=base)
+        await replica.add_version(number)
+
+
+@pytest.fixture
+async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
+    async with await EmbeddedLog.open(tmp_path / "log") as log:
+        topic = await log.create_topic("flights", partitions=1)
+        applier = Applier()
+        applier.start()
+        yield Setting(log, topic, applier, tmp_path / "index")
+        await applier.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
+            await asyncio.sleep(0.001)
+
+
+async def applied(replica: Replica, offset: Offset) -> None:
+    await replica.wait_applied(offset, timeout=DEADLINE_S)
+
+
+async def test_the_content_is_the_versions_from_the_barrier_on(setting: Setting) -> None:
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"old", b"1"), put(b"both", b"1"), put(b"kept", b"1"))
+        await setting.write(put(b"both", b"2"), delete(b"gone"))
+        await setting.stage(replica, 2, {b"both": b"x", b"gone": b"x", b"new": b"x"}, base=base)
+        await setting.write(put(b"late", b"3"))
+        before = await setting.write(add(b"n", b"5"))
+        await applied(replica, before)
+        assert replica.index.get_value(b"old") == b"1"
+        assert replica.index.get_value(b"new") is None
+        barrier = await setting.swap(2)
+        await applied(replica, barrier)
+        assert (replica.index.version, replica.index.live.since) == (2, barrier)
+        assert [key for key, _ in replica.index.scan(b"", None).entries] == [b"both", b"late", b"n", b"new"]
+        assert replica.index.get_value(b"both") == b"2", "written after the version's base"
+        assert replica.index.get(b"new") == (b"x", base, 0)
+        after = await setting.write(put(b"old", b"4"), add(b"n", b"1"))
+        await applied(replica, after)
+        assert replica.index.get_value(b"n") == b"6"
+
+
+async def test_rolling_back_is_another_barrier(setting: Setting) -> None:
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"), put(b"b", b"1"))
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+        await setting.swap(2)
+        await setting.write(put(b"b", b"2"))
+        await applied(replica, await setting.swap(1))
+        assert replica.index.version == 1
+        found = replica.index.get_many([b"a", b"b"]).entries
+        assert [entry and entry.value for entry in found] == [b"1", b"2"], "and what was written meanwhile"
+        await applied(replica, await setting.swap(2))
+        assert replica.index.get_value(b"a") == b"x"
+
+
+async def test_a_verdict_stays_what_it_was(setting: Setting) -> None:
+    """What the live version decided is the truth in the other one as well, and after the swap."""
+    absent, present = Condition.ABSENT, Condition.PRESENT
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"there", b"1"), put(b"n", b"1"))
+        first = Offset(base + 1)
+        await setting.write(put(b"there", b"2", condition=absent))  # rejected: it is there in version 1
+        await setting.write(put(b"elsewhere", b"2", condition=absent))  # accepted, though version 2 has it
+        await setting.write(add(b"n", b"1"), producer_id=9, sequence=0)
+        await setting.write(add(b"n", b"1"), producer_id=9, sequence=0)  # the same again
+        last = await setting.write(put(b"there", b"3", condition=present))
+        await applied(replica, last)
+        told = replica.index.outcomes(first, last)
+        assert [told[Offset(at)].verdict for at in (first, first + 3)] == [Verdict.CONDITION_FAILED, Verdict.ACCEPTED]
+        assert told[Offset(first + 3)].duplicate_of == first + 2
+        await setting.stage(replica, 2, {b"elsewhere": b"x", b"n": b"10"}, base=base)
+        barrier = await setting.swap(2)
+        await applied(replica, barrier)
+        assert replica.index.outcomes(first, last) == told
+        values = {key: entry.value for key, entry in replica.index.scan(b"", None).entries}
+        assert values == {b"elsewhere": b"2", b"n": b"11", b"there": b"3"}
+        again = await setting.write(add(b"n", b"1"), producer_id=9, sequence=0)
+        await applied(replica, again)
+        assert replica.index.outcomes(again, again)[again].duplicate_of == first + 2
+
+
+async def test_an_update_that_another_version_cannot_take_changes_nothing_there(setting: Setting) -> None:
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"n", b"1"))
+        await setting.stage(replica, 2, {b"n": b"word"}, base=base)
+        last = await setting.write(add(b"n", b"1"))
+        await applied(replica, await setting.swap(2))
+        assert replica.index.get_value(b"n") == b"word"
+        assert replica.index.outcomes(last, last) == {last: Outcome(result=b"2")}
+
+
+async def test_a_barrier_waits_for_the_version(setting: Setting) -> None:
+    async with setting.replica("a") as replica:
+        missing: list[object] = []
+        replica.on_version_missing = lambda found: missing.append(found.awaits)
+        base = await setting.write(put(b"a", b"1"))
+        await setting.write(put(b"a", b"2"))
+        barrier = await setting.swap(2)
+        last = await setting.write(put(b"b", b"3"))
+        await until(lambda: bool(missing))
+        assert (replica.applied, replica.index.get_value(b"a")) == (barrier - 1, b"2"), "what it has, it serves"
+        awaited = missing[0]
+        assert isinstance(awaited, VersionMissing)
+        assert awaited.fields == {"version": 2, "offset": barrier}
+        await setting.stage(replica, 2, {b"x": b"x"}, base=base)
+        await applied(replica, last)
+        assert [key for key, _ in replica.index.scan(b"", None).entries] == [b"a", b"b", b"x"]
+        assert replica.awaits is None
+
+
+async def test_a_barrier_that_comes_too_late_changes_nothing(setting: Setting) -> None:
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.stage(replica, 2, {b"x": b"x"}, base=base)
+        await setting.swap(2, job=10)
+        await setting.swap(1, job=12)
+        late = await setting.swap(2, job=11)
+        await applied(replica, late)
+        assert replica.index.version == 1
+
+
+async def test_several_barriers_in_one_chunk(setting: Setting) -> None:
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+    async with setting.replica("a") as replica:
+        await replica.versions.wait_level(2)
+    for number in range(5):
+        await setting.swap(2 - number % 2)
+        last = await setting.write(put(b"k%d" % number, b"v"))
+    async with setting.replica("a") as replica:
+        await applied(replica, last)
+        assert replica.index.version == 2
+        assert replica.index.count() == 6
+
+
+async def test_what_was_staged_is_there_after_a_restart(setting: Setting) -> None:
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+    last = await setting.write(put(b"b", b"2"))
+    async with setting.replica("a") as replica:
+        await replica.versions.wait_level(2)
+        await applied(replica, await setting.swap(2))
+        assert replica.index.get_value(b"b") == b"2"
+    async with setting.replica("a") as replica:
+        assert (replica.index.version, replica.applied) == (2, last + 1)
+        await replica.versions.wait_level(1)
+        await applied(replica, await setting.swap(1))
+        assert replica.index.get_value(b"a") == b"1"
+
+
+async def test_a_crash_between_two_indexes(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new version passed the barrier, the old one did not: the new one is live."""
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+        inner = replica.index.fold_in
+
+        def dies(batches: Sequence[Batch], **how: object) -> object:
+            if "carried" in how:
+                raise RuntimeError("the process dies here")
+            return inner(batches)
+
+        monkeypatch.setattr(replica.index, "fold_in", dies)
+        barrier = await setting.swap(2)
+        await until(lambda: replica.state == "stopped")
+    async with setting.replica("a") as replica:
+        assert (replica.index.version, replica.applied) == (2, barrier)
+        await replica.versions.wait_level(1)
+
+
+async def test_nobody_reads_the_barriers_offset_in_the_old_version(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old index follows over the barrier only when the new one is read already."""
+    may_follow = threading.Event()
+    inner = StandbyVersions.follow_over
+
+    def follow_over(self: StandbyVersions, *args: object) -> object:
+        may_follow.wait(DEADLINE_S)
+        return inner(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(StandbyVersions, "follow_over", follow_over)
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+        old = replica.index
+        barrier = await setting.swap(2)
+        await applied(replica, barrier)
+        assert (replica.index.version, replica.index.get_value(b"a")) == (2, b"x")
+        assert (replica.applied, old.applied) == (barrier, barrier - 1)
+        may_follow.set()
+        await until(lambda: old.applied == barrier)
+
+
+async def test_the_live_version_is_gone(setting: Setting) -> None:
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+        await applied(replica, barrier := await setting.swap(2))
+        await until(lambda: all(index.applied == barrier for index in replica.versions.indexes()))
+        gone = replica.version_folder(2)
+    shutil.rmtree(gone)
+    with pytest.raises(IndexDamaged, match="holds version 1 of its table, and version 2 is live since offset 1"):
+        async with setting.replica("a"):
+            pass
+
+
+async def test_a_full_disk_loses_the_version_and_nothing_else(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object, **__: object) -> object:
+        raise DiskFull("the index cannot grow")
+
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+        monkeypatch.setattr(replica.versions.level[2], "fold_in", full)
+        await applied(replica, await setting.write(put(b"b", b"2")))
+        await until(lambda: 2 in replica.versions.lost)
+        with pytest.raises(DiskFull):
+            await replica.versions.wait_level(2)
+        assert (replica.state, replica.index.get_value(b"b")) == ("ready", b"2")
+        assert "version 2 is given up" in caplog.text
+        await replica.add_version(2)
+        await applied(replica, await setting.swap(2))
+        assert replica.index.get_value(b"b") == b"2"
+
+
+async def test_verdicts_that_are_forgotten(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with setting.replica("a") as replica:
+        replica.index._limits = IndexLimits(verdicts=2)
+        base = await setting.write(put(b"a", b"1"))
+        for _ in range(4):
+            last = await setting.write(put(b"a", b"2", condition=Condition.ABSENT))
+        await applied(replica, last)
+        with pytest.raises(OffsetTrimmed, match="which records were rejected is known from 3 on: build the version"):
+            await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+        assert replica.state == "ready"
+
+
+async def test_a_long_read_goes_on_in_its_version(setting: Setting) -> None:
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await applied(replica, base)
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+        with replica.reading() as index:
+            await applied(replica, barrier := await setting.swap(2))
+            await until(lambda: index.applied == barrier)
+            assert index.get_value(b"a") == b"1"
+            dropping = asyncio.ensure_future(replica.drop_version(1, ShuttingDown("retention")))
+            await until(lambda: 1 in replica.versions.lost)
+            assert index.get_value(b"a") == b"1", "it stays open under a reader"
+            assert not dropping.done()
+        await dropping
+        assert replica.readers == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_replicas_agree_however_they_came_here(setting: Setting, seed: int) -> None:
+    """One has the version early, one in the middle of the writes, one comes to the barrier without it, one is
+    restarted: at the end they hold the same, and every outcome is what it was when it was decided."""
+    chance = random.Random(seed)
+    keys = [b"k%d" % n for n in range(6)]
+
+    async def write_some() -> Offset:
+        for _ in range(chance.randint(5, 15)):
+            key, kind = chance.choice(keys), chance.random()
+            condition = chance.choice([Condition.NONE, Condition.NONE, Condition.ABSENT, Condition.PRESENT])
+            said = (
+                put(key, b"%d" % chance.randint(0, 9), condition=condition)
+                if kind < 0.5
+                else add(key, b"1")
+                if kind < 0.8
+                else delete(key)
+            )
+            producer = chance.choice([0, 5])
+            last = await setting.write(said, producer_id=producer, sequence=chance.randint(0, 3) if producer else 0)
+        return last
+
+    content = {key: b"%d" % chance.randint(10, 99) for key in chance.sample(keys, 4)}
+    base = await write_some()
+    async with setting.replica("a") as early, setting.replica("b") as late, setting.replica("c") as at_the_barrier:
+        await setting.stage(early, 2, content, base=base)
+        await write_some()
+        staging = asyncio.ensure_future(setting.stage(late, 2, content, base=base))
+        decided = await write_some()
+        await staging
+        await applied(early, decided)
+        told = early.index.outcomes(Offset(0), decided)
+        await setting.swap(2)
+        await until(lambda: at_the_barrier.awaits is not None)
+        await setting.stage(at_the_barrier, 2, content, base=base)
+        await write_some()
+        await setting.swap(1)
+        between = await write_some()
+        await applied(early, between)
+        middle = early.index.digest()
+        last = await setting.swap(2)
+        for replica in (early, late, at_the_barrier):
+            await applied(replica, last)
+        digests = {replica.index.digest() for replica in (early, late, at_the_barrier)}
+        assert len(digests) == 1
+        others = {replica.versions.level[1].digest() for replica in (early, late, at_the_barrier)}
+        assert others == {middle}
+        for replica in (early, late, at_the_barrier):
+            assert replica.index.outcomes(Offset(0), decided) == told
+    async with setting.replica("b") as restarted:
+        assert {restarted.index.digest()} == digests
