@@ -18,8 +18,11 @@ What holds:
 `duramen.aio` has the same calls for programs with an event loop. Every error is a `DuramenError`, with `retryable`,
 `code` and `fields`; `log_tier.model.errors` draws the tree. `duramen --help` is the command line.
 
-The layers below are `log_tier` (the log), `serving_tier` (the indexes), `router` (the data plane); each explains itself
-in its `__init__`. Importing `duramen` imports neither gRPC nor LMDB: that waits until something is opened.
+The layers below are `log_tier` (the log), `serving_tier` (the indexes) and `router` (the data plane); each explains
+itself in its `__init__`. In this package `client/` is the library, with two faces: `aio.py` for event loops and
+`blocking.py` for threads. `server/` is what `duramen up` runs, `cli/` the command line, `loading/` loads files, and
+`verification/` is `duramen check`. Importing `duramen` imports neither gRPC nor LMDB: that waits until something is
+opened.
 """
 
 from __future__ import annotations

@@ -28,6 +28,6 @@ stored bytes as they are, in chunks of whole batches (`split_batches`), check th
 producer ids and sequences, and the fold voids what comes twice. It holds no index by key. It imports nothing from the
 tiers above.
 
-**Reading order**: `identifiers`, `errors`, `record`, `batch_header`, `batch`, `partitioner`, `tokens`, `log`, then
-`embedded` and `service`, which have essays of their own.
+**Reading order**: `model/` (the vocabulary, and the seam `model/log.py`), `concurrency/`, `rpc/`, then the engines
+`embedded/`, `kafka/` and `remote/`, `open.py` (which engine a URL names), and `catalog/`.
 """

@@ -1,8 +1,9 @@
-"""The front of the database: what a request means, and the endpoints through which it comes.
+"""From a request to whoever answers it: the data plane, the way to many nodes, the endpoints, administration.
 
-`data/local_data.py` is the core. It knows the log and the replicas, and no protocol: a read, a write, a scan, a watch
-are values from `data/requests.py`, and their replies too. Whatever can carry those values can be an endpoint;
-`endpoints/grpc/` is the one for everything, and the embedded database needs none.
+`data/` is the core. `data/local_data.py` knows the log and the replicas of one process, and no protocol: a read, a
+write, a scan, a watch are values of `data/requests.py`, and their replies too. `remote/` is the same contract over
+gRPC, `routing/` the same contract over many nodes. Whatever carries those values can be an endpoint: `endpoints/grpc`
+serves everything, `endpoints/resp` the Redis protocol, and the embedded database needs none.
 
 What the data plane promises:
 
@@ -13,16 +14,14 @@ What the data plane promises:
 - Parts of a request fail by themselves, with a typed error that says whether a retry can help.
 - Everything has a limit, at the top of the file that enforces it.
 
-How a request passes: an endpoint translates it (`endpoints/grpc/messages.py`), the data plane asks the log (`log_tier`)
-or a replica (`serving_tier`), the endpoint translates the reply. Nobody decodes a batch on the way in.
+How a request passes: an endpoint translates it (`remote/messages.py`), the data plane asks the log (`log_tier`) or a
+replica (`serving_tier`), the endpoint translates the reply. Nobody decodes a batch on the way in.
 
-Of several nodes each has a front of its own, over the replicas that it holds. Whoever stands before them all, a
-router or a client, knows them by `membership/` (who is there, and how far each replica is) and asks them by `routing/`,
-which is a `Connection` like the data plane itself: for an endpoint it makes no difference which of both it serves. What
-operators ask and change is `admin/`: it plans, shows, and leaves the work to the nodes.
+Of several nodes each has a data plane of its own, over the replicas that it holds. A router, or a client, knows all
+of them through `membership/` (who is there, and how far each replica is) and asks them through `routing/`. An endpoint
+does not notice which of the two it serves. `admin/` answers an operator's questions, plans changes and shows the plans;
+the nodes do the work.
 
-Reading order: `data/requests.py`, `data/local_data.py`, `data/reply_room.py`, `data/outcomes.py`, `data/merge.py` and
-`data/scan.py`, `data/watch.py`,
-`data/tables.py`, `data/direct_reads.py` (reads without an endpoint), `endpoints/grpc/`, `membership/`, `routing/`,
+Reading order: `data/` (one process), `remote/`, `membership/` and `routing/` (many nodes), `endpoints/` (protocols),
 `admin/`.
 """

@@ -30,11 +30,6 @@ What the tier does not do: it writes to the log only the no-op with which `node/
 time on, the commands that report on a job, and the puts of a point-in-time restore. It does not route, and the reads of
 keys know no protocol; `router` stands before it.
 
-Reading order: `fold/fold.py` (what a record means), `index/index.py` (the seam), `index/memory_index.py` (the model),
-`index/lmdb/lmdb_index.py` with what it is made of (`index/lmdb/identity.py`, `index/lmdb/fold_transaction.py`,
-`index/lmdb/bookkeeping.py`,
-`index/lmdb/counts.py`, `index/lmdb/pinned_read.py`),
-`index/lmdb/folder.py`, `replica/waiters.py`, `replica/applier.py`, `replica/lag.py`, `replica/replica.py`,
-`node/node.py`, `node/hosting.py`, then `snapshots/`,
-`jobs/`, `service/`, which have essays of their own.
+Reading order: `fold/` (what a record means), `index/` (what is stored), `replica/`, `node/`, then `snapshots/`,
+`versions/`, `jobs/` and `service/`.
 """

@@ -33,7 +33,8 @@ It does not hide Spark: options, schemas and checkpoints are Spark's own.
 'duramen[spark]'`, and Java 17 or newer. `register(spark)` makes the data source known to a session; importing this
 package imports none of Spark.
 
-**Reading order**: `placing`, `source`, then the jobs.
+**Reading order**: `runtime/` (what driver and executors share), `source/` (reads and writes by Spark's own calls), then
+the jobs: `build/`, `repush.py`, `export/`; `session.py` is a Spark for the command line.
 """
 
 from __future__ import annotations

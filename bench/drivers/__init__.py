@@ -7,7 +7,7 @@ A driver translates and does nothing else: no caching, no batching that the peer
 around an acknowledgement. Its class docstring says which choices its client left open, what was measured, and what was
 taken. Its `note` says, for the report, what stands behind an acknowledged write.
 
-Duramen's own drivers are in `duramen.py` and, for the RESP endpoint, `fast_door.py`, which has its client in common
+Duramen's own drivers are in `duramen.py` and, for the RESP endpoint, `resp_endpoint.py`, which has its client in common
 with
 `redis.py` (`resp_clients.py`); they are as thin as the others. Floors that have the shape of a server
 (`grpc_echo.py`) or of a store (`lmdb.py`) stand here too; the bare file is `synced_file.py`.

@@ -22,9 +22,7 @@ What it deliberately does not do: keep a session between two commands (a token f
 that), ask questions where nobody is there to answer, or reach into the server's files; only `log dump` reads those,
 and changes nothing.
 
-Read `app.py` (the list of commands), `terminal/options.py` (what they share), `terminal/output.py`, `terminal/exits.py`
-and `terminal/text.py`; then any command: `servers/up.py`, `data/tables.py`, `data/records.py`, `data/streams.py`,
-`data/load.py`, `servers/dump.py`.
+Reading order: `app.py` (the list of commands), `terminal/` (what they share), `servers/`, `data/`, `admin/`, `spark/`.
 """
 
 from __future__ import annotations

@@ -24,4 +24,8 @@ Invariants:
 - The connection behind it may be gRPC or a data plane in the same process: nothing here knows which.
 
 What is not here: choosing among replicas (`router.routing` does that, also in this process), and caching of values.
+
+Reading order: `results.py`, `requests.py`, `consistency.py`, `session.py`, `gather/`, `retry.py`, `bulk.py`,
+`atomic.py`, `scan.py`, `watch.py`, `writer.py`, `table.py`, `database.py`, `connect.py`, `loop_thread.py` (blocking
+calls into an event loop), `resp_fast_path.py` (blocking gets and puts by the RESP endpoint).
 """

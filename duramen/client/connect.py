@@ -26,8 +26,8 @@ from log_tier.model.errors import (
 from log_tier.model.log import Log
 from log_tier.remote.remote_log import RemoteLog
 from router.data.requests import Connection
-from router.endpoints.grpc.connection import GrpcConnection
 from router.membership.live_membership import LiveMembership
+from router.remote.connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.routed_connection import RoutedConnection
 

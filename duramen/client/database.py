@@ -79,7 +79,7 @@ class Database:
 
     async def find_door(self) -> None:
         """Look for the server's RESP endpoint, for blocking callers. What is not found is not used."""
-        look: Any = getattr(self.connection, "fast_door", None)  # of other connections there is none to be found
+        look: Any = getattr(self.connection, "resp_endpoint", None)  # of other connections there is none to be found
         found = None if look is None else await look(timeout=_DOOR_S)
         if found is not None:
             host, port = found

@@ -20,7 +20,7 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from router.data.requests import ScanRequest
-from router.endpoints.grpc.connection import GrpcConnection
+from router.remote.connection import GrpcConnection
 
 __all__ = ["Connect", "connect_to", "run_check"]
 

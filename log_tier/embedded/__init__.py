@@ -34,10 +34,8 @@ scheduled here. It does not replicate: damage to the last commit before a crash 
 copy. It does not merge small partitions into one file; the price is two files and a folder each. It does not retry a
 sync.
 
-**Reading order**: `names` and `disk` (what there is, and the seam to it), `segment`, `sparse_index`, `recovery`,
-`checkpoint`, `opening` (what the bytes mean), `partition_log`, `journal`, `committer` (writing), `tail_cache`,
-`cold_reader`, `reader` (reading), `retention`, `trimming`, `compaction`, `compactor` (making it smaller), and `engine`,
-which wires them. `docs/FORMATS.md` has the bytes.
+**Reading order**: `storage/` (what there is on the disk, and the seam to it), `segments/`, `commit/`, `recovery/`,
+`upkeep/`, and `engine.py`, which wires them. `docs/FORMATS.md` has the bytes.
 """
 
 from log_tier.embedded.engine import EmbeddedLog, EngineStatistics

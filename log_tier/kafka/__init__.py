@@ -28,9 +28,8 @@ key is a put, one without a value is a delete, and one that no table can hold is
 token or in the index. No compaction: Kafka's cleaner looks at keys and would drop what conditions, updates and retries
 need; a log is bounded by snapshots and `trim` (`compact` says so). It never deletes or trims a topic that it adopted.
 
-**Reading order**: `header`, `encoding`, `assembly`, `intake` (pure); `address`, `failures` and `connection_news` (words
-of the outside); then the three conversations with a cluster: `known_topic` and `topics`; `send_queue` and `sender`;
-`partition_reader`, `lane` and `fetcher`; `durability`; `engine`, which puts them together.
+**Reading order**: `records/` (pure), `cluster/` (addresses, topics, failures), `writing/`, `reading/`, and `engine.py`,
+which puts them together.
 """
 
 from log_tier.kafka.cluster.address import KafkaAddress

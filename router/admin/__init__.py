@@ -30,10 +30,6 @@ second is packed in columns elsewhere; an operator's question is not.
 What is deliberately not here: work (nodes do that), waiting for a lost node, and deciding by itself. Nothing starts to
 move because a node was lost for a minute; an operator says so.
 
-Reading order: `planners/cluster_view.py`, `planners/plan.py`, `planners/choices.py`, the planners (`planners/move.py`,
-`planners/rebalance.py`, `planners/set_replicas.py`,
-`planners/upkeep.py`, `planners/restore.py`, `planners/resume.py`), `answers/log_times.py`, `answers/key_history.py`,
-`answers/listing.py`, `answers/jobs.py`, `answers/node_client.py`,
-`answers/explain.py`, `answers/verify.py`, `requests.py`, `admin.py`, `clear.py`, `lazy.py`, `messages.py`,
+Reading order: `planners/` (pure), `answers/`, `requests.py`, `admin.py`, `clear.py`, `lazy.py`, `messages.py`,
 `service.py`, `client.py`.
 """

@@ -15,9 +15,9 @@ from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError
 from log_tier.rpc.wire import Wire
 from router.data.requests import Connection
-from router.endpoints.grpc.connection import GrpcConnection
 from router.membership.status import renewed
 from router.membership.views import NodeView
+from router.remote.connection import GrpcConnection
 from serving_tier.proto import node_pb2, node_pb2_grpc
 
 __all__ = ["Member"]

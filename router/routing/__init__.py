@@ -22,5 +22,7 @@ What it deliberately does not do: keep state that matters (any of these may vani
 are none), decide what the cluster should be (the catalog does), repeat writes (only the client knows what it sent).
 
 Reading order: `choice.py`, `targets.py`, `routes.py`, `retry_policy.py`, `scatter.py`, `hedge_budget.py`, `hedging.py`,
-`reads.py`, `writes.py`, `scans.py`, `watches.py`, `tables.py`, `routed_connection.py`.
+`reads.py`, `writes.py`, `scans.py`, `watches.py`, `tables.py`, `routed_connection.py`; then the two choosers among
+connections: `failover.py` (several servers that can do the same) and `local_first.py` (a node's own replicas before
+those of others).
 """

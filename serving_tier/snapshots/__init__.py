@@ -30,8 +30,9 @@ and jobs of the catalog (`log_tier.catalog`, `serving_tier.jobs`). There are no 
 increment. Nothing is encrypted or compressed: an object store does the first, and random values leave little for the
 second.
 
-Reading order: `manifest.py` (pure), `retention.py` (pure), `pages.py`, `contents.py`, `store.py`, `take.py`,
-`install.py`, `peer_copy.py`, `sources.py`; `log_tier/concurrency/threads.py` is how the blocking parts run.
+Reading order: `manifest.py` (pure), `retention.py` (pure), `pages.py`, `contents.py`, `local_disk.py`, `store_url.py`,
+`store.py`, `take.py`, `install.py`, `peer_copy.py`, `sources.py`; `log_tier/concurrency/threads.py` is how the blocking
+parts run.
 """
 
 from __future__ import annotations

@@ -69,6 +69,7 @@ producer ids and sequences of `identities.py`.
 not named: a read shows the one that is live at its offset. A write is not a transaction over partitions, and waits for
 no verdicts. Nothing is cached between jobs: two reads of one table fetch it twice.
 
-Reading order: `options.py`, `columns.py`, `key_ranges.py`, `changes.py`, `positions.py`, `identities.py`, `rows.py`
-(all pure), `index_file.py`, `place.py`, `copies.py`, `feed.py`, `appending.py`, then the classes that Spark calls.
+Reading order: `options.py`, `columns.py`, `key_ranges.py`, `changes.py`, `positions.py`, `identities.py`, `rows.py`,
+`steps.py` (all pure), `index_file.py`, `place.py`, `copies.py`, `feed.py`, `appending.py`, then the classes that Spark
+calls: `table_reader.py`, `log_reader.py`, `writer.py`, `data_source.py`.
 """

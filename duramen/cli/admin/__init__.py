@@ -8,8 +8,9 @@ What it promises:
 - A change is a job in the catalog. The command waits for it (`--no-wait`: does not) and ends with it: 0 done, 1 failed
   or aborted, 4 rejected. Ending the command ends nothing else: `duramen admin job ID` goes on watching.
 
-Read `connection.py` (the connection), `change.py` (plan, confirm, begin, wait), `format.py`; then any command:
-`list.py`, `inspect.py`, `move.py`, `upkeep.py`, `restore.py`, `jobs.py`.
+Reading order: `arguments.py`, `connection.py`, `change.py` (plan, confirm, begin, wait), `progress.py`, `format.py`;
+then any command: `list.py`, `inspect.py`, `move.py`, `upkeep.py`, `restore.py`, `versions.py`, `jobs.py`; `app.py`
+lists them.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
 from router.data.requests import Connection
-from router.endpoints.grpc import messages
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
+from router.remote import messages
 from serving_tier.node.load import Load
 
 __all__ = ["KeyValueService", "TablesService"]

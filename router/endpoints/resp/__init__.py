@@ -36,13 +36,5 @@ clients, several users, replication by Redis' own protocol. What is not there is
 
 More processes can take the connections and read for themselves: `readers/`.
 
-Reading order: `wire/replies.py`, `wire/fallback_parser.py`, `wire/framing.py`, `wire/arguments.py`, `data/views.py`,
-`commands/strings.py`, `commands/counters.py`,
-`commands/keys.py`, `data/value_cache.py`, `data/tables.py`, `data/local_reads.py`, `data/reads.py`,
-`data/shared_writer.py`, `data/changes.py`, `commands/command_table.py`,
-`wire/reply_queue.py`, `connection/slow_path.py`, `connection/session.py`, `connection/fast_path.py`,
-`connection/client.py`, `commands/transactions.py`, `commands/connection.py`, `commands/server.py`,
-`commands/scans.py`, `commands/flushdb.py`, `commands/duramen.py`, `commands/notifications.py`, `commands/cluster.py`,
-`server/peers.py`, `router/routing/local_first.py`, `server/sockets.py`,
-`server/resp_server.py`, `commands/native.py`, `wire/limits.py`, `wire/problems.py`.
+Reading order: `wire/` (bytes), `data/` (what commands see), `commands/`, `connection/`, `server/`, `readers/`.
 """

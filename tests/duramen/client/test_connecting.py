@@ -14,7 +14,7 @@ from kit.cluster.one_machine import held, until
 import duramen
 from duramen import aio
 from duramen.client.connect import split_targets
-from router.endpoints.grpc.connection import GrpcConnection
+from router.remote.connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.routed_connection import RoutedConnection
 

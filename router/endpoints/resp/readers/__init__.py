@@ -29,8 +29,7 @@ What holds:
 - Q5 The server keeps no values in memory for its endpoint while it has readers: between the commit of a batch and the
      moment at which the cache hears of it, a reader may have shown what the cache does not know.
 
-`router/endpoints/resp/wire/fence.py` and `router/endpoints/resp/data/freshness_page.py` say how the two talk,
-`reader_table.py` is a table as a reader sees it, `proxy.py` is a connection, `reader_process.py` the process. The
-server's side is a flag of `router/endpoints/resp/connection/client.py` and the pages that
-`router/endpoints/resp/data/tables.py` keeps.
+Reading order: `reader_table.py` (a table as a reader sees it), `proxy.py` (a connection), `reader_process.py`. The
+markers between the two processes are in `router/endpoints/resp/wire/fence.py`, the shared memory in
+`router/endpoints/resp/data/freshness_page.py`.
 """

@@ -22,9 +22,9 @@ from router.data.requests import (
     WritePart,
     WriteResult,
 )
-from router.endpoints.grpc import messages
 from router.proto import keyvalue_pb2 as kv
 from router.proto import tables_pb2 as tables
+from router.remote import messages
 
 table_ids = st.binary(min_size=16, max_size=16).map(table_id_from_bytes)
 partitions = st.integers(0, 1023).map(Partition)

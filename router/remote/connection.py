@@ -21,10 +21,10 @@ from router.data.requests import (
     WritePart,
     WriteResult,
 )
-from router.endpoints.grpc import messages
 from router.proto import fast_door_pb2, fast_door_pb2_grpc, keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import keyvalue_pb2 as kv
 from router.proto import tables_pb2 as tables
+from router.remote import messages
 
 __all__ = ["GrpcConnection"]
 
