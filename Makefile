@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
+# Two stamps: the demo installs what a user's program needs, everything else also what tests, Spark and Kafka need.
+CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
 
 .PHONY: demo test test-kafka test-spark kafka check bench campaign format protos clean help
@@ -11,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(INSTALLED)  ## the whole database in a minute: one machine, then three nodes, a kill, a restore, a rebalance
+demo: $(CORE)  ## the whole database in a minute: one machine, then three nodes, a kill, a restore, a rebalance
 	@$(RUN)/python examples/flights.py
 	@$(RUN)/python examples/three_nodes.py
 
@@ -57,10 +59,14 @@ protos: $(INSTALLED)  ## generate the code for the protos again
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .data .kafka .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(INSTALLED): pyproject.toml
+$(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Duramen needs Python 3.11 or newer; this is $$($(PYTHON) --version). Set PYTHON=python3.11"; exit 1; }
 	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV) \
 		|| { echo "the venv module is missing: on Debian, apt-get install python3-venv"; exit 1; }
+	@$(RUN)/pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(INSTALLED): $(CORE)
 	@$(RUN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
