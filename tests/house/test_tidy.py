@@ -18,7 +18,8 @@ PACKAGES = ("log_tier", "serving_tier", "router", "spark_bulk", "duramen")
 FILE_LINES_MAX = 400
 """A longer file hides two nouns."""
 FUNCTION_LINES_MAX = 60
-"""A longer function does not fit on a screen."""
+"""A longer function does not fit on a screen. Counted is its body without its docstring: a command's signature is the
+table of its options, with the help of each."""
 LOOSE_FILES_MAX = 15
 """A folder with more modules has rooms that nobody has named yet."""
 
@@ -32,22 +33,7 @@ LONG_FILES = {
     "serving_tier/node/hosting.py",
     "serving_tier/replica/replica.py",
 }
-LONG_FUNCTIONS = {
-    "duramen/cli/data/load.py load",
-    "duramen/cli/servers/serve.py node",
-    "duramen/cli/servers/up.py up",
-    "duramen/cli/spark/bulk.py build",
-    "duramen/server/roles/node_role.py open",
-    "duramen/server/supervisor/cluster.py _start_all",
-    "duramen/server/supervisor/cluster.py supervise",
-    "duramen/verification/run.py run_check",
-    "duramen/verification/workload.py run_watcher",
-    "log_tier/embedded/recovery/open_partition.py open_partition",
-    "router/endpoints/resp/commands/command_table.py _others",
-    "serving_tier/replica/replica.py __init__",
-    "serving_tier/snapshots/sources.py bootstrap",
-    "spark_bulk/repush.py repush",
-}
+LONG_FUNCTIONS = {"router/endpoints/resp/commands/command_table.py _others"}
 FULL_FOLDERS = {"spark_bulk/source"}
 CIRCLES = {"duramen.client", "router.endpoints.resp"}
 """Packages whose modules still import each other in a circle."""
@@ -134,14 +120,18 @@ def test_files_are_short() -> None:
     assert set(long) == LONG_FILES, f"files of more than {FILE_LINES_MAX} lines hide two nouns: {long}"
 
 
+def _body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
 def test_functions_fit_on_a_screen() -> None:
     long = {
-        f"{path} {node.name}": node.end_lineno - node.lineno + 1
+        f"{path} {node.name}": lines
         for path in product_files()
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno is not None
-        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+        and (lines := _body_lines(node)) > FUNCTION_LINES_MAX
     }
     assert set(long) == LONG_FUNCTIONS, f"functions of more than {FUNCTION_LINES_MAX} lines: {long}"
 

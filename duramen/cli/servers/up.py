@@ -100,26 +100,22 @@ def up(
     if nodes is not None:
         if resp_socket is not None:
             raise InvalidRequest("--resp-socket goes without --nodes: each process would need one of its own")
-        from duramen.server.supervisor.cluster import supervise
+        from duramen.server.supervisor.cluster import ClusterOptions, supervise
 
-        tell = _tell_json if json else _tell_people
-        run_role(
-            supervise(
-                data,
-                log_url=log,
-                take_over=take_over,
-                nodes=nodes,
-                host=host,
-                port=port,
-                log_level=log_level.value,
-                snapshot_every_s=snapshot_every_s,
-                tell=tell,
-                resp_port=resp_port,
-                resp_password=resp_password,
-                resp_cache_mebibytes=resp_cache_mebibytes,
-                resp_readers=resp_readers,
-            )
+        options = ClusterOptions(
+            nodes=nodes,
+            host=host,
+            port=port,
+            log_level=log_level.value,
+            snapshot_every_s=snapshot_every_s,
+            log_url=log,
+            take_over=take_over,
+            resp_port=resp_port,
+            resp_password=resp_password,
+            resp_cache_mebibytes=resp_cache_mebibytes,
+            resp_readers=resp_readers,
         )
+        run_role(supervise(data, options, _tell_json if json else _tell_people))
         return
     from duramen.server.roles.all_in_one import SingleServer
     from duramen.server.wiring.serving_node import SnapshotPolicy
