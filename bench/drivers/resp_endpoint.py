@@ -9,10 +9,10 @@ from pathlib import Path
 from bench.drivers.resp_clients import CONNECTIONS, RespClients, RespDriver
 from bench.server_process import ServerProcess, free_port
 
-__all__ = ["FastDoor"]
+__all__ = ["RespEndpoint"]
 
 
-class FastDoor(RespDriver):
+class RespEndpoint(RespDriver):
     """`duramen up --resp-port` in a process of its own, in the table that the endpoint itself makes: one partition."""
 
     def __init__(self, *, readers: int = 0) -> None:

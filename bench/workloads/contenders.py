@@ -44,22 +44,22 @@ def _etcd_linearizable() -> Driver:
     return Etcd(linearizable=True)
 
 
-def _fast_door() -> Driver:
-    from bench.drivers.resp_endpoint import FastDoor
+def _resp_endpoint() -> Driver:
+    from bench.drivers.resp_endpoint import RespEndpoint
 
-    return FastDoor()
+    return RespEndpoint()
 
 
 def _one_reader() -> Driver:
-    from bench.drivers.resp_endpoint import FastDoor
+    from bench.drivers.resp_endpoint import RespEndpoint
 
-    return FastDoor(readers=1)
+    return RespEndpoint(readers=1)
 
 
 def _two_readers() -> Driver:
-    from bench.drivers.resp_endpoint import FastDoor
+    from bench.drivers.resp_endpoint import RespEndpoint
 
-    return FastDoor(readers=2)
+    return RespEndpoint(readers=2)
 
 
 def _redis() -> Driver:
@@ -93,7 +93,7 @@ _REDIS_NEEDS: Final = Needs(("redis", "hiredis"), ("redis-server",), f"Debian: r
 
 CONTENDERS: Final[dict[str, Contender]] = {
     "duramen": Contender("subject", Duramen, SERVER_NEEDS),
-    "fast-door": Contender("subject", _fast_door, _DOOR_NEEDS),
+    "fast-door": Contender("subject", _resp_endpoint, _DOOR_NEEDS),
     "one-reader": Contender("peer", _one_reader, _DOOR_NEEDS),
     "two-readers": Contender("peer", _two_readers, _DOOR_NEEDS),
     "etcd": Contender("peer", _etcd, _ETCD_NEEDS),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from bench.callers import WARMUP_SECONDS, Timing
 from bench.data import make_pairs
 from bench.drivers.driver import Driver, PortDriver
-from bench.drivers.resp_endpoint import FastDoor
+from bench.drivers.resp_endpoint import RespEndpoint
 from bench.workload import Bar, RunSettings, Side, Workload
 from bench.workloads.contenders import preload, server_side
 
@@ -41,7 +41,7 @@ def _timed(call: Call, settings: RunSettings) -> dict[str, float]:
 def _door(driver: Driver, *, put: bool) -> tuple[Call, Callable[[], None]]:
     import duramen
 
-    assert isinstance(driver, FastDoor)
+    assert isinstance(driver, RespEndpoint)
     database = duramen.connect(f"127.0.0.1:{driver.grpc_port}")
     table = database.table("default")
 

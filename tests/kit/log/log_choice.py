@@ -40,7 +40,7 @@ def log_of_the_databases(request: pytest.FixtureRequest) -> Any:
         return await opened(data, log_url=log_url or url_of(data), **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duramen.server.wiring.single_machine, "open_machine", open_single_machine)
-        patch.setattr(duramen.server.roles.all_in_one, "open_machine", open_single_machine)
+        patch.setattr(duramen.server.wiring.single_machine, "open_single_machine", open_single_machine)
+        patch.setattr(duramen.server.roles.all_in_one, "open_single_machine", open_single_machine)
         yield
     _bootstrap.clear()

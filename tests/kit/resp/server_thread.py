@@ -16,12 +16,12 @@ from router.data.local_data import LocalData
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 
-__all__ = ["ServerThread", "open_door"]
+__all__ = ["ServerThread", "open_resp"]
 
 T = TypeVar("T")
 
 
-async def open_door(data_plane: LocalData, settings: RespSettings, **how: Any) -> RespServer:
+async def open_resp(data_plane: LocalData, settings: RespSettings, **how: Any) -> RespServer:
     """An endpoint without reader processes."""
     return await RespServer.open(
         data_plane, data_plane.catalog, settings, RespSockets.take(settings), node=data_plane.node, **how

@@ -94,8 +94,8 @@ def test_nobody_else_may_look(pages: FreshnessPages) -> None:
 
 def test_what_a_killed_server_left_is_removed_by_the_next(pages: FreshnessPages) -> None:
     program = (
-        "import os, sys; from router.endpoints.resp.data.freshness_page import Pages; "
-        "print(Pages(1).folder); sys.stdout.flush(); os._exit(9)"
+        "import os, sys; from router.endpoints.resp.data.freshness_page import FreshnessPages; "
+        "print(FreshnessPages(1).folder); sys.stdout.flush(); os._exit(9)"
     )
     killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     left = Path(killed.stdout.strip())
