@@ -21,7 +21,6 @@ wanted `operation`, `expires_at` or `ttl_ms` (`rows.py`).
                   key, prefix, start, end      a range of keys (text, or base64:…); one key is one task
                   snapshots        the URL of the snapshot store; without it snapshots are not used
                   folder           where copies of indexes lie while they are read (Spark's own folder)
-                  pushdown         true: take filters on the key from the query; see below
     a log         log              true
                   from, to         tokens; `from` also earliest (default) or latest, `to` also latest (default)
                   records          accepted (default), or all: also what changed nothing
@@ -42,18 +41,22 @@ What holds:
 - R5 What a task writes twice counts once.
 
 **Which state a read shows.** A partition is always read at one transaction. With a token it is exactly the token's
-offset, whoever reads and however often. Without one it is the log's end when the query was planned, or newer where the
-copy that a node gave was newer: a task that is tried again may then see more. Take a token where that matters. A
-snapshot that stands at the wanted offset is read where it lies, four times as fast as a peer's copy.
+offset, whoever reads and however often. Without one it is the log's end when the first query of the DataFrame was
+planned (Spark keeps that plan), or newer where the copy that a node gave was newer: a task that is tried again may then
+see more. Take a token where that matters. A snapshot that stands at the wanted offset is read where it lies, four times
+as fast as a peer's copy.
 
 **Columns.** Spark does not tell a Python data source which columns a query needs. Name them:
 `.schema("key STRING, version BIGINT")` reads those alone, and `values=json` with `.schema(...)` takes every other name
 for a field.
 
-**Filters.** `pushdown=true` (with `spark.sql.python.filterPushdown.enabled`) turns equality, ranges and prefixes of the
-key into a range of pages, and equality into one task. It is not the default: Spark 4 keeps what the first query of a
-DataFrame pushed down for every later one, so a DataFrame that is filtered twice shows too little. The options `key`,
-`prefix`, `start` and `end` do the same and have no such trap.
+**Filters.** A query's filters are not pushed down: the options `key`, `prefix`, `start` and `end` name the pages that
+are read, and Spark filters what it gets. Spark 4 keeps the reader of a DataFrame's first query, with the filters that
+were pushed into it, and answers the next query from it (decision 29).
+
+**SQL.** `CREATE TEMPORARY VIEW v (key STRING, value STRING) USING duramen OPTIONS (at '…', `table` '…')` is read and
+written (`INSERT INTO v`). `CREATE TABLE t USING duramen OPTIONS (…)`, without a list of columns, is read, also with
+options for one query: `SELECT … FROM t WITH (prefix = 'UA')` (`catalog_tables.py`).
 
 **Exactly once, and what it needs of your rows**: `writer.py`.
 
@@ -65,7 +68,7 @@ records changed nothing (`feed.py`, `changes.py`); a stream's position is in Spa
 **How a write passes.** `writer.py` → `rows.py` checks, places and drafts; `appending.py` encodes and appends, with the
 producer ids and sequences of `identities.py`.
 
-**What it deliberately does not do.** No column is pruned and no filter pushed but as said above. A table's versions are
+**What it deliberately does not do.** No column is pruned and no filter pushed down. A table's versions are
 not named: a read shows the one that is live at its offset. A write is not a transaction over partitions, and waits for
 no verdicts. Nothing is cached between jobs: two reads of one table fetch it twice.
 

@@ -13,10 +13,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark_bulk.source.catalog_tables import carried_options, catalog_options, with_options
 from spark_bulk.source.columns import log_ddl, table_ddl
 from spark_bulk.source.log_reader import LogReader, LogStreamReader
-from spark_bulk.source.options import parse_read_options, parse_write_options
-from spark_bulk.source.table_reader import FilteringTableReader, TableReader
+from spark_bulk.source.options import ReadOptions, parse_read_options, parse_write_options
+from spark_bulk.source.table_reader import TableReader
 from spark_bulk.source.writer import TableStreamWriter, TableWriter
 
 __all__ = ["DuramenDataSource"]
@@ -32,21 +33,22 @@ class DuramenDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns, where the user names none."""
-        options = parse_read_options(self.options)
+        of_catalog = catalog_options(self.options)
+        options = parse_read_options(self.options if of_catalog is None else of_catalog)
         if options.log:
-            return log_ddl(options.keys, options.values)
-        return table_ddl(options.keys, options.values, options.json_schema)
+            ddl = log_ddl(options.keys, options.values)
+        else:
+            ddl = table_ddl(options.keys, options.values, options.json_schema)
+        return ddl if of_catalog is None else with_options(ddl, of_catalog)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
-        options = parse_read_options(self.options)
-        if options.log:
-            return LogReader(options, _arrow(schema))
-        return (FilteringTableReader if options.pushdown else TableReader)(options, _arrow(schema))
+        options = self._read_options(schema)
+        return (LogReader if options.log else TableReader)(options, _arrow(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's names
         """For `spark.readStream`."""
-        return LogStreamReader(parse_read_options(self.options), _arrow(schema))
+        return LogStreamReader(self._read_options(schema), _arrow(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""
@@ -55,6 +57,13 @@ class DuramenDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """For `df.writeStream`."""
         return TableStreamWriter(parse_write_options(self.options), _arrow(schema), overwrite=overwrite)
+
+    def _read_options(self, schema: StructType) -> ReadOptions:
+        """What the query says; where it names no table, also what the catalog's table carries."""
+        options = {name.lower(): value for name, value in self.options.items()}
+        if not {"at", "table"} & options.keys():
+            options = carried_options(field.metadata.get("comment", "") for field in schema) | options
+        return parse_read_options(options)
 
 
 def _arrow(schema: StructType) -> pa.Schema:

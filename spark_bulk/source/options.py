@@ -49,7 +49,6 @@ _READ: Final = _PLACE | {
     "prefix",
     "start",
     "end",
-    "pushdown",
     "log",
     "from",
     "to",
@@ -60,6 +59,12 @@ _WRITE: Final = _PLACE | {"values", "job", "compress"}
 
 # What Spark itself puts among the options of a source or a sink.
 _SPARKS: Final = {"checkpointlocation", "path", "truncate", "numrows"}
+
+# Where no option at all came, it may be Spark that lost them (`catalog_tables`).
+_NO_OPTIONS: Final = (
+    ". Spark passes no options to writes of a table that CREATE TABLE made, nor to reads of one whose columns were "
+    "named there: use CREATE TEMPORARY VIEW … USING duramen OPTIONS (…)"
+)
 
 _SPELLING: Final = {"maxrecordspertrigger": "maxRecordsPerTrigger"}
 
@@ -82,7 +87,6 @@ class ReadOptions:
     folder: str
     """Where copies of indexes lie while they are read; empty: where Spark keeps its own files."""
     range: KeyRange
-    pushdown: bool
     log: bool
     start: str
     """`earliest`, `latest` or a token: after what a read of the log begins; empty: at the earliest."""
@@ -141,7 +145,6 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         snapshots=given.get("snapshots", ""),
         folder=given.get("folder", ""),
         range=_range(given),
-        pushdown=_flag(given, "pushdown"),
         log=log,
         start=given.get("from", ""),
         end=given.get("to", ""),
@@ -173,7 +176,7 @@ def _known(options: Mapping[str, str], known: set[str], what: str) -> dict[str, 
 def _place(given: Mapping[str, str]) -> tuple[str, str, float]:
     for name, example in (("at", "host:port of any Duramen server"), ("table", "the table's name")):
         if not given.get(name):
-            raise InvalidRequest(f"the option `{name}` is missing: {example}")
+            raise InvalidRequest(f"the option `{name}` is missing: {example}{'' if given else _NO_OPTIONS}")
     timeout = given.get("timeout", "")
     try:
         seconds = float(timeout) if timeout else _TIMEOUT_DEFAULT_S

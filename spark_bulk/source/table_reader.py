@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Offset, Partition
@@ -20,11 +20,11 @@ from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.columns import TABLE_COLUMNS, check_schema, json_columns, typed
 from spark_bulk.source.copies import Wanted, standing_index
 from spark_bulk.source.index_file import IndexFile, Rows
-from spark_bulk.source.key_ranges import KeyRange, range_of_filters
+from spark_bulk.source.key_ranges import KeyRange
 from spark_bulk.source.options import NEWEST_SNAPSHOT, ReadOptions
 from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets
 
-__all__ = ["FilteringTableReader", "TablePart", "TableReader", "plan_table_parts"]
+__all__ = ["TablePart", "TableReader", "plan_table_parts"]
 
 
 class TablePart(InputPartition):
@@ -43,11 +43,10 @@ class TableReader(DataSourceReader):
         check_schema(schema, TABLE_COLUMNS, fields=options.values == "json")
         self._options = options
         self._schema = schema
-        self._keys = options.range
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ask where everything is."""
-        return wait_for(plan_table_parts(self._options, self._keys))
+        return wait_for(plan_table_parts(self._options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in key order."""
@@ -71,22 +70,7 @@ class TableReader(DataSourceReader):
                 yield _batch(rows, self._schema, wanted.partition, where, from_json=from_json)
 
 
-class FilteringTableReader(TableReader):
-    """The same, taking filters on the key from Spark's optimizer: `pushdown=true`.
-
-    Spark 4 keeps the filters of the first query for every later query of one DataFrame (or of one `load()`), whatever
-    those ask for. So this is for a `load()` that is used in one query, and not the default; `key`, `prefix`, `start`
-    and `end` do the same without that trap.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
-        """Take what is said of the key; give back the rest."""
-        keys, left = range_of_filters(filters)
-        self._keys = self._keys.both(keys)
-        yield from left
-
-
-async def plan_table_parts(options: ReadOptions, keys: KeyRange) -> list[TablePart]:
+async def plan_table_parts(options: ReadOptions) -> list[TablePart]:
     """A part for each partition that can hold keys of the range.
 
     Raises `TableNotFound`, `InvalidToken`, `TokenAhead`, `Disconnected`.
@@ -98,6 +82,7 @@ async def plan_table_parts(options: ReadOptions, keys: KeyRange) -> list[TablePa
         exact = _newest_snapshots(place)
     elif options.token:
         exact = token_offsets(options.token, place, bounds)
+    keys = options.range
     single = keys.single
     only = None if single is None else partition_of(single, place.topic.partitions, place.partitioner)
     return [

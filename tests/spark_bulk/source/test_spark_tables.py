@@ -118,25 +118,6 @@ def test_ranges_read_what_they_name(table: SparkTable) -> None:
     assert table.read(start="LH0100", end="LH0200").count() == 100
 
 
-def test_filters_that_are_pushed_down(table: SparkTable) -> None:
-    spark = table.spark
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-
-        def count(condition: str, partitions: int) -> int:
-            found = table.read("key", pushdown="true", keys="utf8").where(condition)
-            assert found.rdd.getNumPartitions() == partitions
-            return int(found.count())
-
-        assert count("key = 'UA0007'", 1) == 1
-        assert count("key LIKE 'UA000%'", 4) == 10
-        assert count("key >= 'LH' AND key < 'LI' AND length(key) = 6", 4) == 400
-        assert count("key > 'LH0000' AND key <= 'LH0010'", 4) == 10
-        assert count("key = 'UA0007' AND version < 0", 1) == 0
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-
-
 def test_an_empty_table(spark: Any, server: ServerProcess, database: Database, table_name: str) -> None:
     database.create_table(table_name, partitions=3)
     empty = SparkTable(spark, server, table_name)
