@@ -206,11 +206,12 @@ class Staging:
         return number not in replica.versions.here() | {replica.index.version}
 
     async def _remove(self, replica: Replica, number: int) -> None:
+        # One that was given up at this moment has left its files where a version that comes later lies.
         places = {index.version: index.path for index in replica.versions.indexes()}
+        folder = places.get(number, replica.version_folder(number))
         await replica.drop_version(number, InvalidRequest(f"version {number} of {replica.topic.name} was deleted"))
-        if number in places:
-            logger.info("%s: version %s was deleted", replica.name, number)
-            await asyncio.to_thread(shutil.rmtree, places[number], ignore_errors=True)
+        logger.info("%s: version %s was deleted", replica.name, number)
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def forget(self, name: ReplicaName) -> None:
         """End what is under way for a replica that goes away, or is put in place anew."""

@@ -61,6 +61,9 @@ class StandbyVersions:
         """Why a version is not here any more."""
         self._topic, self._partition, self._log, self._applier = topic, partition, log, applier
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        """Those that catch up, by version."""
+        self._closings: dict[int, asyncio.Task[None]] = {}
+        """Those that are being closed, by version."""
         self._moved = asyncio.Event()
         self.on_moved: Callable[[], None] = _nobody_looks
         """Called when a version has come, or is level, or lost."""
@@ -119,10 +122,9 @@ class StandbyVersions:
         assert number not in {**self.level, **self.behind}, f"version {number} is here already"
         self.lost.pop(number, None)
         self.behind[number] = index
-        task = asyncio.create_task(
-            self._catch_up(index, live), name=f"version {number} of {self._topic.name}/{self._partition}"
-        )
+        task = asyncio.create_task(self._catch_up(index, live), name=self._name(number))
         self._tasks[number] = task
+        task.add_done_callback(lambda _: self._caught_up(number, task))
         self._move()
 
     async def wait_level(self, number: int) -> None:
@@ -133,30 +135,56 @@ class StandbyVersions:
             await self._moved.wait()
 
     async def lose(self, number: int, error: DuramenError, closing: Callable[[LmdbIndex], Awaitable[None]]) -> None:
-        """Close a version that failed, or is not wanted any more; `error` is told to whoever waits for it."""
-        task = self._tasks.pop(number, None)
+        """Close a version that failed, or is not wanted any more; whoever waits for it gets `error`.
+
+        Returns when its files are closed, also where another call closes them: they are the caller's then, and those of
+        whoever waited for it. A caller that is cancelled does not stop the closing.
+        """
+        task = self._tasks.get(number)
         if task is not None and task is not asyncio.current_task():
             task.cancel()
             await asyncio.wait([task])
         index = self.level.pop(number, None) or self.behind.pop(number, None)
-        self.lost[number] = error
-        self._move()
         if index is not None:
+            self._closings[number] = asyncio.create_task(
+                self._closed(index, error, closing), name=f"{self._name(number)} is closed"
+            )
+        elif number not in self._closings:
+            self.lost[number] = error
+            self._move()
+        if number in self._closings:
+            await asyncio.wait([self._closings[number]])
+
+    async def _closed(
+        self, index: LmdbIndex, error: DuramenError, closing: Callable[[LmdbIndex], Awaitable[None]]
+    ) -> None:
+        number = index.version
+        try:
             await closing(index)
+        except DuramenError as trouble:
+            logger.warning("%s could not be closed cleanly: %s", self._name(number), trouble)
+        finally:
+            del self._closings[number]
+            self.lost[number] = error
+            self._move()
 
     async def close(self) -> list[LmdbIndex]:
         """Stop catching up; the indexes are the caller's to close."""
         tasks = list(self._tasks.values())
-        self._tasks = {}
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._closings:
+            await asyncio.wait(self._closings.values())
         indexes = self.indexes()
         self.level, self.behind = {}, {}
         self.lost = dict.fromkeys((index.version for index in indexes), ShuttingDown("the replica is closing"))
         self._move()
         return indexes
+
+    def _name(self, number: int) -> str:
+        return f"version {number} of {self._topic.name}/{self._partition}"
 
     def _move(self) -> None:
         self.on_moved()
@@ -175,11 +203,27 @@ class StandbyVersions:
                 await self._read_on(index, live)
                 await self._applier.run(lambda: index.level_with(live()))
                 self.level[number] = self.behind.pop(number)
-                self._tasks.pop(number, None)
             self._move()
         except DuramenError as error:
-            logger.warning("version %s of %s/%s: %s", number, self._topic.name, self._partition, error)
-            await self.lose(number, error, lambda lost: self._applier.run(lambda: lost.close(clean=True)))
+            logger.warning("%s: %s", self._name(number), error)
+            await self.lose(number, error, self._close_index)
+        except Exception as error:
+            # A bug of ours: nobody may wait for a version that will not be level.
+            await self.lose(
+                number,
+                DuramenError(f"{self._name(number)} ended at {index.applied} by a bug: {error!r}"),
+                self._close_index,
+            )
+            raise
+
+    async def _close_index(self, index: LmdbIndex) -> None:
+        await self._applier.run(lambda: index.close(clean=True))
+
+    def _caught_up(self, number: int, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(number) is task:
+            del self._tasks[number]
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("%s ended by a bug", self._name(number), exc_info=task.exception())
 
     async def _read_on(self, index: LmdbIndex, live: Callable[[], LmdbIndex]) -> None:
         """Fold the log up to where the live index stands now; it may end before that, in offsets without a record."""

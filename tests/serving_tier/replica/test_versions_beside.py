@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import shutil
 import threading
@@ -17,7 +18,7 @@ from kit.log.stored_log import Said, StoredLog, add, columns_of, delete, put
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import Batch, encode_batch
-from log_tier.model.errors import DiskFull, IndexDamaged, OffsetTrimmed, ShuttingDown, VersionMissing
+from log_tier.model.errors import DiskFull, DuramenError, IndexDamaged, OffsetTrimmed, ShuttingDown, VersionMissing
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Topic
 from log_tier.model.record import Condition, Operation
@@ -330,11 +331,69 @@ async def test_a_long_read_goes_on_in_its_version(setting: Setting) -> None:
             await until(lambda: index.applied == barrier)
             assert index.get_value(b"a") == b"1"
             dropping = asyncio.ensure_future(replica.drop_version(1, ShuttingDown("retention")))
-            await until(lambda: 1 in replica.versions.lost)
+            await until(lambda: 1 not in replica.versions.here())
             assert index.get_value(b"a") == b"1", "it stays open under a reader"
             assert not dropping.done()
         await dropping
         assert replica.readers == []
+
+
+@pytest.mark.parametrize("waits", ["for level", "to discard"])
+async def test_the_files_are_closed_before_anybody_may_remove_them(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, waits: str
+) -> None:
+    """A version that cannot catch up is closed in the applier's thread, where closing writes beside its files."""
+    closing, may_close = threading.Event(), threading.Event()
+    inner = LmdbIndex.close
+
+    def close(self: LmdbIndex, *, clean: bool = True) -> None:
+        if self.version == 2:
+            closing.set()
+            may_close.wait(DEADLINE_S)
+        inner(self, clean=clean)
+
+    def fails(*_: object) -> None:
+        raise OffsetTrimmed("the log does not go back so far")
+
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.write(put(b"a", b"2"))
+        folder = replica.version_folder(2)
+        await asyncio.to_thread(setting.build, folder, {b"a": b"x"}, base=base)
+        monkeypatch.setattr(LmdbIndex, "close", close)
+        monkeypatch.setattr(StandbyVersions, "_follow", fails)
+        adding = asyncio.ensure_future(replica.add_version(2))
+        await asyncio.to_thread(closing.wait, DEADLINE_S)
+        waiting = (
+            adding if waits == "for level" else asyncio.ensure_future(replica.drop_version(2, ShuttingDown("deleted")))
+        )
+        done, _ = await asyncio.wait([waiting], timeout=0.1)
+        assert not done, "its files are in use"
+        may_close.set()
+        await asyncio.wait([waiting, adding])
+        await asyncio.to_thread(shutil.rmtree, folder)
+        with pytest.raises(OffsetTrimmed):
+            await adding
+        await until(lambda: not [task for task in asyncio.all_tasks() if "version 2" in task.get_name()])
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+async def test_a_version_that_ends_by_a_bug_keeps_nobody_waiting(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def bug(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.write(put(b"a", b"2"))
+        monkeypatch.setattr(StandbyVersions, "_follow", bug)
+        with pytest.raises(DuramenError, match=r"version 2 of flights/0 ended at 0 by a bug: RuntimeError\('a bug'\)"):
+            async with asyncio.timeout(DEADLINE_S):
+                await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+        await until(lambda: "version 2 of flights/0 ended by a bug" in caplog.text)
+        assert replica.state == "ready"
 
 
 @pytest.mark.parametrize("seed", range(6))
