@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from log_tier.background import Failed, only_logged, run_forever
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, InvalidRequest
@@ -17,8 +17,6 @@ from router.membership.views import NodeView
 from serving_tier.proto import node_pb2
 
 __all__ = ["SILENCE_MAX_S", "LiveMembership"]
-
-logger = logging.getLogger(__name__)
 
 SILENCE_MAX_S: Final = 0.75
 """Three heartbeats: a node that says nothing for so long is not asked any more."""
@@ -42,15 +40,17 @@ class LiveMembership:
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def open(cls, maps: Maps) -> LiveMembership:
-        """Follow the map's nodes. Returns when each of them has spoken or could not be reached, within a second."""
+    async def open(cls, maps: Maps, *, failed: Failed = only_logged) -> LiveMembership:
+        """Follow the map's nodes. Returns when each of them has spoken or could not be reached, within a second.
+
+        `failed`: see `run_forever`; also called where the maps cannot be followed any more.
+        """
         membership = cls(maps)
         first = maps.map
         membership._compare(first)
-        loop = asyncio.get_running_loop()
         membership._tasks = [
-            loop.create_task(membership._follow_map(first), name="fleet follows the map"),
-            loop.create_task(membership._watch_silence(), name="fleet watches silence"),
+            run_forever(membership._follow_map(first), name="following the nodes of the map", failed=failed),
+            run_forever(membership._watch_silence(), name="watching for silent nodes", failed=failed),
         ]
         with suppress(DeadlineExceeded):
             await membership.wait_for(lambda: all(m.known for m in membership.members.values()), timeout=_FIRST_WORD_S)
@@ -59,13 +59,10 @@ class LiveMembership:
     # --- following
 
     async def _follow_map(self, seen: ClusterMap) -> None:
-        try:
-            while True:
-                version = seen.version
-                seen = await self._maps.wait_for(lambda cluster: cluster.version > version)  # noqa: B023 - awaited here
-                self._compare(seen)
-        except DuramenError as error:
-            logger.info("the fleet keeps the nodes that it knows: %s", error)
+        while True:
+            version = seen.version
+            seen = await self._maps.wait_for(lambda cluster: cluster.version > version)  # noqa: B023 - awaited here
+            self._compare(seen)
 
     def _compare(self, cluster: ClusterMap) -> None:
         members: dict[str, Member] = {}

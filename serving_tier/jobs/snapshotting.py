@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from log_tier.background import Failed, only_logged, run_forever
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.commands import AddSnapshot, ForgetSnapshots
@@ -64,12 +65,15 @@ class NodeSnapshots:
         *,
         keep: int = KEEP_DEFAULT,
         every_s: float | None = None,
+        failed: Failed = only_logged,
     ) -> NodeSnapshots:
-        """Begin; with `every_s` also by schedule. `keep`: the newest ones of each partition that stay."""
+        """Begin; with `every_s` also by schedule. `keep`: the newest ones of each partition that stay.
+        `failed`: see `run_forever`.
+        """
         snapshots = cls(catalog, hosting, store, keep=keep)
         if every_s is not None:
             schedule = SnapshotSchedule(every_s)
-            snapshots._ticker = asyncio.create_task(snapshots._tick(schedule), name="snapshot schedule")
+            snapshots._ticker = run_forever(snapshots._tick(schedule), name="the snapshot schedule", failed=failed)
         return snapshots
 
     async def take(self, replica: Replica, *, progress: Progress | None = None) -> SnapshotEntry:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from log_tier.background import Failed, only_logged, run_forever
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap, Job, Task
 from log_tier.catalog.commands import Command, TaskDone, TaskFailed, TaskReady
@@ -86,11 +87,13 @@ class JobWorker:
         self._follower: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, catalog: Catalog, *, node_id: str, actions: Mapping[str, Action]) -> JobWorker:
-        """Begin to work."""
+    async def open(
+        cls, catalog: Catalog, *, node_id: str, actions: Mapping[str, Action], failed: Failed = only_logged
+    ) -> JobWorker:
+        """Begin to work. `failed`: see `run_forever`."""
         worker = cls(catalog, node_id, actions)
         worker._compare(catalog.map)
-        worker._follower = asyncio.create_task(worker._follow(catalog.map), name=f"jobs of {node_id}")
+        worker._follower = run_forever(worker._follow(catalog.map), name=f"the jobs of {node_id}", failed=failed)
         return worker
 
     def running(self) -> Mapping[TaskKey, TaskProgress]:
@@ -119,8 +122,9 @@ class JobWorker:
     def _ended(self, key: TaskKey, run: TaskRun, task: asyncio.Task[None]) -> None:
         if self._runs.get(key) is run:
             del self._runs[key]
-        if not task.cancelled():
-            task.exception()  # told and written down by the run itself
+        if not task.cancelled() and isinstance(error := task.exception(), DuramenError):
+            # The run logs a bug by itself; this one could not report what came of the task, which is tried again.
+            logger.warning("task %s of job %s is not reported: %s", key[1], key[0], error)
 
     async def _run(self, run: TaskRun) -> None:
         job, number, task = run.job, run.number, run.task

@@ -8,7 +8,9 @@ The map says which replicas a node should have. Hosting compares that with what 
     table dropped           → the same, and whoever waits is told so
 
 Each replica is brought up by a task of its own, and tried again where it failed for now: a log that is away, a full
-disk, a store that does not answer. A replica that is under way is in `pending`; the others do not wait for it.
+disk, a store that does not answer. A replica that is under way is in `pending`; the others do not wait for it. One that
+stops later, for whatever reason, is brought up again: what a cut network, or a log that was trimmed meanwhile, made of
+it must not need a restart of the process.
 
 The versions of its replicas are the business of `serving_tier.node.staging`, which sees every map as well.
 
@@ -33,9 +35,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from log_tier.background import Failed, only_logged, run_forever
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.model.errors import (
+    DeadlineExceeded,
+    Disconnected,
     DuramenError,
     IndexDamaged,
     InvalidRequest,
@@ -63,6 +68,11 @@ returns where the content came from, for people. Raises what kept it, `OffsetTri
 
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
+# What is away may be back at any moment, and is asked again soon: a try costs one question to the log or to a peer.
+_RETRY_AWAY_MAX_S: Final = 2.0
+
+# A replica that goes on for so long before it stops again is brought up without a pause.
+_STEADY_S: Final = 60.0
 
 # Copies that are fetched at the same time: one disk and one network serve them all, and reads as well.
 _BOOTSTRAPS_MAX: Final = 2
@@ -83,8 +93,6 @@ class Pending:
     phase: str = "opening"
     done: int = 0
     total: int = 0
-    started_s: float = 0.0
-    """On the monotonic clock."""
     trouble: str = ""
     """Why the last try failed."""
 
@@ -122,6 +130,8 @@ class Hosting:
         self._tasks: dict[ReplicaName, asyncio.Task[None]] = {}
         self._wanted: dict[ReplicaName, tuple[TableEntry, int]] = {}
         self._locks: dict[ReplicaName, asyncio.Lock] = {}
+        self._stops: dict[ReplicaName, tuple[float, float]] = {}
+        """When a replica stopped last, on the monotonic clock, and the pause after it."""
         self._follower: asyncio.Task[None] | None = None
         self._moved = asyncio.Event()
         self._compared = NOTHING
@@ -130,18 +140,29 @@ class Hosting:
 
     @classmethod
     async def open(
-        cls, maps: Maps, node: Node, *, node_id: str, identity: str, bootstrap: Bootstrap = replay_only
+        cls,
+        maps: Maps,
+        node: Node,
+        *,
+        node_id: str,
+        identity: str,
+        bootstrap: Bootstrap = replay_only,
+        failed: Failed = only_logged,
     ) -> Hosting:
-        """Begin to host what the map says. Returns when the first comparison was made, not when all is open."""
+        """Begin to host what the map says. Returns when the first comparison was made, not when all is open.
+
+        `failed`: see `run_forever`.
+        """
         hosting = cls(maps, node, node_id=node_id, identity=identity, bootstrap=bootstrap)
         node.absent = hosting._absent
         node.damaged = hosting._damaged
+        node.stopped = hosting._stopped
         node.version_missing = hosting.staging.version_missing
         node.switched = lambda _: hosting.staging.compare(maps.map)
         await asyncio.to_thread(_tidy, node.folder, maps.map, node_id)
         first = maps.map
         await hosting._compare(first)
-        hosting._follower = asyncio.create_task(hosting._follow(first), name=f"hosting {node_id}")
+        hosting._follower = run_forever(hosting._follow(first), name=f"hosting {node_id}", failed=failed)
         return hosting
 
     # --- following the map
@@ -173,7 +194,7 @@ class Hosting:
         self._move()
 
     def _start(self, name: ReplicaName, topic: Topic) -> None:
-        self.pending[name] = Pending(topic, name[1], started_s=time.monotonic())
+        self.pending[name] = Pending(topic, name[1])
         task = asyncio.create_task(self._bring_up(name, topic), name=f"bring up {topic.name}/{name[1]}")
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._brought(name, task))
@@ -197,32 +218,56 @@ class Hosting:
             task.cancel()
             await asyncio.wait([task])
         await self.staging.forget(name)
+        self._stops.pop(name, None)
         async with self._lock(name):
-            await self.node.unhost(*name, self._absence(cluster, *name))
+            try:
+                await self.node.unhost(*name, self._absence(cluster, *name))
+            except DuramenError as error:  # its index could not be closed cleanly, and is gone with its folder
+                logger.warning("%s/%s was let go: %s", *name, error)
         self._locks.pop(name, None)
 
     def _lock(self, name: ReplicaName) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
 
-    # --- damage
+    # --- replicas that stopped
 
     def _damaged(self, replica: Replica) -> None:
         """An index turned out damaged while it was used: it is discarded, and brought up again from elsewhere."""
+        self._begin_anew(replica, delete=True)
+
+    def _stopped(self, replica: Replica) -> None:
+        """A replica stopped: it is opened again. An index that the log no longer carries on is discarded there."""
+        self._begin_anew(replica, delete=False)
+
+    def _begin_anew(self, replica: Replica, *, delete: bool) -> None:
         name = (replica.topic.id, replica.partition)
         if name in self._tasks or self.node.hosted().get(name) is not replica:
             return
-        logger.warning("%s cannot go on (%s): it is fetched again", replica.name, replica.failure or replica.awaits)
-        self.pending[name] = Pending(replica.topic, replica.partition, started_s=time.monotonic())
-        task = asyncio.create_task(self._replace(name, replica), name=f"replace {replica.name}")
+        logger.warning("%s cannot go on (%s): it is brought up again", replica.name, replica.failure or replica.awaits)
+        self.pending[name] = Pending(replica.topic, replica.partition)
+        task = asyncio.create_task(self._replace(name, replica, delete=delete), name=f"replace {replica.name}")
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._brought(name, task))
 
-    async def _replace(self, name: ReplicaName, replica: Replica) -> None:
+    async def _replace(self, name: ReplicaName, replica: Replica, *, delete: bool) -> None:
         await self.staging.forget(name)
         async with self._lock(name):
             reason = replica.failure or replica.awaits or Unavailable(f"{replica.name} is damaged: ask another node")
-            await self.node.unhost(*name, reason)
+            try:
+                await self.node.unhost(*name, reason, delete=delete)
+            except DuramenError as error:
+                logger.warning("%s could not be closed cleanly: %s", replica.name, error)
+            self.node.refusals[name] = reason
+        await asyncio.sleep(self._pause_after_stop(name))
         await self._bring_up(name, replica.topic)
+
+    def _pause_after_stop(self, name: ReplicaName) -> float:
+        """In seconds; it grows where a replica stops again and again, so that each stop can be read in the log."""
+        now = time.monotonic()
+        last, pause = self._stops.get(name, (-_STEADY_S, 0.0))
+        pause = 0.0 if now - last > _STEADY_S + pause else min(max(pause * 2, _RETRY_FIRST_S), _RETRY_MAX_S)
+        self._stops[name] = now, pause
+        return pause * random.uniform(0.5, 1.0)
 
     # --- bringing up
 
@@ -240,8 +285,9 @@ class Hosting:
                 self.node.refusals[name] = error
                 self.pending[name].trouble = error.message
                 self._move()
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, _RETRY_MAX_S)
+                limit = _RETRY_AWAY_MAX_S if isinstance(error, (Disconnected, DeadlineExceeded)) else _RETRY_MAX_S
+                await asyncio.sleep(min(pause, limit) * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, limit)
             else:
                 return
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
+from log_tier.background import Failed, only_logged, run_forever
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.model.log import Log, Topic
 from serving_tier.replica.replica import Replica
@@ -48,11 +49,11 @@ class LogEnds:
         *,
         clock: Callable[[], float] = time.monotonic,
         every_s: float = _ASK_EVERY_S,
+        failed: Failed = only_logged,
     ) -> LogEnds:
         """Begin to ask. `replicas` is gone through anew each time; `clock` in seconds, the replicas' own."""
         ends = cls(log, replicas, clock=clock, every_s=every_s)
-        ends._task = asyncio.create_task(ends._run(), name="log ends")
-        ends._task.add_done_callback(_tell_bug)
+        ends._task = run_forever(ends._run(), name="asking where the logs end", failed=failed)
         return ends
 
     async def _run(self) -> None:
@@ -92,8 +93,3 @@ class LogEnds:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-
-
-def _tell_bug(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.error("the log's ends are not asked for any more, by a bug", exc_info=task.exception())

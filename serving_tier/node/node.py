@@ -18,6 +18,7 @@ from copy import copy
 from pathlib import Path
 from typing import Final
 
+from log_tier.background import Failed, only_logged, run_forever
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, NotHosted, TableNotFound, Unavailable
 from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
@@ -72,15 +73,19 @@ class Node:
         """What is done when another version of a replica has become the live one."""
         self.damaged: Callable[[Replica], None] = _only_logged
         """What is done about a replica whose index turned out damaged while it was used."""
+        self.stopped: Callable[[Replica], None] = _only_logged
+        """What is done about a replica that stopped for another reason, and whose index may be good."""
         self._ticker: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, log: Log, folder: Path, *, clock_ms: Callable[[], int] = _now_ms) -> Node:
-        """Open a node that keeps its indexes below `folder`; it hosts nothing yet."""
+    async def open(
+        cls, log: Log, folder: Path, *, clock_ms: Callable[[], int] = _now_ms, failed: Failed = only_logged
+    ) -> Node:
+        """Open a node that keeps its indexes below `folder`; it hosts nothing yet. `failed`: see `run_forever`."""
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         node = cls(log, folder, clock_ms=clock_ms)
         node._applier.start()
-        node._ticker = asyncio.create_task(node._tick(), name="expiry ticker")
+        node._ticker = run_forever(node._tick(), name="the expiry ticker", failed=failed)
         return node
 
     def replica_folder(self, table_id: TableId, partition: Partition) -> Path:
@@ -112,6 +117,7 @@ class Node:
             raise
         replica.source = source
         replica.on_damaged = lambda replica: self.damaged(replica)
+        replica.on_stopped = lambda replica: self.stopped(replica)
         replica.on_version_missing = lambda replica: self.version_missing(replica)
         replica.on_switched = lambda replica: self.switched(replica)
         self.refusals.pop(name, None)

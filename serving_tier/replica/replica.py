@@ -105,6 +105,8 @@ class Replica:
         """Rises whenever the applied offset, the log's end as known, or the state may have changed."""
         self.on_damaged: Callable[[Replica], None] | None = None
         """Called once, on the event loop, after the index turned out damaged (`failure` says how)."""
+        self.on_stopped: Callable[[Replica], None] | None = None
+        """The same after anything else stopped it, but the end of its table or of its log."""
         self.versions = StandbyVersions(topic, partition, log=log, applier=applier)
         self.versions.on_moved = self._changed
         self.on_version_missing: Callable[[Replica], None] | None = None
@@ -276,6 +278,7 @@ class Replica:
             self._stop(error)
         except Exception as error:
             # A bug of ours: end loudly, and let nobody wait for an offset that will not come.
+            logger.error("replica %s ended by a bug", self.name, exc_info=error)
             self._stop(DuramenError(f"replica {self.name} stopped at {self.applied} by a bug: {error!r}"))
             raise
 
@@ -298,8 +301,11 @@ class Replica:
         self._leave()
         self.changes += 1
         self._fail_all(error)
-        if isinstance(error, IndexDamaged) and self.on_damaged is not None:
-            self.on_damaged(self)
+        if expected:
+            return
+        heard = self.on_damaged if isinstance(error, IndexDamaged) else self.on_stopped
+        if heard is not None:
+            heard(self)
 
     def _fail_all(self, error: DuramenError) -> None:
         self._waiters.fail(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
 from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.serving_node import ON_DEMAND, SnapshotPolicy
 from duramen.server.wiring.single_machine import NODE_ID, open_single_machine
+from log_tier.model.errors import DuramenError
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
 from router.admin.lazy import AdminOnDemand
@@ -27,11 +29,20 @@ class SingleServer:
 
     role = "single"
 
-    def __init__(self, shell: GrpcServer, data_plane: LocalData, resp_port: int, opened: AsyncExitStack) -> None:
+    def __init__(
+        self,
+        shell: GrpcServer,
+        data_plane: LocalData,
+        resp_port: int,
+        ended: asyncio.Future[DuramenError],
+        opened: AsyncExitStack,
+    ) -> None:
         self.shell = shell
         self.data_plane = data_plane
         self.resp_port = resp_port
         """Of the RESP endpoint; 0 where there is none."""
+        self.ended = ended
+        """Why this server must not go on."""
         self._opened = opened
 
     @classmethod
@@ -82,7 +93,7 @@ class SingleServer:
                 admin=admin,
             )
             await shell.start((*_SERVICES, *added))
-            return cls(shell, machine.data_plane, sockets.port, opened.pop_all())
+            return cls(shell, machine.data_plane, sockets.port, machine.node.ended, opened.pop_all())
         raise AssertionError("not reached")
 
     @property

@@ -14,6 +14,7 @@ from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import register_node, told_to_clients
 from duramen.server.wiring.serving_node import COPIES_FOLDER, ON_DEMAND, ServingNode, SnapshotPolicy
+from log_tier.background import failing, run_forever
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
@@ -77,7 +78,7 @@ class NodeRole:
         self.shell = shell
         self.data_plane = data_plane
         self.node = node
-        self.ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
+        self.ended = node.ended
         """Why this node must not go on."""
         self.resp_port = 0
         """Of the RESP endpoint; 0 where there is none."""
@@ -136,7 +137,7 @@ class NodeRole:
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:
-                membership = await LiveMembership.open(catalog)
+                membership = await LiveMembership.open(catalog, failed=failing(node.ended))
                 opened.push_async_callback(membership.close)
                 others = RoutedConnection.for_router(log, catalog, membership)
                 opened.push_async_callback(others.close)
@@ -157,7 +158,7 @@ class NodeRole:
             made = cls(shell, data_plane, node, folder.identity, opened.pop_all())
             made.resp_port = sockets.port
             made._watchers = [
-                asyncio.create_task(made._watch_health(), name="health"),
+                run_forever(made._watch_health(), name="watching the replicas' health", failed=made._end),
                 asyncio.create_task(made._watch_identity(), name="identity"),
             ]
             return made
@@ -186,16 +187,19 @@ class NodeRole:
         try:
             cluster = await self.data_plane.catalog.wait_for(taken_over)
         except DuramenError as error:
-            self.ended.set_result(error)
+            self._end(error)
         else:
             other = cluster.nodes[node_id]
-            self.ended.set_result(
+            self._end(
                 NodeIdTaken(
                     f"the node at {other.address} has taken over the id {node_id} with another data folder: this one "
                     "stops. Nothing is lost; give it another id to use it again",
                     node=node_id,
                 )
             )
+
+    def _end(self, error: DuramenError) -> None:
+        failing(self.ended)(error)
 
     async def close(self) -> None:
         """Stop cleanly."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.register import told_to_clients
+from log_tier.background import failing
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.service import ClusterService
+from log_tier.model.errors import DuramenError
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from router.admin.admin import Admin
@@ -37,13 +40,20 @@ class RouterRole:
     role = "router"
 
     def __init__(
-        self, shell: GrpcServer, catalog: Catalog, connection: RoutedConnection, opened: AsyncExitStack
+        self,
+        shell: GrpcServer,
+        catalog: Catalog,
+        connection: RoutedConnection,
+        ended: asyncio.Future[DuramenError],
+        opened: AsyncExitStack,
     ) -> None:
         self.shell = shell
         self.catalog = catalog
         self.connection = connection
         self.resp_port = 0
         """Of the RESP endpoint; 0 where there is none."""
+        self.ended = ended
+        """Why this router must not go on: with a map that no longer changes it would ask the wrong nodes."""
         self._opened = opened
 
     @classmethod
@@ -59,6 +69,7 @@ class RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: what clients are told about the log, where that
         is not `log_url`; empty: they shall write through routers. Raises `PortInUse`, `Disconnected`.
         """
+        ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as opened:
             shell = await GrpcServer.listen(host, port)
             async with AsyncExitStack() as unless_opened:
@@ -69,7 +80,7 @@ class RouterRole:
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
-                membership = await LiveMembership.open(catalog)
+                membership = await LiveMembership.open(catalog, failed=failing(ended))
                 opened.push_async_callback(membership.close)
                 unless_opened.pop_all()
             connection = RoutedConnection.for_router(log, catalog, membership)
@@ -99,7 +110,7 @@ class RouterRole:
                 admin=at_hand,
             )
             await shell.start((*_SERVICES, *added))
-            made = cls(shell, catalog, connection, opened.pop_all())
+            made = cls(shell, catalog, connection, ended, opened.pop_all())
             made.resp_port = sockets.port
             return made
         raise AssertionError("not reached")

@@ -10,6 +10,7 @@ One machine's database has one of these inside; the node role has one and nothin
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,8 +18,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from log_tier.background import failing
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import NodeEntry
+from log_tier.model.errors import DuramenError
 from log_tier.model.log import Log
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
@@ -62,12 +65,21 @@ ON_DEMAND: Final = SnapshotPolicy()
 class ServingNode:
     """An open node. `open()` makes one, `close()` ends it; log and catalog are their owner's."""
 
-    def __init__(self, hosting: Hosting, worker: JobWorker, folder: Path, opened: AsyncExitStack) -> None:
+    def __init__(
+        self,
+        hosting: Hosting,
+        worker: JobWorker,
+        folder: Path,
+        ended: asyncio.Future[DuramenError],
+        opened: AsyncExitStack,
+    ) -> None:
         self.hosting = hosting
         self.worker = worker
         self.load = Load()
         """What is under way here; the endpoints count it, the status tells it."""
         self.folder = folder
+        self.ended = ended
+        """Set with the reason when a background task of this node ended by itself: it must not go on."""
         self._opened = opened
 
     @classmethod
@@ -86,8 +98,10 @@ class ServingNode:
         Returns when the replicas that the map names begin to be opened. Raises `InvalidRequest` for a snapshot store
         that no library here can open.
         """
+        ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
+        failed = failing(ended)
         async with AsyncExitStack() as opened:
-            node = await Node.open(log, folder / INDEX_FOLDER)
+            node = await Node.open(log, folder / INDEX_FOLDER, failed=failed)
             opened.push_async_callback(node.close)
             store = SnapshotStore.open(snapshots.url or _local_store(folder))
             hosting = await Hosting.open(
@@ -96,17 +110,20 @@ class ServingNode:
                 node_id=node_id,
                 identity=identity,
                 bootstrap=node_bootstrap(log, catalog, node_id=node_id, store=store, peer=_peer),
+                failed=failed,
             )
             opened.push_async_callback(hosting.close)
-            ends = LogEnds.open(log, node)
+            ends = LogEnds.open(log, node, failed=failed)
             opened.push_async_callback(ends.close)
             taken = await NodeSnapshots.open(
-                catalog, hosting, store, keep=snapshots.keep, every_s=snapshots.every_s or None
+                catalog, hosting, store, keep=snapshots.keep, every_s=snapshots.every_s or None, failed=failed
             )
             opened.push_async_callback(taken.close)
-            worker = await JobWorker.open(catalog, node_id=node_id, actions=node_actions(log, hosting, taken))
+            worker = await JobWorker.open(
+                catalog, node_id=node_id, actions=node_actions(log, hosting, taken), failed=failed
+            )
             opened.push_async_callback(worker.close)
-            return cls(hosting, worker, folder, opened.pop_all())
+            return cls(hosting, worker, folder, ended, opened.pop_all())
         raise AssertionError("not reached")
 
     async def close(self) -> None:

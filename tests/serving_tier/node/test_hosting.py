@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.log.stored_log import columns_of, put
 
+from log_tier.background import failing
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import (
     AbortJob,
@@ -25,9 +28,18 @@ from log_tier.catalog.commands import (
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import encode_batch
-from log_tier.model.errors import DiskFull, InvalidRequest, LogDamaged, NotHosted, OffsetTrimmed, TableNotFound
+from log_tier.model.errors import (
+    DiskFull,
+    DuramenError,
+    IndexDamaged,
+    InvalidRequest,
+    LogDamaged,
+    NotHosted,
+    OffsetTrimmed,
+    TableNotFound,
+)
 from log_tier.model.identifiers import Offset, Partition, TableId
-from log_tier.model.log import Topic
+from log_tier.model.log import ReadChunk, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node import hosting as module
 from serving_tier.node.hosting import Hosting
@@ -235,6 +247,85 @@ async def test_a_trimmed_log_and_a_copy(log: EmbeddedLog, catalog: Catalog, node
         assert await hosting.wait_ready((topic.id, ZERO), lambda *_: None) == "peer n9"
     assert node.replica(topic.id, ZERO).applied == last
     await hosting.close()
+
+
+class BreakingLog:
+    """A log whose reads meet `trouble` with their next chunk."""
+
+    def __init__(self, inner: EmbeddedLog) -> None:
+        self._inner = inner
+        self.trouble: list[Exception] = []
+
+    async def read(self, *args: Any, **how: Any) -> AsyncIterator[ReadChunk]:
+        reader: Any = self._inner.read(*args, **how)
+        async with aclosing(reader) as chunks:
+            async for chunk in chunks:
+                if self.trouble:
+                    raise self.trouble.pop()
+                yield chunk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "fetched"),
+    [
+        (OffsetTrimmed("trimmed while this node could not reach the log"), 0),
+        (DuramenError("the call to log:1 failed: Stream removed"), 0),
+        (RuntimeError("a bug"), 0),
+        (IndexDamaged("a page is torn"), 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_replica_that_stopped_is_brought_up_again(
+    log: EmbeddedLog,
+    catalog: Catalog,
+    sources: Sources,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: Exception,
+    fetched: int,
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_FIRST_S", 0.005)
+    breaking = BreakingLog(log)
+    topic = await make_table(log, catalog, partitions=1, replicas=2)
+    node = await Node.open(breaking, tmp_path / "n1")  # type: ignore[arg-type]
+    hosting = await Hosting.open(catalog, node, node_id="n1", identity="n1", bootstrap=sources)
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
+            sources.asked.clear()
+            for _ in range(2):
+                first = node.replica(topic.id, ZERO)
+                breaking.trouble = [trouble]
+                last = await append(log, topic, ZERO)
+                await until(lambda first=first: node.hosted().get((topic.id, ZERO)) not in (None, first))  # type: ignore[misc]
+                await node.replica(topic.id, ZERO).wait_applied(last, timeout=DEADLINE_S)
+                assert node.replica(topic.id, ZERO).state == "ready"
+        assert len(sources.asked) == 2 * fetched, "a good index is kept"
+    finally:
+        await hosting.close()
+        await node.close()
+
+
+async def test_a_follower_of_the_map_that_ends_says_so(
+    catalog: Catalog, node: Node, log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node that silently stays with an old map would be asked for what it never hears of."""
+    ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
+    hosting = await Hosting.open(catalog, node, node_id="n1", identity="n1", failed=failing(ended))
+
+    async def bug(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(hosting, "_compare", bug)
+    await make_table(log, catalog)
+    error = await asyncio.wait_for(ended, DEADLINE_S)
+    assert error.message.startswith("hosting n1 ended (RuntimeError('a bug')): restart this process")
+    assert "Traceback" in caplog.text
+    with pytest.raises(RuntimeError):
+        await hosting.close()
 
 
 async def test_trouble_is_told_and_tried_again(
