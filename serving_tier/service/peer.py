@@ -25,7 +25,7 @@ class NodePeer:
         """A copy made now, over a connection of its own; close it with `aclose()`.
 
         There is no deadline: the peer writes the whole copy before the first part comes. One that is dead or paused is
-        noticed by the connection's own pings, within 30 s. Raises `Disconnected`, and what the peer raises.
+        noticed by the connection's own pings, within `CUT_NOTICED_S`. Raises `Disconnected`, and what the peer raises.
         """
         wire = Wire(self._target)
         try:
