@@ -2,9 +2,7 @@
 
     {"format": "duramen-snapshot", "version": 1, "id": …, …, "files": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` tells every field, with an example. The text is exact: `parse_manifest` accepts only the very bytes
-that `format_manifest` makes, so no flipped bit can pass as another way to write the same; `check` is the CRC-32C, in
-hex, of the same text without it.
+`docs/FORMATS.md` tells every field, with an example. The text is exact (`log_tier.sealed_json`).
 
 **The checksum of files** is CRC-32C over pieces of 1 MiB. Measured on 200 MB in one process: CRC-32C 11 GB/s, SHA-256
 1.8 GB/s, BLAKE2b 1.2 GB/s, `cp` and a sync of the same file 0.7 to 2.6 GB/s: it is the one that costs nothing beside
@@ -16,14 +14,14 @@ snapshot: who may write to the store is trusted.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
 import google_crc32c
 
-from log_tier.model.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
+from log_tier.model.errors import SnapshotDamaged
 from log_tier.model.identifiers import NOTHING, PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.sealed_json import SealedKind
 
 __all__ = [
     "DATA_FILE",
@@ -52,6 +50,15 @@ PIECE_BYTES: Final = 1 << 20
 
 # An index of 60 GiB, the most that a partition can have, needs 61,440 pieces of 8 digits: 480 KiB.
 MANIFEST_BYTES_MAX: Final = 1 << 20
+
+_KIND: Final = SealedKind(
+    SNAPSHOT_FORMAT,
+    SNAPSHOT_FORMAT_VERSION,
+    bytes_max=MANIFEST_BYTES_MAX,
+    damage=SnapshotDamaged,
+    remedy="use another snapshot",
+    upgrade="install it with the Duramen that took it, or a newer one",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,27 +138,25 @@ class SnapshotManifest:
 
 def format_manifest(manifest: SnapshotManifest) -> bytes:
     """The manifest's text, ASCII."""
-    document = {
-        "format": SNAPSHOT_FORMAT,
-        "version": SNAPSHOT_FORMAT_VERSION,
-        "id": manifest.id,
-        "table": manifest.table,
-        "table_name": manifest.table_name,
-        "partition": manifest.partition,
-        "offset": manifest.offset,
-        "log_time_ms": manifest.log_time_ms,
-        "keys": manifest.keys,
-        "index_version": manifest.index_version,
-        "created_ms": manifest.created_ms,
-        "digest": manifest.digest,
-        "piece_bytes": PIECE_BYTES,
-        "files": [
-            {"name": file.name, "bytes": file.size, "crc32c": "".join(f"{piece:08x}" for piece in file.pieces)}
-            for file in manifest.files
-        ],
-    }
-    check = f"{google_crc32c.value(_text(document)):08x}"
-    return _text({**document, "check": check}) + b"\n"
+    return _KIND.write(
+        {
+            "id": manifest.id,
+            "table": manifest.table,
+            "table_name": manifest.table_name,
+            "partition": manifest.partition,
+            "offset": manifest.offset,
+            "log_time_ms": manifest.log_time_ms,
+            "keys": manifest.keys,
+            "index_version": manifest.index_version,
+            "created_ms": manifest.created_ms,
+            "digest": manifest.digest,
+            "piece_bytes": PIECE_BYTES,
+            "files": [
+                {"name": file.name, "bytes": file.size, "crc32c": "".join(f"{piece:08x}" for piece in file.pieces)}
+                for file in manifest.files
+            ],
+        }
+    )
 
 
 def parse_manifest(data: bytes, where: str) -> SnapshotManifest:
@@ -159,32 +164,7 @@ def parse_manifest(data: bytes, where: str) -> SnapshotManifest:
 
     Raises `UnknownFormat` for one of a newer version, `SnapshotDamaged` for whatever else is not exactly a manifest.
     """
-    try:
-        document = json.loads(data) if len(data) <= MANIFEST_BYTES_MAX else None
-    except (ValueError, RecursionError) as error:
-        raise _damaged(where, f"cannot be read ({error})") from error
-    if not isinstance(document, dict) or document.get("format") != SNAPSHOT_FORMAT:
-        raise _damaged(where, f"is no {SNAPSHOT_FORMAT} manifest")
-    version, check = document.get("version"), document.pop("check", None)
-    found = f"{google_crc32c.value(_text(document)):08x}"
-    if isinstance(version, int) and version > SNAPSHOT_FORMAT_VERSION:
-        doubt = (
-            "" if check == found else f" (or it is damaged: it says its checksum is {check}, its text gives {found})"
-        )
-        raise UnknownFormat(
-            f"{where} has format version {version}, this process reads version {SNAPSHOT_FORMAT_VERSION}: install it "
-            f"with the Duramen that took it, or a newer one{doubt}",
-            file=where,
-        )
-    if check != found:
-        raise _damaged(where, f"says its checksum is {check}, its text gives {found}")
-    try:
-        manifest = _manifest_of(document)
-    except (KeyError, TypeError, ValueError, InvalidRequest) as error:
-        raise _damaged(where, f"does not have the fields of version {SNAPSHOT_FORMAT_VERSION} ({error!r})") from error
-    if format_manifest(manifest) != data:
-        raise _damaged(where, "is not written as manifests are")
-    return manifest
+    return _KIND.read(data, where, _manifest_of, format_manifest)
 
 
 def _manifest_of(document: dict[str, Any]) -> SnapshotManifest:
@@ -224,11 +204,3 @@ def _file_of(document: dict[str, Any]) -> SnapshotFile:
     if type(size) is not int or len(digits) % 8 or len(pieces) != -(-size // PIECE_BYTES):
         raise ValueError(f"file {name!r} of {size!r} bytes has {len(digits)} digits of checksums")
     return SnapshotFile(name, size, pieces)
-
-
-def _text(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, indent=1).encode("ascii")
-
-
-def _damaged(where: str, what: str) -> SnapshotDamaged:
-    return SnapshotDamaged(f"{where} {what}: use another snapshot", file=where)

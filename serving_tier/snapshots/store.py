@@ -19,7 +19,6 @@ nobody needs it, and a put that was still under way finds at the read-back that 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -277,12 +276,6 @@ class SnapshotStore:
             if self._fs.exists(self._at(path)):
                 self._fs.rm(self._at(path), recursive=True)
 
-    async def delete_table(self, table: TableId) -> None:
-        """Remove everything of a table that was dropped, unfinished puts included."""
-        whole, unfinished = await in_thread(lambda _: self._listed(table, None))
-        for snapshot in (*whole, *unfinished):
-            await self.delete(snapshot.path)
-
     async def remove_unfinished(self, table: TableId, partition: Partition) -> list[str]:
         """Remove what puts left that died before a newer snapshot was finished; return the paths."""
         whole, unfinished = await in_thread(lambda _: self._listed(table, partition))
@@ -317,18 +310,6 @@ class SnapshotStore:
 
         await in_thread(work)
 
-    async def read_json(self, path: str) -> Any:
-        """A document below the root; None where there is none. Raises `SnapshotDamaged` for what is no JSON."""
-        data = await self.read_document(path)
-        try:
-            return None if data is None else json.loads(data)
-        except ValueError as error:
-            raise SnapshotDamaged(f"{self._name(path)} is no JSON ({error}): remove it", file=path) from error
-
-    async def write_json(self, path: str, document: Any) -> None:
-        """Write a document below the root: the old one or the new one is there, whatever happens."""
-        await self.write_document(path, json.dumps(document, indent=1).encode("ascii"))
-
     def _write_small(self, path: str, data: bytes) -> None:
         """Write a file whole or not at all. An object appears when its upload is finished; a local file is renamed."""
         if not self._local:
@@ -344,7 +325,7 @@ class SnapshotStore:
     def _check_there(self) -> None:
         """Raise what the store raises where its root is not there: then nothing that is missing below means anything.
 
-        A folder that is not there yet is a store in which nothing is yet, so `snapshots` and `read_json` do not ask.
+        A folder that is not there yet is a store in which nothing is yet: `snapshots` and `read_document` do not ask.
         """
         if self._local:
             os.stat(self._root)

@@ -2,23 +2,22 @@
 
     {"format": "duramen-version", "version": 1, "id": …, …, "parts": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` tells every field, with an example. The text is exact, as a snapshot's manifest's is, and for the same
-reason: `parse_version` accepts only the very bytes that `format_version` makes; `check` is the CRC-32C, in hex, of the
-same text without it. Each part carries the CRC-32C of its snapshot's manifest, and that one those of its files: so a
-version manifest vouches for every byte below it, and a snapshot that was put in the place of another is noticed.
+`docs/FORMATS.md` tells every field, with an example. The text is exact (`log_tier.sealed_json`). Each part carries the
+CRC-32C of its snapshot's manifest, and that one those of its files: so a version manifest vouches for every byte below
+it, and a snapshot that was put in the place of another is noticed.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
 import google_crc32c
 
-from log_tier.model.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
+from log_tier.model.errors import SnapshotDamaged
 from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.partitioner import Partitioner, check_partitioner
+from log_tier.sealed_json import SealedKind
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
 
 __all__ = [
@@ -36,6 +35,15 @@ VERSION_FORMAT_VERSION: Final = 1
 
 # A part is some 250 bytes; a table has at most 1,024 of them.
 VERSION_BYTES_MAX: Final = 1 << 20
+
+_KIND: Final = SealedKind(
+    VERSION_FORMAT,
+    VERSION_FORMAT_VERSION,
+    bytes_max=VERSION_BYTES_MAX,
+    damage=SnapshotDamaged,
+    remedy="build the version again",
+    upgrade="stage it with the Duramen that built it, or a newer one",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,30 +112,28 @@ def part_of(manifest: SnapshotManifest) -> VersionPart:
 def format_version(manifest: VersionManifest) -> bytes:
     """The manifest's text, ASCII."""
     assert len(manifest.parts) == manifest.partitions, f"{len(manifest.parts)} parts of {manifest.partitions}"
-    document = {
-        "format": VERSION_FORMAT,
-        "version": VERSION_FORMAT_VERSION,
-        "id": manifest.id,
-        "table": manifest.table,
-        "table_name": manifest.table_name,
-        "partitions": manifest.partitions,
-        "partitioner": manifest.partitioner,
-        "created_ms": manifest.created_ms,
-        "source": manifest.source,
-        "parts": [
-            {
-                "path": part.path,
-                "offset": part.offset,
-                "log_time_ms": part.log_time_ms,
-                "keys": part.keys,
-                "bytes": part.bytes,
-                "check": f"{part.check:08x}",
-            }
-            for part in manifest.parts
-        ],
-    }
-    check = f"{google_crc32c.value(_text(document)):08x}"
-    return _text({**document, "check": check}) + b"\n"
+    return _KIND.write(
+        {
+            "id": manifest.id,
+            "table": manifest.table,
+            "table_name": manifest.table_name,
+            "partitions": manifest.partitions,
+            "partitioner": manifest.partitioner,
+            "created_ms": manifest.created_ms,
+            "source": manifest.source,
+            "parts": [
+                {
+                    "path": part.path,
+                    "offset": part.offset,
+                    "log_time_ms": part.log_time_ms,
+                    "keys": part.keys,
+                    "bytes": part.bytes,
+                    "check": f"{part.check:08x}",
+                }
+                for part in manifest.parts
+            ],
+        }
+    )
 
 
 def parse_version(data: bytes, where: str) -> VersionManifest:
@@ -136,32 +142,7 @@ def parse_version(data: bytes, where: str) -> VersionManifest:
     Raises `UnknownFormat` for one of a newer format version, `SnapshotDamaged` for whatever else is not exactly a
     version's manifest.
     """
-    try:
-        document = json.loads(data) if len(data) <= VERSION_BYTES_MAX else None
-    except (ValueError, RecursionError) as error:
-        raise _damaged(where, f"cannot be read ({error})") from error
-    if not isinstance(document, dict) or document.get("format") != VERSION_FORMAT:
-        raise _damaged(where, f"is no {VERSION_FORMAT} manifest")
-    version, check = document.get("version"), document.pop("check", None)
-    found = f"{google_crc32c.value(_text(document)):08x}"
-    if isinstance(version, int) and version > VERSION_FORMAT_VERSION:
-        doubt = (
-            "" if check == found else f" (or it is damaged: it says its checksum is {check}, its text gives {found})"
-        )
-        raise UnknownFormat(
-            f"{where} has format version {version}, this process reads version {VERSION_FORMAT_VERSION}: stage it "
-            f"with the Duramen that built it, or a newer one{doubt}",
-            file=where,
-        )
-    if check != found:
-        raise _damaged(where, f"says its checksum is {check}, its text gives {found}")
-    try:
-        manifest = _manifest_of(document)
-    except (KeyError, TypeError, ValueError, InvalidRequest) as error:
-        raise _damaged(where, f"does not have the fields of version {VERSION_FORMAT_VERSION} ({error!r})") from error
-    if format_version(manifest) != data:
-        raise _damaged(where, "is not written as manifests are")
-    return manifest
+    return _KIND.read(data, where, _manifest_of, format_version)
 
 
 def _manifest_of(document: dict[str, Any]) -> VersionManifest:
@@ -206,11 +187,3 @@ def _part_of(document: dict[str, Any], table: TableId, partition: Partition) -> 
         bytes=document["bytes"],
         check=int(document["check"], 16),
     )
-
-
-def _text(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, indent=1).encode("ascii")
-
-
-def _damaged(where: str, what: str) -> SnapshotDamaged:
-    return SnapshotDamaged(f"{where} {what}: build the version again", file=where)

@@ -2,22 +2,19 @@
 
     {"format": "duramen-export", "version": 1, "kind": "changes", …, "files": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` tells every field. The text is exact, as a snapshot's manifest's is: `parse_export` accepts only the
-very bytes that `format_export` makes; `check` is the CRC-32C, in hex, of the same text without it. The files are
+`docs/FORMATS.md` tells every field. The text is exact (`log_tier.sealed_json`). The files are
 Parquet, which has checksums of its own by choice; their sizes and rows are told here.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-import google_crc32c
-
-from log_tier.model.errors import Damaged, InvalidRequest, UnknownFormat
+from log_tier.model.errors import Damaged
 from log_tier.model.identifiers import NOTHING, PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.tokens import Token
+from log_tier.sealed_json import SealedKind
 
 __all__ = [
     "EXPORT_BYTES_MAX",
@@ -38,6 +35,15 @@ EXPORT_BYTES_MAX: Final = 1 << 20
 ExportKind = Literal["table", "changes"]
 
 _KINDS: Final = get_args(ExportKind)
+
+_KIND: Final = SealedKind(
+    EXPORT_FORMAT,
+    EXPORT_FORMAT_VERSION,
+    bytes_max=EXPORT_BYTES_MAX,
+    damage=Damaged,
+    remedy="export to another place, or remove this export",
+    upgrade="go on with the Duramen that wrote it, or a newer one",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +109,26 @@ class ExportManifest:
 def format_export(manifest: ExportManifest) -> bytes:
     """The manifest's text, ASCII."""
     assert len(manifest.after) == len(manifest.until) == manifest.partitions, f"{manifest} has other partitions"
-    document = {
-        "format": EXPORT_FORMAT,
-        "version": EXPORT_FORMAT_VERSION,
-        "id": manifest.id,
-        "number": manifest.number,
-        "kind": manifest.kind,
-        "table": manifest.table,
-        "table_name": manifest.table_name,
-        "partitions": manifest.partitions,
-        "token": manifest.token,
-        "after": list(manifest.after),
-        "until": list(manifest.until),
-        "created_ms": manifest.created_ms,
-        "columns": manifest.columns,
-        "rows": manifest.rows,
-        "files": [
-            {"path": file.path, "partition": file.partition, "rows": file.rows, "bytes": file.bytes}
-            for file in manifest.files
-        ],
-    }
-    check = f"{google_crc32c.value(_text(document)):08x}"
-    return _text({**document, "check": check}) + b"\n"
+    return _KIND.write(
+        {
+            "id": manifest.id,
+            "number": manifest.number,
+            "kind": manifest.kind,
+            "table": manifest.table,
+            "table_name": manifest.table_name,
+            "partitions": manifest.partitions,
+            "token": manifest.token,
+            "after": list(manifest.after),
+            "until": list(manifest.until),
+            "created_ms": manifest.created_ms,
+            "columns": manifest.columns,
+            "rows": manifest.rows,
+            "files": [
+                {"path": file.path, "partition": file.partition, "rows": file.rows, "bytes": file.bytes}
+                for file in manifest.files
+            ],
+        }
+    )
 
 
 def parse_export(data: bytes, where: str) -> ExportManifest:
@@ -132,30 +136,7 @@ def parse_export(data: bytes, where: str) -> ExportManifest:
 
     Raises `UnknownFormat` for one of a newer version, `Damaged` for whatever else is not exactly a manifest.
     """
-    try:
-        document = json.loads(data) if len(data) <= EXPORT_BYTES_MAX else None
-    except (ValueError, RecursionError) as error:
-        raise _damaged(where, f"cannot be read ({error})") from error
-    if not isinstance(document, dict) or document.get("format") != EXPORT_FORMAT:
-        raise _damaged(where, f"is no {EXPORT_FORMAT} manifest")
-    version, check = document.get("version"), document.pop("check", None)
-    found = f"{google_crc32c.value(_text(document)):08x}"
-    if isinstance(version, int) and version > EXPORT_FORMAT_VERSION:
-        raise UnknownFormat(
-            f"{where} has format version {version}, this process reads version {EXPORT_FORMAT_VERSION}: go on with the "
-            "Duramen that wrote it, or a newer one"
-            + ("" if check == found else f" (or it is damaged: its checksum is {check}, its text gives {found})"),
-            file=where,
-        )
-    if check != found:
-        raise _damaged(where, f"says its checksum is {check}, its text gives {found}")
-    try:
-        manifest = _manifest_of(document)
-    except (KeyError, TypeError, ValueError, InvalidRequest) as error:
-        raise _damaged(where, f"does not have the fields of version {EXPORT_FORMAT_VERSION} ({error!r})") from error
-    if format_export(manifest) != data:
-        raise _damaged(where, "is not written as manifests are")
-    return manifest
+    return _KIND.read(data, where, _manifest_of, format_export)
 
 
 def _manifest_of(document: dict[str, Any]) -> ExportManifest:
@@ -197,11 +178,3 @@ def _file_of(document: dict[str, Any], partitions: int) -> ExportFile:
     if type(path) is not str or not path.startswith(stem) or not path.removeprefix(stem).replace(".", "").isalnum():
         raise ValueError(f"a file of partition {partition} is called {path!r}")
     return ExportFile(path, Partition(partition), rows, size)
-
-
-def _text(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, indent=1).encode("ascii")
-
-
-def _damaged(where: str, what: str) -> Damaged:
-    return Damaged(f"{where} {what}: export to another place, or remove this export", file=where)

@@ -86,11 +86,6 @@ class Assembly:
         self._run_of_one_time = True
         """All its records have one timestamp."""
 
-    @property
-    def is_between_sets(self) -> bool:
-        """No set is waiting for its rest."""
-        return not self._run
-
     def take(self, records: Sequence[KafkaRecord]) -> list[bytes]:
         """Take the next records, in order; give what is complete. A run of foreign records ends with the call."""
         given: list[bytes] = []

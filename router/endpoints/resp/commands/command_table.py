@@ -31,7 +31,6 @@ from serving_tier.fold.entry import NEVER
 
 __all__ = ["COMMANDS", "CommandSpec", "find_command", "unknown_command"]
 
-Words = Mapping[str, int] | None
 Blind = Callable[[Sequence[bytes], int], "list[Record] | None"]
 
 

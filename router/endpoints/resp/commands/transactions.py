@@ -18,7 +18,7 @@ from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import Overlay
 from router.endpoints.resp.wire.limits import TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX
 from router.endpoints.resp.wire.problems import CROSS_SLOT
-from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, Simple
+from router.endpoints.resp.wire.replies import Problem, Simple
 
 if TYPE_CHECKING:
     from router.endpoints.resp.commands.command_table import CommandSpec
@@ -138,7 +138,3 @@ def unwatch(client: Client, args: Sequence[bytes]) -> Simple:
     """UNWATCH"""
     client.watched = {}
     return _OK
-
-
-ABORTED: Final = NULL_ARRAY
-"""What EXEC answers where a watched key has changed."""

@@ -50,7 +50,6 @@ class Session:
         self.commands = 0
         self.last_command = "NULL"
         self.connected_s = server.loop.time()
-        self.active_s = self.connected_s
         self.plain = False
         """The fast paths are open: nothing about this connection is unusual."""
         self.null = NULL[2]

@@ -42,10 +42,8 @@ def test_a_set_is_given_when_it_is_whole() -> None:
     assembly = Assembly(Offset(0))
     records = [sent.read() for sent in placed(sent_batch(Columns([b"a", b"b", b"c"], [b"1", b"2", b"3"])))]
     assert assembly.take(records[:1]) == assembly.take(records[1:2]) == []
-    assert not assembly.is_between_sets
     assert assembly.end(Offset(2)) == []
     assert len(assembly.take(records[2:])) == 1
-    assert assembly.is_between_sets
 
 
 def test_foreign_records_are_puts_and_deletes() -> None:

@@ -1,0 +1,97 @@
+"""Sealed JSON: small files that people can read, and in which no flipped bit passes. Pure.
+
+    {"format": "duramen-snapshot", "version": 1, …, "check": "9a71c0f2"}
+
+`check` is the CRC-32C, in hex, of the same text without it. Where a file describes others, its text is exact as well:
+`SealedKind.read` accepts only the very bytes that were written for what it says, so that no flipped bit can pass as
+another way to write the same. `docs/FORMATS.md` has the fields of each kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import google_crc32c
+
+from log_tier.model.errors import Damaged, DuramenError, InvalidRequest, UnknownFormat
+
+__all__ = ["SealedKind"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SealedKind:
+    """One kind of file, and what is said about one that is not as it should be."""
+
+    format: str
+    """Its name, in the field of that name."""
+    version: int
+    """The newest that this process reads, and the one that it writes."""
+    bytes_max: int
+    """Longer ones are not looked at."""
+    damage: type[Damaged]
+    remedy: str
+    """What to do about a damaged one."""
+    upgrade: str
+    """What to do about one of a newer version."""
+    indent: int | None = 1
+    """None: all on one line."""
+    foreign: Callable[[str], DuramenError] | None = None
+    """The error for a file of another kind, by its name; None: that is damage."""
+
+    def write(self, fields: Mapping[str, Any]) -> bytes:
+        """The file's bytes, ASCII: format, version, `fields` in their order, check."""
+        document = {"format": self.format, "version": self.version, **fields}
+        return self._text({**document, "check": self._check(document)}) + b"\n"
+
+    def parse(self, data: bytes, where: str) -> dict[str, Any]:
+        """The fields of a file whose checksum holds. `where`: which file, for people.
+
+        Raises `UnknownFormat` for one of a newer version, `damage` or what `foreign` gives for whatever else.
+        """
+        try:
+            document = json.loads(data) if len(data) <= self.bytes_max else None
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(where, f"cannot be read ({error})") from error
+        if not isinstance(document, dict) or document.get("format") != self.format:
+            raise self._damaged(where, f"is no {self.format} manifest") if self.foreign is None else self.foreign(where)
+        version, check = document.get("version"), document.pop("check", None)
+        found = self._check(document)
+        wrong = f"says its checksum is {check}, its text gives {found}"
+        if isinstance(version, int) and version > self.version:
+            doubt = "" if check == found else f" (or it is damaged: it {wrong})"
+            raise UnknownFormat(
+                f"{where} has format version {version}, this process reads version {self.version}: "
+                f"{self.upgrade}{doubt}",
+                file=where,
+            )
+        if check != found:
+            raise self._damaged(where, wrong)
+        return document
+
+    def read(self, data: bytes, where: str, made: Callable[[dict[str, Any]], T], text: Callable[[T], bytes]) -> T:
+        """What `made` makes of the fields, where `text` of it is `data` again. Raises as `parse` does.
+
+        `made` raises `KeyError`, `TypeError`, `ValueError` or `InvalidRequest` for fields that do not fit.
+        """
+        document = self.parse(data, where)
+        try:
+            value = made(document)
+        except (KeyError, TypeError, ValueError, InvalidRequest) as error:
+            raise self._damaged(where, f"does not have the fields of version {self.version} ({error!r})") from error
+        if text(value) != data:
+            raise self._damaged(where, "is not written as manifests are")
+        return value
+
+    def _damaged(self, where: str, what: str) -> Damaged:
+        return self.damage(f"{where} {what}: {self.remedy}", file=where)
+
+    def _text(self, document: Mapping[str, Any]) -> bytes:
+        return json.dumps(document, indent=self.indent).encode("ascii")
+
+    def _check(self, document: Mapping[str, Any]) -> str:
+        return f"{google_crc32c.value(self._text(document)):08x}"
