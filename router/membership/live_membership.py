@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from log_tier.background import Failed, only_logged, run_forever
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, InvalidRequest
 from router.membership.member import Member
 from router.membership.views import NodeView

@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from log_tier.background import Failed, only_logged, run_forever
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.commands import AddSnapshot, ForgetSnapshots
+from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import CommandRejected, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from log_tier.background import Failed, only_logged, run_forever
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap, Job, Task
 from log_tier.catalog.commands import Command, TaskDone, TaskFailed, TaskReady
+from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.model.errors import CommandRejected, DuramenError, ShuttingDown, Unavailable, WriteUnknown
 
 __all__ = ["Action", "JobWorker", "TaskProgress", "TaskRun"]

@@ -35,9 +35,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from log_tier.background import Failed, only_logged, run_forever
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
+from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,

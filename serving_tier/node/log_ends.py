@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from log_tier.background import Failed, only_logged, run_forever
+from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.model.log import Log, Topic
 from serving_tier.replica.replica import Replica

@@ -18,7 +18,7 @@ from copy import copy
 from pathlib import Path
 from typing import Final
 
-from log_tier.background import Failed, only_logged, run_forever
+from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, NotHosted, TableNotFound, Unavailable
 from log_tier.model.identifiers import FIRST, Offset, Partition, TableId

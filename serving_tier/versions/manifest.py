@@ -2,9 +2,9 @@
 
     {"format": "duramen-version", "version": 1, "id": …, …, "parts": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` tells every field, with an example. The text is exact (`log_tier.sealed_json`). Each part carries the
-CRC-32C of its snapshot's manifest, and that one those of its files: so a version manifest vouches for every byte below
-it, and a snapshot that was put in the place of another is noticed.
+`docs/FORMATS.md` tells every field, with an example. The text is exact (`log_tier.model.sealed_json`). Each part
+carries the CRC-32C of its snapshot's manifest, and that one those of its files: so a version manifest vouches for every
+byte below it, and a snapshot that was put in the place of another is noticed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import google_crc32c
 from log_tier.model.errors import SnapshotDamaged
 from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.partitioner import Partitioner, check_partitioner
-from log_tier.sealed_json import SealedKind
+from log_tier.model.sealed_json import SealedKind
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
 
 __all__ = [

@@ -2,7 +2,7 @@
 
     {"format": "duramen-export", "version": 1, "kind": "changes", …, "files": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` tells every field. The text is exact (`log_tier.sealed_json`). The files are
+`docs/FORMATS.md` tells every field. The text is exact (`log_tier.model.sealed_json`). The files are
 Parquet, which has checksums of its own by choice; their sizes and rows are told here.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, get_args
 
 from log_tier.model.errors import Damaged
 from log_tier.model.identifiers import NOTHING, PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.sealed_json import SealedKind
 from log_tier.model.tokens import Token
-from log_tier.sealed_json import SealedKind
 
 __all__ = [
     "EXPORT_BYTES_MAX",

@@ -14,11 +14,11 @@ from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import register_node, told_to_clients
 from duramen.server.wiring.serving_node import COPIES_FOLDER, ON_DEMAND, ServingNode, SnapshotPolicy
-from log_tier.background import failing, run_forever
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.service import ClusterService, ServerRole
+from log_tier.concurrency.background import failing, run_forever
 from log_tier.model.errors import DuramenError, NodeIdTaken
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc

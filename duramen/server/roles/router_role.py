@@ -9,9 +9,9 @@ from typing import Final
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.register import told_to_clients
-from log_tier.background import failing
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.service import ClusterService
+from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from log_tier.background import failing
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import NodeEntry
+from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
 from log_tier.model.log import Log
 from serving_tier.jobs.actions import node_actions

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from kit.log.stored_log import columns_of, put
 
-from log_tier.background import failing
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import (
     AbortJob,
@@ -25,6 +24,7 @@ from log_tier.catalog.commands import (
     TaskReady,
     command_batch,
 )
+from log_tier.concurrency.background import failing
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import encode_batch
