@@ -151,7 +151,9 @@ def connect(
     """
     from duramen import aio, blocking
 
-    return blocking.start(lambda: aio.connect(target, timeout=timeout, compress=compress, direct=direct))
+    return blocking.start(
+        lambda: aio.connect(target, timeout=timeout, compress=compress, direct=direct), isolated=False
+    )
 
 
 def open(  # noqa: A001
@@ -171,4 +173,7 @@ def open(  # noqa: A001
     """
     from duramen import aio, blocking
 
-    return blocking.start(lambda: aio.open(path, log=log, take_over=take_over, timeout=timeout, compress=compress))
+    return blocking.start(
+        lambda: aio.open(path, log=log, take_over=take_over, timeout=timeout, compress=compress),
+        isolated=log is None or not log.startswith("grpc:"),
+    )

@@ -1,8 +1,8 @@
 """The blocking face: the same database for programs without an event loop.
 
-An event loop runs in a thread of its own; every call is handed to it and waited for. There is no second implementation:
-each method below is the asynchronous one, wrapped. Calls may come from any number of threads, whose concurrent calls
-leave together like those of tasks.
+An event loop runs in another thread (`duramen.client.loop_thread`); every call is handed to it and waited for. There is
+no second implementation: each method below is the asynchronous one, wrapped. Calls may come from any number of threads,
+whose concurrent calls leave together like those of tasks.
 
 One thing is done in the caller's own thread: `Table.get` on an embedded database (`duramen.open`), where the index is
 in this process and a read is one short LMDB transaction. Crossing to the loop and back would cost twenty times that.
@@ -278,7 +278,7 @@ class Database:
         self._loop.run(_called(lambda: self._inner.merge_token(token)))
 
     def close(self) -> None:
-        """Finish what is under way, close the connection, end the thread. Twice is fine."""
+        """Finish what is under way and close the connection. Twice is fine."""
         try:
             self._loop.close_iterators()
             self._loop.run(self._inner.close())
@@ -293,9 +293,9 @@ async def _called(work: Callable[[], T]) -> T:
     return work()
 
 
-def start(make: Callable[[], Awaitable[database.Database]]) -> Database:
-    """Make a database on a loop thread of its own."""
-    loop = LoopThread()
+def start(make: Callable[[], Awaitable[database.Database]], *, isolated: bool) -> Database:
+    """Make a database on the loop of this process, or (`isolated`) on one of its own that ends with it."""
+    loop = LoopThread() if isolated else LoopThread.shared()
     try:
         made = loop.run(make())
         loop.run(made.find_door())

@@ -11,6 +11,8 @@ offset is the clock of the whole system: everything above orders itself by it.
   has seen, as text), `identifiers` and `errors`. All of it is pure: no clock, no socket, no thread, no file.
 - The *seam*: `log` states what a log engine must do. Everything above this tier sees nothing else, and one contract
   suite runs against every engine. `open` finds the engine that a URL names.
+- What a *process* needs once: `background_loop` (the event loop for callers that block), `forking` (what a forked
+  process must not touch), `waiting` (a wait that Ctrl-C ends).
 - The *engines*: `embedded` keeps a log in files of this machine; `service` puts any log behind gRPC, and its client is
   a log again.
 

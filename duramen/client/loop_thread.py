@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, and the calls of other threads into it."""
+"""The calls of other threads into an event loop: of one database each, which may be closed while the loop goes on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from log_tier.background_loop import BackgroundLoop, background_loop
 from log_tier.concurrency.blocking_wait import result_of
 from log_tier.model.errors import DatabaseClosed
 
@@ -19,28 +20,31 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a daemon thread; it starts at once and ends with `stop`."""
+    """The calls of one database into an event loop in another thread; they end with `stop`.
 
-    def __init__(self) -> None:
-        self._loop = _new_loop()
-        # Held while a call is handed over and while the loop is told to end: no call falls in between and hangs.
+    Connections share the loop of the process (`LoopThread.shared()`), because gRPC cannot do without a loop that it
+    has met once (`log_tier.background_loop`). An embedded database has one of its own (`LoopThread()`), whose end is
+    the end of everything that the database had: threads, files, tasks. No gRPC runs there.
+    """
+
+    def __init__(self, shared: BackgroundLoop | None = None) -> None:
+        """A new loop, or one that is shared and goes on after `stop`."""
+        self._background = BackgroundLoop("duramen-client") if shared is None else shared
+        self._is_shared = shared is not None
+        # Held while a call is handed over and while this is told to end: no call falls in between and hangs.
         # Reentrant, because the collector may run inside, find a forgotten iterator, and hand over its closing.
         self._gate = threading.RLock()
         self._closed = False
+        # The calls that are under way.
+        self._tasks: set[asyncio.Task[Any]] = set()
         # What iterators hold. Not weakly: the collector would find it together with its forgotten iterator, and the
         # event loop, which closes asynchronous generators that nobody holds, would meet us closing the same one.
         self._steps: set[_Steps[Any]] = set()
-        self._thread = threading.Thread(target=self._run, name="duramen-client", daemon=True)
-        self._thread.start()
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.run_until_complete(_cancel_others())
-        self._loop.run_until_complete(self._close_iterators())
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
+    @classmethod
+    def shared(cls) -> LoopThread:
+        """On the loop of this process."""
+        return cls(background_loop())
 
     def run(self, work: Awaitable[T]) -> T:
         """Run `work` on the loop; return or raise what it does. An interrupt in this thread cancels it there.
@@ -57,13 +61,23 @@ class LoopThread:
             raise
 
     def _hand_over(self, work: Awaitable[T]) -> Future[T]:
-        assert threading.current_thread() is not self._thread, "a blocking call in the event loop would never end"
+        assert not self._background.is_here(), "a blocking call in the event loop would never end"
         with self._gate:
-            if not self._closed:
-                return asyncio.run_coroutine_threadsafe(_awaited(work), self._loop)
+            future = None if self._closed else self._background.submit(self._counted(work))
+        if future is not None:
+            return future
         if asyncio.iscoroutine(work):
             work.close()
         raise DatabaseClosed("this database was closed; open or connect again")
+
+    async def _counted(self, work: Awaitable[T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None, "a call is a task"
+        self._tasks.add(task)
+        try:
+            return await work
+        finally:
+            self._tasks.discard(task)
 
     def iterate(self, runs: AsyncGenerator[list[T], None]) -> Iterator[T]:
         """Iterate over the items of runs; the loop is crossed once per run."""
@@ -78,9 +92,9 @@ class LoopThread:
     def _let_go(self, steps: _Steps[T]) -> None:
         """Close what an iterator held, so that the server's side ends too."""
         self._steps.discard(steps)
-        if threading.current_thread() is self._thread:
+        if self._background.is_here():
             # The collector found a forgotten iterator while it ran in this thread, which must not wait for itself.
-            self._loop.create_task(steps.close())
+            self._background.submit(steps.close())
             return
         with suppress(DatabaseClosed):
             self.run(steps.close())
@@ -96,12 +110,22 @@ class LoopThread:
                 await steps.close()
 
     def stop(self) -> None:
-        """End the loop and its thread. Idempotent."""
+        """End the calls that are under way and the iterators; and the loop, where it is nobody else's. Idempotent."""
         with self._gate:
-            if not self._closed:
-                self._closed = True
-                self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+            ending = None if self._closed else self._background.submit(self._end())
+            self._closed = True
+        if ending is not None:
+            result_of(ending)
+        if not self._is_shared:
+            self._background.end()
+
+    async def _end(self) -> None:
+        # What was handed over before has begun by now: a loop starts its tasks in the order in which they came.
+        tasks = list(self._tasks - {asyncio.current_task()})
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._close_iterators()
 
 
 class _Steps(Generic[T]):
@@ -139,24 +163,3 @@ class _Steps(Generic[T]):
         async with self._turn:
             self._closed = True
             await self._runs.aclose()
-
-
-async def _cancel_others() -> None:
-    """Cancel whatever still runs in this loop, and wait for its end."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
-
-
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work

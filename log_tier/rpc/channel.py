@@ -53,6 +53,9 @@ _BOTH: Final = (
 
 CHANNEL_OPTIONS: Final = (
     *_BOTH,
+    # A TCP connection of its own. gRPC would share one among all channels of a process to that server, and with it the
+    # backoff after a failure: a new client would be refused although the server has been back for a second.
+    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", _ms(_CONNECT_PAUSE_FIRST_S)),
     # Despite its name also the time that one attempt may take.
     ("grpc.min_reconnect_backoff_ms", _ms(_CONNECT_S)),

@@ -21,13 +21,9 @@ class Wire:
     Whatever goes wrong on the way becomes one of our errors; gRPC's own exceptions end here.
     """
 
-    def __init__(self, target: str, *, shared: bool = True) -> None:
-        """`shared`: gRPC may use one TCP connection for all channels of this process to that server. Without it a new
-        channel means a new connection, for whoever has given up the old one.
-        """
+    def __init__(self, target: str) -> None:
         self.target = target
-        options = CHANNEL_OPTIONS if shared else (*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
-        self.channel = grpc.aio.insecure_channel(target, options=options)
+        self.channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._closed = False
 
     async def ask(self, method: Any, request: Any, *, timeout: float | None) -> Any:

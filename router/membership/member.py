@@ -53,8 +53,8 @@ class Member:
         """It spoke once, or could not be reached."""
         self._changed = changed
         self._loop = asyncio.get_running_loop()
-        self._connection = GrpcConnection(entry.address, shared=False)
-        self._wire = Wire(entry.address, shared=False)
+        self._connection = GrpcConnection(entry.address)
+        self._wire = Wire(entry.address)
         self._follower: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -119,8 +119,8 @@ class Member:
         self.known = True
         self._later(self._wire.close())
         self._later(self._connection.close())
-        self._wire = Wire(self.entry.address, shared=False)
-        self._connection = GrpcConnection(self.entry.address, shared=False)
+        self._wire = Wire(self.entry.address)
+        self._connection = GrpcConnection(self.entry.address)
         self._changed()
 
     def _later(self, closing: Any) -> None:

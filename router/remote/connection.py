@@ -32,11 +32,11 @@ __all__ = ["GrpcConnection"]
 class GrpcConnection:
     """One channel to one server. It connects with the first call, and again by itself after a loss."""
 
-    def __init__(self, target: str, *, shared: bool = True, alone: bool = False) -> None:
-        """`shared`: see `Wire`. `alone`: this server is the whole cluster."""
+    def __init__(self, target: str, *, alone: bool = False) -> None:
+        """`alone`: this server is the whole cluster."""
         self.target = target
         self.alone = alone
-        self._wire = Wire(target, shared=shared)
+        self._wire = Wire(target)
         self._kv = keyvalue_pb2_grpc.KeyValueStub(self._wire.channel)  # type: ignore[no-untyped-call]
         self._tables = tables_pb2_grpc.TablesStub(self._wire.channel)  # type: ignore[no-untyped-call]
         self._door = fast_door_pb2_grpc.FastDoorStub(self._wire.channel)  # type: ignore[no-untyped-call]

@@ -19,6 +19,7 @@ import duramen
 from duramen.blocking import Database
 from duramen.client.loop_thread import LoopThread
 from duramen.server.roles.all_in_one import SingleServer as Server
+from log_tier.background_loop import background_loop
 
 DEADLINE_S = 20
 
@@ -176,8 +177,6 @@ def test_nothing_is_left_after_close(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_a_connection(served: Server) -> None:
-    before = duramen_threads()
-
     def use() -> None:
         with duramen.connect(f"127.0.0.1:{served.port}") as db:
             table = db.create_table("flights", if_missing=True)
@@ -185,6 +184,7 @@ def test_nothing_is_left_of_a_connection(served: Server) -> None:
             assert table.get(b"k") == b"v"
 
     use()
+    before = duramen_threads()  # with the loop that all connections of the process share
     # gRPC keeps some threads and files of its own for the whole process: what counts is that they do not grow.
     threads, files = len(os.listdir("/proc/self/task")), len(open_files())
     for _ in range(5):
@@ -197,6 +197,7 @@ def test_nothing_is_left_of_a_connection(served: Server) -> None:
 
 @pytest.mark.own_log
 def test_what_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
+    background_loop()
     before = duramen_threads()
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(duramen.ForeignFolder, match=r"holds notes\.txt, which Duramen did not make"):
