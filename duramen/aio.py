@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from duramen.client.database import TIMEOUT_DEFAULT_S, Database, check_timeout
+from duramen.client.database import TIMEOUT_DEFAULT_S, Address, Database, check_timeout
 from duramen.client.table import Table
 from router.data.direct_reads import DirectReads
 
@@ -26,8 +26,10 @@ async def connect(
     from duramen.client.connect import connect_to, split_targets
 
     check_timeout(timeout)
-    connection = await connect_to(split_targets(target), timeout=timeout, direct=direct)
-    return Database(connection, timeout=timeout, compress=compress)
+    targets = tuple(split_targets(target))
+    connection = await connect_to(targets, timeout=timeout, direct=direct)
+    address = Address(targets, timeout, compress, direct)
+    return Database(connection, timeout=timeout, compress=compress, address=address)
 
 
 async def open(  # noqa: A001

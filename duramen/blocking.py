@@ -104,12 +104,16 @@ class TableWriter:
 class Table:
     """See `duramen.client.table.Table`: the same calls, waited for."""
 
-    def __init__(self, inner: table.Table, loop: LoopThread) -> None:
+    def __init__(self, inner: table.Table, loop: LoopThread, owner: Database) -> None:
         self._inner = inner
+        self._owner = owner
         self._loop = loop
         self._fast_path: FastPathTable | None = inner.door_table()
         self._direct: DirectReads | FastPathTable | None = inner.direct_reads() or self._fast_path
         self.name = inner.name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Database.table, (self._owner, self.name)
 
     def __repr__(self) -> str:
         return repr(self._inner)
@@ -225,6 +229,9 @@ class Database:
         self._inner = inner
         self._loop = loop
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (self._inner,)
+
     def __enter__(self) -> Database:
         return self
 
@@ -259,11 +266,11 @@ class Database:
             if_missing=if_missing,
             timeout=timeout,
         )
-        return Table(self._loop.run(inner), self._loop)
+        return Table(self._loop.run(inner), self._loop, self)
 
     def table(self, name: str) -> Table:
         """An existing table. That it exists shows with the first call."""
-        return Table(self._inner.table(name), self._loop)
+        return Table(self._inner.table(name), self._loop, self)
 
     tables = _wrap(database.Database.tables)
     describe_table = _wrap(database.Database.describe_table)
@@ -288,6 +295,11 @@ class Database:
             self._loop.stop()
 
 
+def _again(inner: database.Database) -> Database:
+    """A database that came from another process."""
+    return Database(inner, LoopThread(shared=True))
+
+
 async def _called(work: Callable[[], T]) -> T:
     """The session belongs to the loop: look at it, and change it, there."""
     return work()
@@ -295,7 +307,7 @@ async def _called(work: Callable[[], T]) -> T:
 
 def start(make: Callable[[], Awaitable[database.Database]], *, isolated: bool) -> Database:
     """Make a database on the loop of this process, or (`isolated`) on one of its own that ends with it."""
-    loop = LoopThread() if isolated else LoopThread.shared()
+    loop = LoopThread(shared=not isolated)
     try:
         made = loop.run(make())
         loop.run(made.find_door())

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from duramen.client.gather.reads import ReadCoalescer
 from duramen.client.gather.writes import WriteCoalescer
@@ -15,7 +15,8 @@ from duramen.client.results import TableInfo
 from duramen.client.retry import ask_until
 from duramen.client.session import Session
 from duramen.client.table import Table
-from log_tier.model.errors import DatabaseClosed, InvalidRequest, TableExists
+from log_tier.forking import keep_for_ever, on_fork
+from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest, TableExists
 from log_tier.model.identifiers import Offset, check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.table_ref import TableRef
@@ -23,7 +24,7 @@ from log_tier.model.tokens import Token
 from router.data.direct_reads import DirectReads
 from router.data.requests import Connection, TableDescription
 
-__all__ = ["PARTITIONS_DEFAULT", "TIMEOUT_DEFAULT_S", "Database", "check_timeout"]
+__all__ = ["PARTITIONS_DEFAULT", "TIMEOUT_DEFAULT_S", "Address", "Database", "check_timeout"]
 
 DirectFactory = Callable[[str, Callable[[TableRef], Sequence[Offset]]], DirectReads]
 
@@ -40,10 +41,35 @@ TIMEOUT_MAX_S: Final = 31 * 86_400.0
 TIMEOUT_DEFAULT_S: Final = 10.0
 
 
+class Address(NamedTuple):
+    """What it takes to connect again: from a forked process, or from one that was handed this database."""
+
+    targets: tuple[str, ...]
+    timeout: float
+    compress: bool
+    direct: bool
+    fast_path: tuple[str, int] | None = None
+    """Host and port of the server's RESP endpoint."""
+
+
+class _Links(NamedTuple):
+    """What belongs to one process and its event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    connection: Connection
+    reads: ReadCoalescer
+    writes: WriteCoalescer
+
+
 class Database:
     """A client: `duramen.aio.connect` and `duramen.aio.open` make one. Belongs to the event loop it was made in.
 
     All tables of one client share a session: whatever was written or read through it, later reads see.
+
+    **In a forked process** a connection is made anew by the first call there, in the event loop of that call; what the
+    session has seen counts there as well, and the parent's connection is not touched. An embedded database is open in
+    the parent alone: calls raise `DatabaseForked`. **Pickled** (a process pool, Spark), it and its tables are their
+    address and what the session has seen; an embedded one raises `InvalidRequest`.
     """
 
     def __init__(
@@ -53,11 +79,29 @@ class Database:
         timeout: float = TIMEOUT_DEFAULT_S,
         compress: bool = False,
         direct: DirectFactory | None = None,
+        address: Address | None = None,
+    ) -> None:
+        """`address`: how to connect again; None where that cannot be."""
+        self._prepare(address, timeout=timeout, compress=compress, direct=direct)
+        self._link(connection)
+
+    @classmethod
+    def at(cls, address: Address, token: str) -> Database:
+        """A database that connects with its first call, and sees what `token` has seen."""
+        database = cls.__new__(cls)
+        database._prepare(address, timeout=address.timeout, compress=address.compress)
+        database.session.merge(Token.parse(token))
+        if address.fast_path is not None:
+            database.fast_path = RespFastPath(*address.fast_path, database.session, compress=address.compress)
+        return database
+
+    def _prepare(
+        self, address: Address | None, *, timeout: float, compress: bool, direct: DirectFactory | None = None
     ) -> None:
         self._timeout = check_timeout(timeout)
-        self._loop = asyncio.get_running_loop()
+        self._address = address
+        self._links: _Links | None = None
         self._closed = False
-        self.connection = connection
         self.direct = direct
         """Makes the shortest way to a table's values, where they are in this process."""
         self.fast_path: RespFastPath | None = None
@@ -65,9 +109,70 @@ class Database:
         self.compress = compress
         """Whether batches are compressed with zstd where that makes them smaller."""
         self.session = Session()
-        self.reads = ReadCoalescer(connection, self.session)
-        # 63 random bits: a producer id is this client's alone.
-        self.writes = WriteCoalescer(connection, self.session, secrets.randbits(63) | 1, compress=compress)
+        on_fork(self)
+
+    def _link(self, connection: Connection) -> _Links:
+        # 63 random bits: a producer id is this client's alone, and this process's.
+        self._links = links = _Links(
+            asyncio.get_running_loop(),
+            connection,
+            ReadCoalescer(connection, self.session),
+            WriteCoalescer(connection, self.session, secrets.randbits(63) | 1, compress=self.compress),
+        )
+        return links
+
+    def _linked(self) -> _Links:
+        return self._links or self._link_again()
+
+    def _link_again(self) -> _Links:
+        address = self._address
+        if address is None:
+            raise DatabaseForked(
+                "this process was forked from the one that has the database open, and only one process can: open it "
+                "after the fork, or serve it with `duramen up` and connect to it from every process"
+            )
+        from duramen.client.connect import connect_to
+        from duramen.client.deferred import DeferredConnection
+
+        return self._link(
+            DeferredConnection(lambda: connect_to(address.targets, timeout=address.timeout, direct=address.direct))
+        )
+
+    def after_fork(self) -> None:
+        """This process has inherited the database: nothing of the connection may be used here, or destroyed."""
+        links, self._links = self._links, None
+        if links is not None:
+            keep_for_ever(links)
+            for task in asyncio.all_tasks(links.loop):
+                keep_for_ever(task)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self._address is None:
+            raise InvalidRequest(
+                "an embedded database is open in one process and cannot be sent to another: serve it with `duramen up` "
+                "and connect to it from every process"
+            )
+        fast_path = self._address.fast_path if self.fast_path is None else self.fast_path.address
+        return Database.at, (self._address._replace(fast_path=fast_path), self.token())
+
+    @property
+    def connection(self) -> Connection:
+        """The way to the data."""
+        return self._linked().connection
+
+    @connection.setter
+    def connection(self, connection: Connection) -> None:
+        self._links = self._linked()._replace(connection=connection)
+
+    @property
+    def reads(self) -> ReadCoalescer:
+        """The reads that leave together."""
+        return self._linked().reads
+
+    @property
+    def writes(self) -> WriteCoalescer:
+        """The writes that leave together."""
+        return self._linked().writes
 
     async def __aenter__(self) -> Database:
         return self
@@ -89,11 +194,13 @@ class Database:
         """The seconds that a call may take. Raises `InvalidRequest`, and `DatabaseClosed` after `close`."""
         if self._closed:
             raise DatabaseClosed("this database was closed; connect or open again")
+        self._linked()
         return self._timeout if timeout is None else check_timeout(timeout)
 
     def deadline(self, timeout: float | None) -> float:
         """The same as a moment on the event loop's clock."""
-        return self._loop.time() + self.timeout(timeout)
+        seconds = self.timeout(timeout)
+        return self._linked().loop.time() + seconds
 
     async def create_table(
         self,
@@ -179,11 +286,14 @@ class Database:
         self._closed = True
         if self.fast_path is not None:
             self.fast_path.close()
+        links = self._links
+        if links is None:
+            return  # no call has come since the fork
         try:
-            await self.writes.close()
-            await self.reads.close()
+            await links.writes.close()
+            await links.reads.close()
         finally:
-            await self.connection.close()
+            await links.connection.close()
 
 
 def check_timeout(timeout: float) -> float:

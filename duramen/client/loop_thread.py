@@ -12,7 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from log_tier.background_loop import BackgroundLoop, background_loop
 from log_tier.concurrency.blocking_wait import result_of
-from log_tier.model.errors import DatabaseClosed
+from log_tier.forking import keep_for_ever, on_fork
+from log_tier.model.errors import DatabaseClosed, DatabaseForked
 
 __all__ = ["LoopThread"]
 
@@ -22,15 +23,14 @@ T = TypeVar("T")
 class LoopThread:
     """The calls of one database into an event loop in another thread; they end with `stop`.
 
-    Connections share the loop of the process (`LoopThread.shared()`), because gRPC cannot do without a loop that it
+    Connections share the loop of the process (`shared`), because gRPC cannot do without a loop that it
     has met once (`log_tier.background_loop`). An embedded database has one of its own (`LoopThread()`), whose end is
     the end of everything that the database had: threads, files, tasks. No gRPC runs there.
     """
 
-    def __init__(self, shared: BackgroundLoop | None = None) -> None:
-        """A new loop, or one that is shared and goes on after `stop`."""
-        self._background = BackgroundLoop("duramen-client") if shared is None else shared
-        self._is_shared = shared is not None
+    def __init__(self, *, shared: bool = False) -> None:
+        """A new loop, or (`shared`) the one of this process, which goes on after `stop`."""
+        self._own = None if shared else BackgroundLoop("duramen-client")
         # Held while a call is handed over and while this is told to end: no call falls in between and hangs.
         # Reentrant, because the collector may run inside, find a forgotten iterator, and hand over its closing.
         self._gate = threading.RLock()
@@ -40,11 +40,20 @@ class LoopThread:
         # What iterators hold. Not weakly: the collector would find it together with its forgotten iterator, and the
         # event loop, which closes asynchronous generators that nobody holds, would meet us closing the same one.
         self._steps: set[_Steps[Any]] = set()
+        on_fork(self)
 
-    @classmethod
-    def shared(cls) -> LoopThread:
-        """On the loop of this process."""
-        return cls(background_loop())
+    @property
+    def _background(self) -> BackgroundLoop:
+        return self._own or background_loop()
+
+    def after_fork(self) -> None:
+        """Whatever was under way is the parent's; from now on calls go to this process's own loop."""
+        self._gate = threading.RLock()
+        self._own = None
+        self._tasks = set()
+        for steps in self._steps:
+            steps.abandon()
+        self._steps = set()
 
     def run(self, work: Awaitable[T]) -> T:
         """Run `work` on the loop; return or raise what it does. An interrupt in this thread cancels it there.
@@ -92,6 +101,8 @@ class LoopThread:
     def _let_go(self, steps: _Steps[T]) -> None:
         """Close what an iterator held, so that the server's side ends too."""
         self._steps.discard(steps)
+        if steps.abandoned:
+            return
         if self._background.is_here():
             # The collector found a forgotten iterator while it ran in this thread, which must not wait for itself.
             self._background.submit(steps.close())
@@ -116,8 +127,8 @@ class LoopThread:
             self._closed = True
         if ending is not None:
             result_of(ending)
-        if not self._is_shared:
-            self._background.end()
+        if self._own is not None:
+            self._own.end()
 
     async def _end(self) -> None:
         # What was handed over before has begun by now: a loop starts its tasks in the order in which they came.
@@ -140,12 +151,21 @@ class _Steps(Generic[T]):
         self._turn: asyncio.Lock = asyncio.Lock()
         self._under_way: asyncio.Task[Any] | None = None
         self._closed = False
+        self.abandoned = False
+        """It is a parent's, and this a forked process."""
+
+    def abandon(self) -> None:
+        """Never run or close it: what it holds is in use in another process."""
+        self.abandoned = True
+        keep_for_ever(self)
 
     def is_busy(self) -> bool:
         """Does somebody wait for the next run?"""
         return self._turn.locked()
 
     async def following(self) -> list[T] | None:
+        if self.abandoned:
+            raise DatabaseForked("this iterator was begun before the process was forked: begin another one here")
         async with self._turn:
             if self._closed:
                 # Not the end of what there is: whoever iterates must not take a part for the whole.

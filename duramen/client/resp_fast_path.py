@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from duramen.client.results import Done
+from log_tier.forking import on_fork
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition
@@ -97,12 +98,30 @@ class RespFastPath:
     def __init__(self, host: str, port: int, session: Session, *, compress: bool) -> None:
         self.session = session
         self.compress = compress
+        # Now, and not with the first line: a process that is forked while another thread imports can never import that.
+        import encodings.idna  # noqa: F401 - which `socket.getaddrinfo` imports
+
+        import hiredis  # noqa: F401
+
         self._host, self._port = host, port
         self._own = threading.local()
         self._lines: set[_Line] = set()
         self._lock = threading.Lock()
         self._closed = False
         self._away_until_s = 0.0
+        on_fork(self)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return self._host, self._port
+
+    def after_fork(self) -> None:
+        """The lines are the parent's: give back the descriptors, which ends nothing there, and make new ones."""
+        self._lock = threading.Lock()
+        for line in self._lines:
+            line.socket.close()
+        self._lines = set()
 
     def table(self, inner: Table) -> FastPathTable:
         """The fast path to a table."""

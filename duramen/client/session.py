@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
+from log_tier.forking import on_fork
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -22,6 +23,11 @@ class Session:
     def __init__(self) -> None:
         self._tables: dict[TableId, list[Offset]] = {}
         self._imported = Token(session=True)
+        self._lock = threading.Lock()
+        on_fork(self)
+
+    def after_fork(self) -> None:
+        """What was seen is seen here as well; the lock may be held by a thread that is not."""
         self._lock = threading.Lock()
 
     def offsets(self, table: TableRef) -> list[Offset]:

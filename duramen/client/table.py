@@ -52,6 +52,9 @@ class Table:
         self._ref = ref
         self.name = check_name(name)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self._database).table, (self._database, self.name)
+
     def __repr__(self) -> str:
         return f"<duramen table {self.name!r}>"
 

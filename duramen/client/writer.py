@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from duramen.client.requests import check_key, check_value
 from duramen.client.results import ManyDone
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.errors import DuramenError, InvalidRequest, WriteUnknown
+from log_tier.model.errors import DatabaseForked, DuramenError, InvalidRequest, WriteUnknown
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.table_ref import TableRef
 from router.data.requests import WritePart, WriteResult
@@ -79,6 +80,7 @@ class TableWriter:
         self._failure: DuramenError | None = None
         """Once something could not be written, nothing after it is: the next run would skip the hole."""
         self._offsets: dict[Partition, Offset] = {}
+        self._process = os.getpid()
         self.written = 0
         """Records that this run wrote and that are on stable storage."""
         self.skipped = 0
@@ -100,6 +102,8 @@ class TableWriter:
     ) -> None:
         if error is None:
             await self.flush()
+        elif self._process != os.getpid():
+            return  # the parent's
         elif self._flight is not None:
             await asyncio.wait((self._flight,))
             if not self._flight.cancelled():
@@ -111,9 +115,7 @@ class TableWriter:
 
     async def put_rows(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Take many records. About 1 µs each, and the wait for the last flush but one."""
-        ref = self._ref
-        if ref is None:
-            raise InvalidRequest("use the writer with `async with`")
+        ref = self._opened()
         partition_of, following, resume = ref.partition_of, self._next, self._resume
         keys, values = self._keys, self._values
         for key, value in rows:
@@ -133,12 +135,19 @@ class TableWriter:
 
     async def flush(self) -> ManyDone:
         """Send what has gathered and wait until it is on stable storage."""
-        ref = self._ref
-        if ref is None:
-            raise InvalidRequest("use the writer with `async with`")
+        ref = self._opened()
         await self._depart(ref)
         await self._land()
         return ManyDone(ref.id, self.written, dict(self._offsets))
+
+    def _opened(self) -> TableRef:
+        if self._process != os.getpid():
+            raise DatabaseForked(
+                "this writer goes on in the process that was forked: one writer has one producer's name"
+            )
+        if self._ref is None:
+            raise InvalidRequest("use the writer with `async with`")
+        return self._ref
 
     async def _depart(self, ref: TableRef) -> None:
         """Let what has gathered leave, once what left before has arrived."""

@@ -11,6 +11,7 @@
     │   ├── BatchRefused          malformed batch bytes, wrong checksum, unknown version
     │   ├── LimitExceeded         a request, queue or stream over its limit
     │   ├── DatabaseClosed        a call on a database that its own program closed
+    │   │   └── DatabaseForked    … or on a parent's, in a forked process that cannot have it
     │   ├── PortInUse             a server's port that cannot be listened on
     │   └── AccessDenied          credentials that a Kafka cluster does not know, or that may not do this
     ├── TableNotFound             no table of that name or id (any more)
@@ -67,6 +68,7 @@ __all__ = [
     "ConditionFailed",
     "Damaged",
     "DatabaseClosed",
+    "DatabaseForked",
     "DeadlineExceeded",
     "Disconnected",
     "DiskFull",
@@ -188,6 +190,12 @@ class DatabaseClosed(InvalidRequest):
     """This program closed the database, or the connection, that it calls."""
 
     code = "database_closed"
+
+
+class DatabaseForked(DatabaseClosed):
+    """This process was forked from the one that has this open, and what is open there cannot be used here."""
+
+    code = "database_forked"
 
 
 class PortInUse(InvalidRequest):

@@ -33,13 +33,14 @@ _TEXT_LENGTH_MAX: Final = 200
 _NOT_SENT: Final = "failed to connect"
 
 # What gRPC itself refuses before our code is asked, as errors of ours.
-_FOREIGN: Final[dict[grpc.StatusCode, type[DuramenError]]] = {
-    grpc.StatusCode.UNAVAILABLE: Disconnected,
-    grpc.StatusCode.CANCELLED: Disconnected,
-    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: LimitExceeded,
-    grpc.StatusCode.INVALID_ARGUMENT: InvalidRequest,
-    grpc.StatusCode.UNIMPLEMENTED: UnknownFormat,
+# By name: a forked process has a second class of the same codes (`core`).
+_FOREIGN: Final[dict[str, type[DuramenError]]] = {
+    "UNAVAILABLE": Disconnected,
+    "CANCELLED": Disconnected,
+    "DEADLINE_EXCEEDED": DeadlineExceeded,
+    "RESOURCE_EXHAUSTED": LimitExceeded,
+    "INVALID_ARGUMENT": InvalidRequest,
+    "UNIMPLEMENTED": UnknownFormat,
 }
 
 
@@ -86,7 +87,7 @@ def error_of_call(failure: grpc.aio.AioRpcError, target: str) -> DuramenError:
                 return error_of(Problem.FromString(value))
             except DecodeError:
                 break
-    kind = _FOREIGN.get(failure.code(), DuramenError)
+    kind = _FOREIGN.get(failure.code().name, DuramenError)
     details = failure.details() or failure.code().name
     if kind is Disconnected:
         not_sent = {"sent": 0} if _NOT_SENT in details else {}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc
-
 from log_tier.model.errors import DatabaseClosed
+from log_tier.remote.core import grpc_core
 from log_tier.rpc.channel import CHANNEL_OPTIONS
 from log_tier.rpc.problems import error_of_call
 
@@ -23,8 +23,13 @@ class Wire:
 
     def __init__(self, target: str) -> None:
         self.target = target
-        self.channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+        aio = grpc_core().aio
+        self._failure: type[Any] = aio.AioRpcError
+        self.channel = aio.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._closed = False
+        self._process = os.getpid()
+        # Held here, and not by their generators alone: a forked process keeps them with the channel, and ends none.
+        self._streams: set[Any] = set()
 
     async def ask(self, method: Any, request: Any, *, timeout: float | None) -> Any:
         """One call of a stub's method. `timeout` in seconds. Raises the server's error, or what happened on the way.
@@ -34,7 +39,7 @@ class Wire:
         self._check_open()
         try:
             return await method(request, timeout=timeout)
-        except grpc.aio.AioRpcError as failure:
+        except self._failure as failure:
             raise error_of_call(failure, self.target) from failure
         except asyncio.CancelledError:
             self._check_cancelled()
@@ -44,16 +49,19 @@ class Wire:
         """The replies of a streaming call; closing the iterator ends the call. Raises as `ask` does."""
         self._check_open()
         call = method(request)
+        self._streams.add(call)
         try:
             async for reply in call:
                 yield reply
-        except grpc.aio.AioRpcError as failure:
+        except self._failure as failure:
             raise error_of_call(failure, self.target) from failure
         except asyncio.CancelledError:
             self._check_cancelled()
             raise
         finally:
-            call.cancel()
+            if self._process == os.getpid():
+                self._streams.discard(call)
+                call.cancel()
 
     def _check_open(self) -> None:
         if self._closed:

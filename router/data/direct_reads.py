@@ -11,6 +11,7 @@ from binascii import crc_hqx
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from log_tier.forking import on_fork
 from log_tier.model.errors import DuramenError, InvalidKey, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.partitioner import slot_of
@@ -50,6 +51,13 @@ class DirectReads:
         self._name = name
         self._session_offsets = seen
         self._found = _NOWHERE
+        on_fork(self)
+
+    def after_fork(self) -> None:
+        """An index that is open in the parent must not be touched here: every call goes the slow path, and learns
+        it."""
+        self._found = _NOWHERE
+        self._look_up = lambda: _NOWHERE  # type: ignore[method-assign]
 
     def get(self, key: bytes) -> object:
         """The value, None where the key is absent, or `NOT_FRESH`. About 1 µs where nothing has to wait."""

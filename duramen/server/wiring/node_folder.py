@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.wiring.serving_node import NODE_FOLDERS
+from log_tier.forking import on_fork
 from log_tier.model.errors import FolderInUse, FolderReadOnly, ForeignFolder, UnknownFormat
 
 __all__ = ["NodeFolder"]
@@ -37,6 +38,7 @@ class NodeFolder:
         self.identity = identity
         """32 hex digits."""
         self._lock: int | None = lock
+        on_fork(self)
 
     @classmethod
     def open(cls, path: Path, *, node_id: str) -> NodeFolder:
@@ -66,6 +68,10 @@ class NodeFolder:
         except BaseException:
             os.close(lock)
             raise
+
+    def after_fork(self) -> None:
+        """The parent's descriptor stays open; this copy would keep the folder locked after the parent's end."""
+        self.close()
 
     def close(self) -> None:
         """Give the folder back. Idempotent."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from log_tier.forking import on_fork
 from log_tier.model.errors import FolderInUse
 
 __all__ = ["NO_SPACE", "Disk", "File", "LocalDisk", "replace_file"]
@@ -198,7 +199,25 @@ class LocalDisk:
             ) from error
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
-        return lambda: os.close(fd)
+        return _Lock(fd).release
+
+
+class _Lock:
+    """A lock that is held while its descriptor is open, in whatever process."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        on_fork(self)
+
+    def after_fork(self) -> None:
+        """The parent's stays open; this copy would keep the folder locked after the parent's end."""
+        self.release()
+
+    def release(self) -> None:
+        """Close the descriptor. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 def replace_file(disk: Disk, path: Path, data: bytes, *, part: Path) -> None:

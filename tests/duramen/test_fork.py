@@ -1,0 +1,147 @@
+"""Processes that fork: in the child, what is open in the parent works or says why not; the parent's is left alone."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kit.client.server_process import ServerProcess
+
+import duramen
+from duramen import aio
+
+DEADLINE_S = 120
+PROGRAMS = Path(__file__).with_name("forked_programs.py")
+
+
+def run(*arguments: str) -> None:
+    """Run a program of `forked_programs.py`; it ends well, and neither it nor its children say anything else."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", str(PROGRAMS), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+@pytest.fixture(params=["gRPC", "RESP endpoint"])
+def target(
+    request: pytest.FixtureRequest, new_server: Callable[[Path], ServerProcess], tmp_path: Path
+) -> Iterator[str]:
+    if request.param == "gRPC":
+        yield new_server(tmp_path / "data").target
+        return
+    server = ServerProcess(tmp_path / "data", log=tmp_path / "log", arguments=["--resp-port", "0"])
+    yield server.target
+    server.close()
+
+
+@pytest.mark.parametrize("ending", ["close", "exit"])
+def test_a_connection(target: str, ending: str) -> None:
+    run("connection", target, ending)
+
+
+def test_while_others_hold_locks(target: str) -> None:
+    run("under_way", target)
+
+
+def test_an_asynchronous_connection(target: str) -> None:
+    run("asynchronous", target)
+
+
+@pytest.mark.parametrize("how", ["close", "exit"])
+def test_an_embedded_database(tmp_path: Path, how: str) -> None:
+    run("embedded", str(tmp_path / "data"), how)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_pool(target: str, method: str) -> None:
+    run("pooled", target, method)
+
+
+def test_a_server_that_forks_its_workers(target: str) -> None:
+    run("prefork", target)
+
+
+def test_a_killed_parent_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
+    """Its children live on, and must not hold the lock that they inherited."""
+    program = """
+import os, sys, duramen
+db = duramen.open(sys.argv[1])
+db.create_table("flights", if_missing=True).put(b"k", b"v")
+if not os.fork():
+    sys.stdin.read()
+    os._exit(0)
+print("forked", flush=True)
+os.kill(os.getpid(), 9)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "data")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"forked\n"
+        assert process.wait(DEADLINE_S) == -signal.SIGKILL
+        with duramen.open(tmp_path / "data") as db:
+            assert db.table("flights").get(b"k") == b"v"
+    finally:
+        process.stdin.close()  # lets the child end
+        process.stdout.close()
+
+
+def test_pickled_they_are_their_address(server: ServerProcess, table_name: str) -> None:
+    with server.connect(timeout=7.0) as db:
+        table = db.create_table(table_name)
+        table.put(b"k", b"v")
+        other_db, other = pickle.loads(pickle.dumps((db, table)))
+        assert other._owner is other_db
+        assert other_db._inner._timeout == 7.0
+        assert other_db.token() == db.token()
+        assert other.name == table_name
+        assert other.get(b"k") == b"v"
+        other_db.close()
+        assert table.get(b"k") == b"v"
+        with pytest.raises(duramen.DatabaseClosed):
+            other.get_many([b"k"])
+
+
+async def test_asynchronous_ones_too(server: ServerProcess, table_name: str) -> None:
+    async with await aio.connect(server.target) as db:
+        table = await db.create_table(table_name)
+        await table.put(b"k", b"v")
+        async with pickle.loads(pickle.dumps(db)) as other:
+            assert await other.table(table_name).get(b"k") == b"v"
+
+
+def test_an_embedded_one_says_why_not(tmp_path: Path) -> None:
+    with duramen.open(tmp_path / "data") as db:
+        for one in (db, db.table("flights")):
+            with pytest.raises(duramen.InvalidRequest, match="cannot be sent to another: serve it with `duramen up`"):
+                pickle.dumps(one)
+
+
+def test_a_server_that_is_away_when_the_first_call_comes(
+    new_server: Callable[[Path], ServerProcess], tmp_path: Path
+) -> None:
+    """Unpickling needs no server; the calls say that there is none, within their time, and work when it is back."""
+    server = new_server(tmp_path / "data")
+    with server.connect() as db:
+        table = db.create_table("flights")
+        table.put(b"k", b"v")
+        server.kill9()
+        other = pickle.loads(pickle.dumps(table))
+        with pytest.raises(duramen.Disconnected):
+            other.get_many([b"k"], timeout=0.3)
+        server.restart()
+        assert other.get_many([b"k"], timeout=20) == [b"v"]
+        other._owner.close()
