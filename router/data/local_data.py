@@ -49,6 +49,7 @@ from router.data.requests import (
 from router.data.scan import check_scan, scan_replicas
 from router.data.tables import Tables
 from router.data.watch import watch_replicas
+from router.in_time import in_time
 from serving_tier.fold.verdicts import Outcome, rejection_of
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
@@ -271,23 +272,27 @@ class LocalData:
         timeout: float,
     ) -> TableRef:
         """See `router.data.tables`; returns when this node has opened its share of the replicas."""
-        table = await self.tables.create(name, partitions, replicas, over=over, partitioner=partitioner)
-        await self.hosting.wait_version(self.catalog.map.version)
-        await self.hosting.wait_hosted(table.id)
-        return table.ref
+        async with in_time(timeout, f"table {name!r} was not made"):
+            table = await self.tables.create(name, partitions, replicas, over=over, partitioner=partitioner)
+            await self.hosting.wait_version(self.catalog.map.version)
+            await self.hosting.wait_hosted(table.id)
+            return table.ref
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         """See `router.data.tables`."""
-        return (await self.tables.find(name)).ref
+        async with in_time(timeout, f"table {name!r} was not looked up"):
+            return (await self.tables.find(name)).ref
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
         """All tables, by name."""
-        return await self.tables.all()
+        async with in_time(timeout, "the tables were not listed"):
+            return await self.tables.all()
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         """How a table stands: what each partition's log holds, and how far the replica on this node is."""
-        table = await self.tables.find(name)
-        bounds = await self.log.all_bounds(table.id)
+        async with in_time(timeout, f"table {name!r} was not described"):
+            table = await self.tables.find(name)
+            bounds = await self.log.all_bounds(table.id)
         return TableDescription(
             table.ref,
             [
@@ -298,8 +303,9 @@ class LocalData:
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
         """See `router.data.tables`. Writers and readers of the table get `TableNotFound` from then on."""
-        await self.tables.drop(name)
-        await self.hosting.wait_version(self.catalog.map.version)
+        async with in_time(timeout, f"table {name!r} was not dropped"):
+            await self.tables.drop(name)
+            await self.hosting.wait_version(self.catalog.map.version)
 
     async def close(self) -> None:
         """Carry changes through, close the replicas cleanly, then the log."""

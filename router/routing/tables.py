@@ -19,6 +19,7 @@ from log_tier.model.log import Bounds, Log
 from log_tier.model.table_ref import TableRef
 from router.data.requests import Connection, PartitionDescription, TableDescription
 from router.data.tables import Tables
+from router.in_time import in_time
 from router.membership.views import ReplicaView
 from router.routing.routes import Routes
 
@@ -68,20 +69,24 @@ class CatalogChanges:
         self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
     ) -> TableRef:
         """See `router.data.tables`; a caller whose time is over does not stop it."""
-        table = await self._tables.create(name, partitions, replicas, over=over, partitioner=partitioner)
-        return table.ref
+        async with in_time(timeout, f"table {name!r} was not made"):
+            table = await self._tables.create(name, partitions, replicas, over=over, partitioner=partitioner)
+            return table.ref
 
     async def drop(self, name: str, *, timeout: float) -> None:
         """See `router.data.tables`."""
-        await self._tables.drop(name)
+        async with in_time(timeout, f"table {name!r} was not dropped"):
+            await self._tables.drop(name)
 
     async def find(self, name: str, *, timeout: float) -> TableRef:
         """See `router.data.tables`."""
-        return (await self._tables.find(name)).ref
+        async with in_time(timeout, f"table {name!r} was not looked up"):
+            return (await self._tables.find(name)).ref
 
     async def all(self, *, timeout: float) -> list[TableRef]:
         """See `router.data.tables`."""
-        return await self._tables.all()
+        async with in_time(timeout, "the tables were not listed"):
+            return await self._tables.all()
 
     async def close(self) -> None:
         """Wait until the changes under way are through."""

@@ -14,6 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from log_tier.model.errors import PortInUse
+from log_tier.remote.checked import CheckedHandler
 from log_tier.rpc.channel import SERVER_OPTIONS
 from log_tier.rpc.streams import OpenStreams
 
@@ -114,7 +115,7 @@ def quick_switching() -> None:
 
 
 class _ByName:
-    """A server to which services are added by name only.
+    """A server to which services are added by name only, and which checks their messages.
 
     Generated code also registers each method with gRPC's core, and `grpc.aio` then waits for every registered method
     by a task of its own, all of which it sets up again for each call: with our methods that was a fifth of a
@@ -125,7 +126,7 @@ class _ByName:
         self._server = server
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
-        self._server.add_generic_rpc_handlers(handlers)
+        self._server.add_generic_rpc_handlers([CheckedHandler(handler) for handler in handlers])
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
         """Not that."""

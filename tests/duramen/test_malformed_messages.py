@@ -1,0 +1,142 @@
+"""Bytes that are no message, and messages that mean nothing, at every method that a server has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+import grpc
+import pytest
+from google.protobuf import message_factory
+from google.protobuf.descriptor import FieldDescriptor
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import duramen
+from duramen.server.roles.all_in_one import SingleServer as Server
+from log_tier.proto import cluster_pb2, log_pb2
+from router.proto import admin_pb2, fast_door_pb2, keyvalue_pb2, tables_pb2
+from serving_tier.proto import node_pb2
+
+DEADLINE_S = 20
+
+CODE: Final = grpc.StatusCode
+
+# What a caller can be told to be its own fault, or the moment's; and a call that was simply right.
+EXPECTED: Final = {
+    CODE.OK, CODE.INVALID_ARGUMENT, CODE.NOT_FOUND, CODE.ALREADY_EXISTS, CODE.OUT_OF_RANGE, CODE.FAILED_PRECONDITION,
+    CODE.RESOURCE_EXHAUSTED, CODE.UNIMPLEMENTED, CODE.DEADLINE_EXCEEDED, CODE.UNAVAILABLE,
+}  # fmt: skip
+
+METHODS: Final = [
+    (f"/{service.full_name}/{method.name}", method)
+    for module in (cluster_pb2, log_pb2, admin_pb2, fast_door_pb2, keyvalue_pb2, tables_pb2, node_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+]
+
+
+@pytest.fixture
+def channel(served: Server) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(f"127.0.0.1:{served.port}") as opened:
+        yield opened
+
+
+def code_of(channel: grpc.Channel, name: str, method: Any, raw: bytes, timeout: float = 0.5) -> grpc.StatusCode:
+    """What the server says to these bytes. A stream that sends something has taken them."""
+    try:
+        if method.server_streaming:
+            call: Any = channel.unary_stream(name)(raw, timeout=timeout)
+            for _ in call:
+                call.cancel()
+                return CODE.OK
+            return CODE.OK
+        channel.unary_unary(name)(raw, timeout=timeout)
+    except grpc.RpcError as error:
+        code: grpc.StatusCode = error.code()  # type: ignore[attr-defined]
+        return code
+    return CODE.OK
+
+
+@pytest.mark.parametrize(("name", "method"), METHODS, ids=[name for name, _ in METHODS])
+def test_bytes_that_do_not_parse(
+    channel: grpc.Channel, name: str, method: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    if code_of(channel, name, method, b"", timeout=0.3) is CODE.UNIMPLEMENTED:
+        pytest.skip("this server does not have it")
+    with caplog.at_level(logging.WARNING):
+        codes = {code_of(channel, name, method, raw) for raw in (b"\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\x07junk")}
+    assert codes == {CODE.INVALID_ARGUMENT}
+    assert "Traceback" not in caplog.text
+    assert len(caplog.records) <= 1, "one line for however many"
+
+
+def nonsense(method: Any) -> st.SearchStrategy[bytes]:
+    """Messages that parse: fields of the right types, with values that nobody checked."""
+    return message_of(method.input_type).map(lambda message: message.SerializeToString())
+
+
+def message_of(kind: Any, depth: int = 0) -> st.SearchStrategy[Any]:
+    made = message_factory.GetMessageClass(kind)
+    fields = {
+        field.name: values_of(field, depth)
+        for field in kind.fields
+        if not (depth > 2 and field.type == FieldDescriptor.TYPE_MESSAGE)
+        and not (field.message_type is not None and field.message_type.GetOptions().map_entry)
+    }
+    return st.fixed_dictionaries({}, optional=fields).map(lambda given: made(**given))
+
+
+def values_of(field: Any, depth: int) -> st.SearchStrategy[Any]:
+    one = one_of(field, depth)
+    return st.lists(one, max_size=3) if field.is_repeated else one
+
+
+def one_of(field: Any, depth: int) -> st.SearchStrategy[Any]:
+    if field.type == FieldDescriptor.TYPE_MESSAGE:
+        return message_of(field.message_type, depth + 1)
+    if field.type == FieldDescriptor.TYPE_ENUM:
+        return st.integers(-1, 9)
+    kinds = {
+        FieldDescriptor.CPPTYPE_INT32: st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31)]),
+        FieldDescriptor.CPPTYPE_INT64: st.sampled_from([0, 1, -1, -2, 2**63 - 1, -(2**63)]),
+        FieldDescriptor.CPPTYPE_UINT32: st.sampled_from([0, 1, 7, 1000, 2**31, 2**32 - 1]),
+        FieldDescriptor.CPPTYPE_UINT64: st.sampled_from([0, 1, 2**63, 2**64 - 1]),
+        FieldDescriptor.CPPTYPE_BOOL: st.booleans(),
+        FieldDescriptor.CPPTYPE_DOUBLE: st.sampled_from([0.0, -1.0, float("inf"), float("nan")]),
+        FieldDescriptor.CPPTYPE_FLOAT: st.sampled_from([0.0, -1.0, float("inf"), float("nan")]),
+    }
+    if field.cpp_type in kinds:
+        return kinds[field.cpp_type]
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return st.one_of(st.sampled_from([b"", b"k", TABLE_ID, bytes(16), bytes(600)]), st.binary(max_size=80))
+    return st.sampled_from(["", "flights", "a/b", "n1", "\x00", "x" * 500, "0" * 22])
+
+
+# As long as a table's id is: nonsense that has one gets further in.
+TABLE_ID: Final = b"\x01" * 16
+
+# They do what they are asked to, at length, or stop what the test needs.
+LEFT_OUT: Final = ("Follow", "Status", "Watch")
+
+
+@pytest.mark.parametrize(("name", "method"), METHODS, ids=[name for name, _ in METHODS])
+def test_messages_that_mean_nothing(channel: grpc.Channel, name: str, method: Any, served: Server) -> None:
+    if code_of(channel, name, method, b"", timeout=0.3) is CODE.UNIMPLEMENTED or name.endswith(LEFT_OUT):
+        pytest.skip("not at this server, or without an end")
+    with duramen.connect(f"127.0.0.1:{served.port}", direct=False) as db:
+        table = db.create_table("flights", partitions=2)
+        table.put(b"k", b"v")
+
+        @given(st.one_of(nonsense(method), st.binary(max_size=60)))
+        @settings(
+            max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+        )
+        def answered(raw: bytes) -> None:
+            code = code_of(channel, name, method, raw, timeout=2.0)
+            assert code in EXPECTED, f"{name} says {code.name}"
+
+        answered()
+        # Alive, and what it says makes sense: some of these methods drop tables.
+        db.create_table("other").put(b"k", b"v")
