@@ -23,7 +23,7 @@ async def connect(
 
     Raises `Disconnected` where no server answers.
     """
-    from duramen.client.connect import connect_to, split_targets
+    from duramen.client.transport.connect import connect_to, split_targets
 
     check_timeout(timeout)
     targets = tuple(split_targets(target))

@@ -1,8 +1,8 @@
 """The blocking face: the same database for programs without an event loop.
 
-An event loop runs in another thread (`duramen.client.loop_thread`); every call is handed to it and waited for. There is
-no second implementation: each method below is the asynchronous one, wrapped. Calls may come from any number of threads,
-whose concurrent calls leave together like those of tasks.
+An event loop runs in another thread (`duramen.client.transport.loop_thread`); every call is handed to it and waited
+for. There is no second implementation: each method below is the asynchronous one, wrapped. Calls may come from any
+number of threads, whose concurrent calls leave together like those of tasks.
 
 One thing is done in the caller's own thread: `Table.get` on an embedded database (`duramen.open`), where the index is
 in this process and a read is one short LMDB transaction. Crossing to the loop and back would cost twenty times that.
@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from duramen.client import atomic, database, table, writer
-from duramen.client.loop_thread import LoopThread
-from duramen.client.resp_fast_path import FastPathTable
 from duramen.client.results import Change, Done
 from duramen.client.table import Level
+from duramen.client.transport.loop_thread import LoopThread
+from duramen.client.transport.resp_fast_path import FastPathTable
 from log_tier.model.errors import DatabaseClosed
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.tokens import Token

@@ -11,7 +11,8 @@
   `gather/batch_builder.py` is a batch in the making.
 - `requests.py` turns arguments into records, `atomic.py` joins records that take effect together, `writer.py` is a
   stream of puts that survives its own interruption, `scan.py` and `watch.py` are what their names say.
-- `connect.py` finds the shortest way from an address to the data: one server, or the nodes and the log themselves.
+- `transport/connect.py` finds the shortest way from an address to the data: one server, or the nodes and the log
+  themselves.
 - `consistency.py` says what a read must have seen, `bulk.py` cuts many keys into what a request carries, `retry.py`
   asks again where that is harmless.
 
@@ -26,6 +27,5 @@ Invariants:
 What is not here: choosing among replicas (`router.routing` does that, also in this process), and caching of values.
 
 Reading order: `results.py`, `requests.py`, `consistency.py`, `session.py`, `gather/`, `retry.py`, `bulk.py`,
-`atomic.py`, `scan.py`, `watch.py`, `writer.py`, `table.py`, `database.py`, `connect.py`, `loop_thread.py` (blocking
-calls into an event loop), `resp_fast_path.py` (blocking gets and puts by the RESP endpoint).
+`atomic.py`, `scan.py`, `watch.py`, `writer.py`, `table.py`, `database.py`, `transport/`.
 """

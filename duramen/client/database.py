@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 
 from duramen.client.gather.reads import ReadCoalescer
 from duramen.client.gather.writes import WriteCoalescer
-from duramen.client.resp_fast_path import RespFastPath
 from duramen.client.results import TableInfo
 from duramen.client.retry import ask_until
 from duramen.client.session import Session
 from duramen.client.table import Table
-from log_tier.forking import keep_for_ever, on_fork
+from duramen.client.transport.resp_fast_path import RespFastPath
+from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest, TableExists
 from log_tier.model.identifiers import Offset, check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
@@ -131,8 +131,8 @@ class Database:
                 "this process was forked from the one that has the database open, and only one process can: open it "
                 "after the fork, or serve it with `duramen up` and connect to it from every process"
             )
-        from duramen.client.connect import connect_to
-        from duramen.client.deferred import DeferredConnection
+        from duramen.client.transport.connect import connect_to
+        from duramen.client.transport.deferred import DeferredConnection
 
         return self._link(
             DeferredConnection(lambda: connect_to(address.targets, timeout=address.timeout, direct=address.direct))

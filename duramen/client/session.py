@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from log_tier.forking import on_fork
+from log_tier.concurrency.forking import on_fork
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token

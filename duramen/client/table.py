@@ -10,10 +10,10 @@ from duramen.client.atomic import AtomicBatch
 from duramen.client.bulk import WINDOW_RECORDS, get_many, put_window
 from duramen.client.consistency import SESSION, Asked, Level, asked_of, check_level
 from duramen.client.requests import check_key, number_of, record_of, update_of
-from duramen.client.resp_fast_path import FastPathTable, Lost
 from duramen.client.results import Change, Done, Entry, ManyDone, Number
 from duramen.client.retry import ask_until
 from duramen.client.scan import ScanRange, scan_table
+from duramen.client.transport.resp_fast_path import FastPathTable, Lost
 from duramen.client.watch import watch_table
 from duramen.client.writer import TableWriter
 from log_tier.model.batch import Columns

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from log_tier.model.errors import DatabaseClosed
-from log_tier.remote.core import grpc_core
 from log_tier.rpc.channel import CHANNEL_OPTIONS
+from log_tier.rpc.core import grpc_core
 from log_tier.rpc.problems import error_of_call
 
 __all__ = ["Wire"]

@@ -11,7 +11,7 @@ from binascii import crc_hqx
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log_tier.forking import on_fork
+from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import DuramenError, InvalidKey, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.partitioner import slot_of

@@ -31,6 +31,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Appended, Bounds, Log
 from log_tier.model.table_ref import TableRef
+from router.data.in_time import in_time
 from router.data.outcomes import outcome_unknown, outcomes_part
 from router.data.reply_room import ReplyRoom, read_keys
 from router.data.requests import (
@@ -49,7 +50,6 @@ from router.data.requests import (
 from router.data.scan import check_scan, scan_replicas
 from router.data.tables import Tables
 from router.data.watch import watch_replicas
-from router.in_time import in_time
 from serving_tier.fold.verdicts import Outcome, rejection_of
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node

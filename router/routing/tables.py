@@ -17,9 +17,9 @@ from log_tier.model.errors import DeadlineExceeded, TableNotFound
 from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.log import Bounds, Log
 from log_tier.model.table_ref import TableRef
+from router.data.in_time import in_time
 from router.data.requests import Connection, PartitionDescription, TableDescription
 from router.data.tables import Tables
-from router.in_time import in_time
 from router.membership.views import ReplicaView
 from router.routing.routes import Routes
 

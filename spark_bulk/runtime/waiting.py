@@ -1,6 +1,6 @@
 """Async code for callers that block: a Spark program, or a notebook, whose thread may run an event loop already.
 
-All calls go to the one loop of the process that runs in a thread (`log_tier.background_loop`).
+All calls go to the one loop of the process that runs in a thread (`log_tier.concurrency.background_loop`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from log_tier.background_loop import background_loop
+from log_tier.concurrency.background_loop import background_loop
 from log_tier.concurrency.blocking_wait import result_of
 from log_tier.model.errors import ShuttingDown
 

@@ -11,7 +11,7 @@ from kit.client.server_process import ServerProcess
 
 import duramen
 from duramen.blocking import Database
-from duramen.client.loop_thread import LoopThread
+from duramen.client.transport.loop_thread import LoopThread
 from duramen.server.roles.all_in_one import SingleServer as Server
 from router.endpoints.resp.server.sockets import RespSettings
 

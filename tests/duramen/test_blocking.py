@@ -17,9 +17,9 @@ from kit.client.server_process import wait_until
 
 import duramen
 from duramen.blocking import Database
-from duramen.client.loop_thread import LoopThread
+from duramen.client.transport.loop_thread import LoopThread
 from duramen.server.roles.all_in_one import SingleServer as Server
-from log_tier.background_loop import background_loop
+from log_tier.concurrency.background_loop import background_loop
 
 DEADLINE_S = 20
 

@@ -16,7 +16,7 @@ from kit.client.server_process import ServerProcess, wait_until
 
 import duramen
 from duramen.blocking import Database
-from log_tier.background_loop import background_loop
+from log_tier.concurrency.background_loop import background_loop
 
 DEADLINE_S = 60
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.wiring.serving_node import NODE_FOLDERS
-from log_tier.forking import on_fork
+from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse, FolderReadOnly, ForeignFolder, UnknownFormat
 
 __all__ = ["NodeFolder"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from log_tier.forking import on_fork
+from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse
 
 __all__ = ["NO_SPACE", "Disk", "File", "LocalDisk", "replace_file"]

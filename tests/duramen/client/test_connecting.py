@@ -13,7 +13,7 @@ from kit.cluster.one_machine import held, until
 
 import duramen
 from duramen import aio
-from duramen.client.connect import split_targets
+from duramen.client.transport.connect import split_targets
 from router.remote.connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.routed_connection import RoutedConnection
@@ -102,7 +102,7 @@ async def test_nodes_and_log_that_cannot_be_reached_from_here(
     """The map names addresses that mean nothing to the client; the router, whose fleet knows better, does it all."""
     async with cluster_of(tmp_path, routers=1) as cluster:
         view = type("View", (), {})()
-        from duramen.client import connect as connecting
+        from duramen.client.transport import connect as connecting
 
         real = connecting.fetch_view
 

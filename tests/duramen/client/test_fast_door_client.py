@@ -15,9 +15,9 @@ from kit.client.server_process import ServerProcess, wait_until
 
 import duramen
 from duramen.blocking import Database, Table
-from duramen.client.loop_thread import LoopThread
-from duramen.client.resp_fast_path import Lost, RespFastPath, _Line
 from duramen.client.results import Done
+from duramen.client.transport.loop_thread import LoopThread
+from duramen.client.transport.resp_fast_path import Lost, RespFastPath, _Line
 from duramen.server.roles.all_in_one import SingleServer as Server
 from router.data.direct_reads import NOT_FRESH
 from router.endpoints.resp.server.sockets import RespSettings

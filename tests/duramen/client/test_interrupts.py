@@ -14,7 +14,7 @@ from kit.client.server_process import wait_until
 
 import duramen
 from duramen.blocking import Database
-from duramen.client.loop_thread import LoopThread
+from duramen.client.transport.loop_thread import LoopThread
 from duramen.server.roles.all_in_one import SingleServer as Server
 
 DEADLINE_S = 20

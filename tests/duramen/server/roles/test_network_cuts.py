@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from black_hole import DIRECTIONS, BlackHole, Direction
+from kit.client.black_hole import DIRECTIONS, BlackHole, Direction
 
 from duramen import aio
 from duramen.server.roles.log_role import LogRole

@@ -32,7 +32,7 @@ class Forkable(Protocol):
 
 
 # gRPC's own handlers around fork do nothing for `grpc.aio` but print a line, and can leave a child waiting for a thread
-# that it does not have (`log_tier.remote.core` is what a child does instead). Read by gRPC when it is first imported.
+# that it does not have (`log_tier.rpc.core` is what a child does instead). Read by gRPC when it is first imported.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 _forkables: WeakSet[Forkable] = WeakSet()

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import grpc
 
-from log_tier.forking import keep_for_ever
+from log_tier.concurrency.forking import keep_for_ever
 
 __all__ = ["grpc_core"]
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from duramen.client.results import Done
-from log_tier.forking import on_fork
+from log_tier.concurrency.forking import on_fork
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition

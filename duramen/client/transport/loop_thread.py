@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from log_tier.background_loop import BackgroundLoop, background_loop
+from log_tier.concurrency.background_loop import BackgroundLoop, background_loop
 from log_tier.concurrency.blocking_wait import result_of
-from log_tier.forking import keep_for_ever, on_fork
+from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.model.errors import DatabaseClosed, DatabaseForked
 
 __all__ = ["LoopThread"]
@@ -24,8 +24,8 @@ class LoopThread:
     """The calls of one database into an event loop in another thread; they end with `stop`.
 
     Connections share the loop of the process (`shared`), because gRPC cannot do without a loop that it
-    has met once (`log_tier.background_loop`). An embedded database has one of its own (`LoopThread()`), whose end is
-    the end of everything that the database had: threads, files, tasks. No gRPC runs there.
+    has met once (`log_tier.concurrency.background_loop`). An embedded database has one of its own (`LoopThread()`),
+    whose end is the end of everything that the database had: threads, files, tasks. No gRPC runs there.
     """
 
     def __init__(self, *, shared: bool = False) -> None:

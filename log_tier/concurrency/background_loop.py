@@ -19,7 +19,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from log_tier.forking import keep_for_ever, on_fork
+from log_tier.concurrency.forking import keep_for_ever, on_fork
 
 __all__ = ["BackgroundLoop", "background_loop"]
 
