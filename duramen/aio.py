@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from duramen.client.database import TIMEOUT_DEFAULT_S, Address, Database, check_timeout
+from duramen.client.session import Session
 from duramen.client.table import Table
 from router.data.direct_reads import DirectReads
+from router.data.local_data import LocalData
 
 __all__ = ["Database", "Table", "connect", "open"]
 
@@ -51,6 +54,8 @@ async def open(  # noqa: A001
 
     check_timeout(timeout)
     data_plane = await open_local_data(Path(path), log_url=log, take_over=take_over)
-    return Database(
-        data_plane, timeout=timeout, compress=compress, direct=lambda name, seen: DirectReads(data_plane, name, seen)
-    )
+    return Database(data_plane, timeout=timeout, compress=compress, direct=partial(_direct_reads, data_plane))
+
+
+def _direct_reads(data_plane: LocalData, name: str, session: Session) -> DirectReads:
+    return DirectReads(data_plane, name, session.offsets, session.saw)

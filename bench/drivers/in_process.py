@@ -14,4 +14,6 @@ __all__ = ["in_process"]
 async def in_process(folder: Path, log_url: str | None) -> Database:
     """A database whose indexes lie in `folder`, and whose log is at `log_url`; None: in the folder too."""
     data_plane = await open_local_data(folder, log_url=log_url)
-    return Database(data_plane, direct=lambda name, seen: DirectReads(data_plane, name, seen))
+    return Database(
+        data_plane, direct=lambda name, session: DirectReads(data_plane, name, session.offsets, session.saw)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -17,16 +17,16 @@ from duramen.client.table import Table
 from duramen.client.transport.resp_fast_path import RespFastPath
 from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest, TableExists
-from log_tier.model.identifiers import Offset, check_adopted_name, check_name
+from log_tier.model.identifiers import check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
-from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from router.data.direct_reads import DirectReads
 from router.data.requests import Connection, TableDescription
 
 __all__ = ["PARTITIONS_DEFAULT", "TIMEOUT_DEFAULT_S", "Address", "Database", "check_timeout"]
 
-DirectFactory = Callable[[str, Callable[[TableRef], Sequence[Offset]]], DirectReads]
+DirectFactory = Callable[[str, Session], DirectReads]
+"""Of a table's name and the session whose offsets hold for its reads."""
 
 # Enough for a table to be spread over a few nodes later on; each costs one sync of its own in a write to all of them.
 PARTITIONS_DEFAULT: Final = 8

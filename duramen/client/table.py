@@ -348,7 +348,7 @@ class Table:
     def direct_reads(self) -> DirectReads | None:
         """For the blocking face: reads in the caller's thread, where the index is in this process."""
         direct = self._database.direct
-        return None if direct is None else direct(self.name, self._database.session.offsets)
+        return None if direct is None else direct(self.name, self._database.session)
 
     def door_table(self) -> FastPathTable | None:
         """For the blocking face: gets and puts by the server's RESP endpoint."""

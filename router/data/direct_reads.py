@@ -38,18 +38,28 @@ class _Found(NamedTuple):
     partitions: int
     partition_of: Callable[[bytes], Partition] | None
     """None: by slot, which is computed where it is needed."""
+    ref: TableRef | None
 
 
-_NOWHERE: Final = _Found((), (), 0, None)
+_NOWHERE: Final = _Found((), (), 0, None, None)
 
 
 class DirectReads:
     """The shortest way to a table's values. Safe from any thread."""
 
-    def __init__(self, data_plane: LocalData, name: str, seen: Callable[[TableRef], Sequence[Offset]]) -> None:
+    def __init__(
+        self,
+        data_plane: LocalData,
+        name: str,
+        seen: Callable[[TableRef], Sequence[Offset]],
+        saw: Callable[[TableRef, Partition, Offset], None],
+    ) -> None:
+        """`seen` and `saw`: the session's. It is told of what was read here when a replica goes away, and not at each
+        read: as long as the replica is the same one, it shows no less than before."""
         self._data_plane = data_plane
         self._name = name
         self._session_offsets = seen
+        self._saw = saw
         self._found = _NOWHERE
         on_fork(self)
 
@@ -62,7 +72,7 @@ class DirectReads:
     def get(self, key: bytes) -> object:
         """The value, None where the key is absent, or `NOT_FRESH`. About 1 µs where nothing has to wait."""
         try:
-            replicas, seen, partitions, partition_of = self._found
+            replicas, seen, partitions, partition_of, _ = self._found
             if partition_of is None:
                 # `partition_of` by hand: a call less is a tenth of the time, and so is a brace that is a number.
                 partition = (slot_of(key) if 0x7B in key else crc_hqx(key, 0) & 16383) * partitions >> 14
@@ -75,17 +85,24 @@ class DirectReads:
         except (TypeError, IndexError, InvalidKey):
             pass  # no bytes, an empty key, or a table that was not looked up yet
         except ShuttingDown:
-            self._found = _NOWHERE  # the table was dropped
+            self._let_go()  # the table was dropped, or the replica is being replaced
         except Exception:
             # Dropped while we read: LMDB ends the transaction under us, and says so in words of its own. So it does
             # where the version in which we began was discarded.
             replica = replicas[partition]
             if replica.state != "closed" and replica.index is index:
                 raise
-            self._found = _NOWHERE
+            self._let_go()
         if self._found is _NOWHERE:
             self._found = self._look_up()
         return NOT_FRESH
+
+    def _let_go(self) -> None:
+        """The replicas are looked for anew; their successors must not show less than they did."""
+        found, self._found = self._found, _NOWHERE
+        if found.ref is not None:
+            for number, replica in enumerate(found.replicas):
+                self._saw(found.ref, Partition(number), replica.index.applied)
 
     def _look_up(self) -> _Found:
         table = self._data_plane.catalog.map.named(self._name)
@@ -101,4 +118,4 @@ class DirectReads:
             return _NOWHERE  # the slow path knows how to wait
         ref = table.ref
         partition_of = None if ref.partitioner == "slot" else ref.partition_of
-        return _Found(replicas, self._session_offsets(ref), table.partitions, partition_of)
+        return _Found(replicas, self._session_offsets(ref), table.partitions, partition_of, ref)

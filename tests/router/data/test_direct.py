@@ -10,7 +10,7 @@ from kit.cluster.one_machine import DEADLINE_S, all_replicas, held, put_all, put
 
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.errors import IndexDamaged, LogDamaged, ShuttingDown
-from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
 from router.data.direct_reads import NOT_FRESH, DirectReads
@@ -27,6 +27,9 @@ class Seen:
     def __call__(self, table: TableRef) -> list[Offset]:
         return self.offsets.setdefault(table.id, [NOTHING] * table.partitions)
 
+    def saw(self, table: TableRef, partition: Partition, offset: Offset) -> None:
+        self(table)[partition] = max(self(table)[partition], offset)
+
 
 @pytest.fixture
 def seen() -> Seen:
@@ -35,7 +38,7 @@ def seen() -> Seen:
 
 @pytest.fixture
 def reads(data_plane: LocalData, table: TableRef, seen: Seen) -> DirectReads:
-    made = DirectReads(data_plane, "flights", seen)
+    made = DirectReads(data_plane, "flights", seen, seen.saw)
     assert made.get(b"k") is NOT_FRESH, "the first one looks the table up"
     return made
 
@@ -62,7 +65,7 @@ async def test_keys_that_are_none_go_the_long_way(
 
 
 async def test_an_unknown_table_goes_the_long_way(data_plane: LocalData, seen: Seen) -> None:
-    assert DirectReads(data_plane, "ships", seen).get(b"k") is NOT_FRESH
+    assert DirectReads(data_plane, "ships", seen, seen.saw).get(b"k") is NOT_FRESH
 
 
 async def test_what_the_session_has_seen_is_waited_for_elsewhere(
@@ -152,7 +155,7 @@ async def test_another_version_is_read_from_its_barrier_on(
 
 async def test_threads_read_while_tables_come_and_go(data_plane: LocalData, seen: Seen) -> None:
     """Under no reader is an index closed, and no reader takes one table's partitions for another's."""
-    reads = DirectReads(data_plane, "flights", seen)
+    reads = DirectReads(data_plane, "flights", seen, seen.saw)
     stop = threading.Event()
     wrong: list[object] = []
     counts = [0, 0]
@@ -187,3 +190,17 @@ async def test_threads_read_while_tables_come_and_go(data_plane: LocalData, seen
         for thread in threads:
             await asyncio.to_thread(thread.join)
     assert not wrong
+
+
+async def test_what_a_replica_has_shown_outlives_it(
+    data_plane: LocalData, table: TableRef, reads: DirectReads, seen: Seen
+) -> None:
+    """Direct reads tell the session nothing while they last; its successor must not show less than a replica did."""
+    last = await put_all(data_plane, table, {b"k%d" % number: b"v" for number in range(50)})
+    await applied(data_plane, table)
+    assert reads.get(b"k1") == b"v"
+    assert seen.offsets[table.id] == [NOTHING] * table.partitions
+    for replica in all_replicas(data_plane, table):
+        await replica.close()
+    assert reads.get(b"k1") is NOT_FRESH
+    assert {Partition(number): offset for number, offset in enumerate(seen.offsets[table.id])} == last

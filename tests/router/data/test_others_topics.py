@@ -160,7 +160,7 @@ async def test_direct_reads_find_each_key_where_it_was_put(data_plane: LocalData
     pairs = {b"%d{k%d}" % (number, number % 7): b"v%d" % number for number in range(100)}
     await put_all(data_plane, table, pairs)
     assert await held(data_plane, table) == pairs
-    reads = DirectReads(data_plane, "flights", lambda ref: [NOTHING] * ref.partitions)
+    reads = DirectReads(data_plane, "flights", lambda ref: [NOTHING] * ref.partitions, lambda *_: None)
     assert reads.get(b"k") is NOT_FRESH, "the first one looks the table up"
     assert {key: reads.get(key) for key in pairs} == pairs
     for key in (b"", b"x" * 512, b"x" * 2000, "text", None, 5):

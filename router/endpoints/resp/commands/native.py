@@ -9,6 +9,8 @@ them.
 
 The batch carries its client's producer id and sequence, so one whose reply was lost may be sent again, here or by gRPC,
 and takes effect once. Batches of all connections that came in one round of the event loop are one append.
+
+These commands name their table themselves: what they fail with says nothing about the table that is selected.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from router.data.requests import Connection, WritePart, WriteResult
 from router.endpoints.resp.wire.arguments import integer, text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import Problem, Simple
 
 if TYPE_CHECKING:
@@ -116,7 +119,7 @@ def read(client: Client, args: Sequence[bytes]) -> list[Any]:
             raise _NOT_HERE
         return [int(applied), index.get_value(args[3])]
     except DuramenError as error:
-        raise client.report(error) from error
+        raise problem_of(error) from error
 
 
 async def wait_applied(client: Client, args: Sequence[bytes]) -> Simple:
@@ -124,8 +127,11 @@ async def wait_applied(client: Client, args: Sequence[bytes]) -> Simple:
     node = client.server.node
     if node is None:
         raise _NOT_HERE
-    replica = node.replica(TableId(text_of(args[0])), Partition(integer(args[1])))
-    await replica.wait_applied(Offset(integer(args[2])), timeout=_AWAIT_S)
+    try:
+        replica = node.replica(TableId(text_of(args[0])), Partition(integer(args[1])))
+        await replica.wait_applied(Offset(integer(args[2])), timeout=_AWAIT_S)
+    except DuramenError as error:
+        raise problem_of(error) from error
     return Simple("OK")
 
 
@@ -135,5 +141,7 @@ async def write(client: Client, args: Sequence[bytes]) -> list[int]:
     try:
         result = await client.server.batches.append(part)
     except _NOT_WRITTEN as error:
-        raise Problem(f"NOTWRITTEN {client.report(error).text}") from error
+        raise Problem(f"NOTWRITTEN {problem_of(error).text}") from error
+    except DuramenError as error:
+        raise problem_of(error) from error
     return [int(result.base_offset), result.timestamp_ms]

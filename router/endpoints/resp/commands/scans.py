@@ -106,7 +106,7 @@ async def _page(client: Client, table: ServedTable, start: bytes, limit: int) ->
         return ScanResult([], [], [], False, {})
     page = await client.server.connection.scan(request, timeout=REQUEST_TIMEOUT_S)
     for partition, applied in page.applied.items():
-        table.saw(partition, applied)
+        table.raise_floor(partition, applied)
     client.caught_up(table)
     return page
 

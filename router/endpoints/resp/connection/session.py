@@ -85,15 +85,24 @@ class Session:
         offsets = self.token.tables.get(table.ref.id)
         if offsets is None:
             return
-        left = {partition: offset for partition, offset in offsets.items() if offset > table.seen[partition]}
+        # Not `seen`: that a write was acknowledged does not keep a read of another key from showing less.
+        left = {partition: offset for partition, offset in offsets.items() if not table.reached(partition, offset)}
         tables = {table_id: asked for table_id, asked in self.token.tables.items() if table_id != table.ref.id}
         self.token = Token({**tables, table.ref.id: left} if left else tables, session=self.token.session)
         self.changed()
 
     def report(self, error: DuramenError) -> Problem:
-        """An error of the database, as this connection is told of it."""
-        if isinstance(error, TableNotFound) and self.table is not None:
-            self.table.gone = True
+        """An error of the database, as this connection is told of it.
+
+        Where the selected table may be gone, the next command looks for it; it keeps its floors if it is still there.
+        """
+        table = self.table
+        if (
+            isinstance(error, TableNotFound)
+            and table is not None
+            and error.fields.get("table", table.ref.id) in (table.ref.id, table.ref.name)
+        ):
+            table.gone = True
         return problem_of(error)
 
     async def current_table(self) -> ServedTable:

@@ -7,7 +7,7 @@ made when the first command comes that needs them; a name has to be there.
 **What has been seen.** `seen[p]` is the highest offset of partition p that any connection of this endpoint was told of:
 the place of a write, or the state of a read that a replica elsewhere answered. One list for all connections, and not
 one for each: an application's pool writes by one connection and reads by the next, and expects what one Redis server
-gives.
+gives. It belongs to the table's id and outlives the object that serves the table (`router/endpoints/resp/floors.py`).
 
 A write is acknowledged when it is on stable storage, and the replica here applies it a tenth of a millisecond later.
 Until then its key is among the **fresh** keys of its partition, and whoever reads it waits. Readers of other keys need
@@ -18,18 +18,18 @@ are so together (Herlihy and Wing, 1990). Walks over all keys wait for `seen`.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
 from log_tier.model.errors import DuramenError, TableExists, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from router.data.requests import Connection
 from router.endpoints.resp.data.freshness_page import FreshnessPages
 from router.endpoints.resp.data.value_cache import CacheRoom, ValueCache
+from router.endpoints.resp.floors import Floors
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import Problem
@@ -64,7 +64,7 @@ class ServedTable:
     """A table, and what of it is in this process."""
 
     __slots__ = (
-        "_landed",
+        "_floors",
         "_room",
         "caches",
         "floor",
@@ -79,22 +79,20 @@ class ServedTable:
         "seen",
     )
 
-    def __init__(self, ref: TableRef, node: Node | None, room: CacheRoom, pages: FreshnessPages | None = None) -> None:
+    def __init__(self, ref: TableRef, node: Node | None, room: CacheRoom, floors: Floors | None = None) -> None:
+        """`floors`: what is known of the table already; None: nothing."""
+        floors = floors or Floors(ref.partitions)
         self.ref = ref
         self.node = node
-        self.page = None if pages is None or node is None else pages.make(ref)
+        self.page = floors.page
         """What reader processes are told of it."""
         self._room = room
         self.partitions = ref.partitions
         self.partition_of = ref.partition_of
-        self.seen: list[Offset] = [NOTHING] * ref.partitions
-        """See the module's text."""
-        self.floor: list[Offset] = [NOTHING] * ref.partitions
-        """No read is answered from before it, whatever its key: what a replica that went away had shown."""
-        self.fresh: list[dict[bytes, Offset]] = [{} for _ in range(ref.partitions)]
-        """By partition: keys that were written, with the offset of that, if the replica may not have applied it yet."""
-        self._landed: list[deque[tuple[Offset, Sequence[bytes]]]] = [deque() for _ in range(ref.partitions)]
-        """By partition: the batches behind `fresh`, the oldest first."""
+        self._floors = floors
+        self.seen = floors.seen
+        self.floor = floors.floor
+        self.fresh = floors.fresh
         self.replicas: list[Replica | None] = [None] * ref.partitions
         """Those that are here and can be read at once."""
         self.caches: list[ValueCache | None] = [None] * ref.partitions
@@ -149,50 +147,33 @@ class ServedTable:
             replica.leaving.remove(self._describe)
 
     def close(self) -> None:
-        """Let go of what is kept in memory. Idempotent."""
+        """Let go of what is kept in memory, but for the floors. Idempotent."""
         for partition in map(Partition, range(self.partitions)):
             self._let_go(partition)
-        if self.page is not None:
-            self.page.close()
 
     def saw(self, partition: Partition, offset: Offset) -> None:
         """Somebody was told of `offset`."""
-        if offset > self.seen[partition]:
-            self.seen[partition] = offset
+        self._floors.saw(partition, offset)
 
     def raise_floor(self, partition: Partition, offset: Offset) -> None:
         """A state was shown that holds `offset`, of whatever key."""
-        self.saw(partition, offset)
-        if offset > self.floor[partition]:
-            self.floor[partition] = offset
-            if self.page is not None:
-                self.page.raise_floor(partition, offset)
+        self._floors.raise_floor(partition, offset)
 
     def wrote(self, partition: Partition, keys: Sequence[bytes], last: Offset) -> None:
         """A batch with these keys is on stable storage; its last offset. O(keys), twice in all."""
-        self.saw(partition, last)
-        if self.page is not None:
-            self.page.wrote(keys, last)
         replica = self.replicas[partition]
-        if replica is None:
-            self.raise_floor(partition, last)
-            return
-        applied = replica.index.applied
-        fresh, landed = self.fresh[partition], self._landed[partition]
-        while landed and landed[0][0] <= applied:
-            offset, old = landed.popleft()
-            for key in old:
-                if fresh.get(key, last) <= offset:
-                    del fresh[key]
-        if applied < last:
-            fresh.update(dict.fromkeys(keys, last))
-            landed.append((last, keys))
+        self._floors.wrote(partition, keys, last, None if replica is None else replica.index.applied)
 
     def needed(self, partition: Partition, keys: Iterable[bytes]) -> Offset:
         """The offset that a replica here must have applied to answer for these keys."""
-        fresh = self.fresh[partition]
-        floor = self.floor[partition]
-        return max(floor, *(fresh.get(key, NOTHING) for key in keys)) if fresh else floor
+        return self._floors.needed(partition, keys)
+
+    def reached(self, partition: Partition, offset: Offset) -> bool:
+        """Does no later read of the partition show less than `offset`?"""
+        replica = self.replicas[partition]
+        if replica is not None and replica.index.applied >= offset:
+            self.raise_floor(partition, offset)
+        return offset <= self.floor[partition]
 
     def token(self) -> Token:
         """Everything that this endpoint has shown of the table, its own replicas' states included."""
@@ -213,15 +194,19 @@ class Tables:
         partitions: Callable[[], int],
         room: CacheRoom,
         pages: FreshnessPages | None = None,
+        *,
+        is_known: Callable[[TableId], bool],
     ) -> None:
         """`partitions`: how many a table gets that is made here. `room`: for what was read lately. `pages`: for reader
-        processes, where there are some."""
+        processes, where there are some. `is_known`: whether the catalog has a table of that id."""
         self._room = room
         self._pages = pages
         self._connection = connection
         self._node = node
         self._partitions = partitions
+        self._is_known = is_known
         self._open: dict[str, ServedTable] = {}
+        self._floors: dict[TableId, Floors] = {}
         self._opening = asyncio.Lock()
 
     def at_hand(self, name: str) -> ServedTable | None:
@@ -237,6 +222,8 @@ class Tables:
         """Let go of all of them. Idempotent."""
         for table in self._open.values():
             table.close()
+        for floors in self._floors.values():
+            floors.close()
 
     async def open(self, name: str) -> ServedTable:
         """Find a table; make it if it is a numbered one. Raises `TableNotFound`, `InvalidName`, and what else fails."""
@@ -244,14 +231,32 @@ class Tables:
         if found is not None:
             return found
         async with self._opening:
-            found = self.at_hand(name)
-            if found is None:
-                ref = await self._find(name)
-                before = self._open.get(name)
-                if before is not None:
-                    before.close()
-                found = self._open[name] = ServedTable(ref, self._node, self._room, self._pages)
+            return self.at_hand(name) or self._served(await self._find(name))
+
+    def _served(self, ref: TableRef) -> ServedTable:
+        """The table behind a reference. One that is served already is served on by the same object."""
+        self._forget_dropped()
+        found = self._open.get(ref.name)
+        if found is not None and found.ref.id == ref.id:
+            found.look()
+            found.gone = False
+            return found
+        floors = self._floors.get(ref.id)
+        if floors is None:
+            page = None if self._pages is None or self._node is None else self._pages.make(ref)
+            floors = self._floors[ref.id] = Floors(ref.partitions, page)
+        found = self._open[ref.name] = ServedTable(ref, self._node, self._room, floors)
         return found
+
+    def _forget_dropped(self) -> None:
+        """Let go of the tables that the catalog has no more. O(tables that were used)."""
+        for name, table in list(self._open.items()):
+            if not self._is_known(table.ref.id):
+                table.gone = True
+                table.close()
+                del self._open[name]
+        for table_id in [each for each in self._floors if not self._is_known(each)]:
+            self._floors.pop(table_id).close()
 
     async def _find(self, name: str) -> TableRef:
         try:

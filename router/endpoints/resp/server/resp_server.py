@@ -97,7 +97,12 @@ class RespServer:
         """For reader processes, where there are some; see `readers` why there is no cache then."""
         self.room = CacheRoom(0 if self.pages is not None else settings.cache_mebibytes << 20)
         self.tables = Tables(
-            connection, node, lambda: settings.table_partitions or self._partitions(), self.room, self.pages
+            connection,
+            node,
+            lambda: settings.table_partitions or self._partitions(),
+            self.room,
+            self.pages,
+            is_known=lambda table_id: table_id in maps.map.tables,
         )
         self.reads = Reads(connection, clock_ms)
         self.writer = SharedWriter(connection)

@@ -1,0 +1,90 @@
+"""The floors of one table at one server: what an answer must hold, whatever serves the table at that moment.
+
+    seen[p]    the highest offset of partition p that any connection was told: the place of a write, or a state read
+    floor[p]   no read of partition p is answered from before it, whatever its key
+    fresh[p]   keys whose last acknowledged write the replica here may not have applied yet, with its offset
+
+    FL1  Floors belong to a table id and only rise. They outlive the replicas, the caches and the `ServedTable` that
+         read them: a replica that is replaced, a table that is looked for again, an error about another table change
+         nothing here.
+    FL2  A write that was begun while one object served the table, and is acknowledged while another one does, is
+         noted here once, and both see it.
+    FL3  What reader processes must know (`data/freshness_page.py`) is noted in their page before a reply leaves.
+
+**Bounds.** One object for each table that this server's connections have used and that the catalog still has
+(`Tables.open` lets go of the others; a table id never comes back). An object holds two numbers for each partition, and
+in `fresh` the keys of the batches that were not applied when the last batch was acknowledged: at most what the writer
+lets be under way, since each acknowledged batch first lets go of those that the replica has applied.
+
+Belongs to the server's event loop. Nothing here blocks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from router.endpoints.resp.data.freshness_page import FreshnessPage
+
+__all__ = ["Floors"]
+
+
+class Floors:
+    """See the module. `page`: the table's page for reader processes; None without them."""
+
+    __slots__ = ("_landed", "floor", "fresh", "page", "seen")
+
+    def __init__(self, partitions: int, page: FreshnessPage | None = None) -> None:
+        self.page = page
+        self.seen: list[Offset] = [NOTHING] * partitions
+        self.floor: list[Offset] = [NOTHING] * partitions
+        """Invariant: `floor[p] <= seen[p]`."""
+        self.fresh: list[dict[bytes, Offset]] = [{} for _ in range(partitions)]
+        self._landed: list[deque[tuple[Offset, Sequence[bytes]]]] = [deque() for _ in range(partitions)]
+        """By partition: the batches behind `fresh`, the oldest first."""
+
+    def saw(self, partition: Partition, offset: Offset) -> None:
+        """A connection was told of `offset`. O(1)."""
+        if offset > self.seen[partition]:
+            self.seen[partition] = offset
+
+    def raise_floor(self, partition: Partition, offset: Offset) -> None:
+        """A state was shown that holds `offset`, of whatever key. O(1)."""
+        self.saw(partition, offset)
+        if offset > self.floor[partition]:
+            self.floor[partition] = offset
+            if self.page is not None:
+                self.page.raise_floor(partition, offset)
+
+    def wrote(self, partition: Partition, keys: Sequence[bytes], last: Offset, applied: Offset | None) -> None:
+        """A batch with these keys is on stable storage; its last offset. O(keys), twice in all.
+
+        `applied`: how far the replica here is; None where there is none, and every later read waits for the batch.
+        """
+        self.saw(partition, last)
+        if self.page is not None:
+            self.page.wrote(keys, last)
+        if applied is None:
+            self.raise_floor(partition, last)
+            return
+        fresh, landed = self.fresh[partition], self._landed[partition]
+        while landed and landed[0][0] <= applied:
+            offset, old = landed.popleft()
+            for key in old:
+                if fresh.get(key, last) <= offset:
+                    del fresh[key]
+        if applied < last:
+            fresh.update(dict.fromkeys(keys, last))
+            landed.append((last, keys))
+
+    def needed(self, partition: Partition, keys: Iterable[bytes]) -> Offset:
+        """The offset that a replica here must have applied to answer for these keys. O(keys) while some are fresh."""
+        fresh = self.fresh[partition]
+        floor = self.floor[partition]
+        return max(floor, *(fresh.get(key, NOTHING) for key in keys)) if fresh else floor
+
+    def close(self) -> None:
+        """The table is gone, or the server stops: readers get no more from its page. Idempotent."""
+        if self.page is not None:
+            self.page.close()
