@@ -6,6 +6,13 @@
 A table is watched while somebody listens to it, by one watch of the core for all who listen. So every node tells of
 every change, whoever made it and by whatever endpoint, once and in order for each partition; a client that comes late
 or is away misses what happened meanwhile, as in Redis (a program that must not uses the change feed itself).
+
+    N1  A subscription is confirmed when the position of every watch that it needs is fixed, at the log's end of that
+        moment and not at what a replica has applied. So whatever is acknowledged after the confirmation, at any node,
+        is told.
+    N2  A watch that breaks goes on where it was. Where its table was dropped and made again, the new one is watched
+        from its first record: all of it is younger than the confirmation. So is a numbered table that is made while
+        somebody listens to patterns that name no number.
 """
 
 from __future__ import annotations
@@ -19,12 +26,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
-from log_tier.model.errors import DuramenError, TableNotFound
+from log_tier.model.errors import DuramenError, OffsetTrimmed, TableNotFound
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import EXPIRY_SHIFT, OPERATION_MASK, PLAIN_PUT, Expiry, Operation
 from router.data.requests import WatchEvent
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS
 from router.endpoints.resp.wire.arguments import glob
+from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import NO_REPLY, Problem, Push, encode
 
 if TYPE_CHECKING:
@@ -41,6 +49,9 @@ _SUBSCRIPTIONS_MAX: Final = 1000
 # After a watch has ended by an error, the next one begins from where it was.
 _PAUSE_S: Final = 0.2
 
+# Listeners that left are noticed so late by the task that looks for new tables; those are noticed at once.
+_NEWS_S: Final = 5.0
+
 _CHANNEL: Final = re.compile(rb"__key(?:space|event)@(\d+)__:", re.DOTALL).match
 
 _NAMES: Final = {
@@ -54,7 +65,7 @@ _NAMES: Final = {
 }
 
 
-def subscribe(client: Client, args: Sequence[bytes]) -> Any:
+async def subscribe(client: Client, args: Sequence[bytes]) -> Any:
     """SUBSCRIBE channel [channel …]: `__keyspace@N__:key` or `__keyevent@N__:event`"""
     for channel in args:
         if _CHANNEL(channel) is None:
@@ -62,12 +73,12 @@ def subscribe(client: Client, args: Sequence[bytes]) -> Any:
                 "ERR only keyspace notifications are here: __keyspace@0__:key and __keyevent@0__:event; messages "
                 "between clients are not part of a database"
             )
-    return _listen(client, b"subscribe", client.channels, args)
+    return await _listen(client, b"subscribe", client.channels, args)
 
 
-def psubscribe(client: Client, args: Sequence[bytes]) -> Any:
+async def psubscribe(client: Client, args: Sequence[bytes]) -> Any:
     """PSUBSCRIBE pattern [pattern …]"""
-    return _listen(client, b"psubscribe", client.patterns, args)
+    return await _listen(client, b"psubscribe", client.patterns, args)
 
 
 def unsubscribe(client: Client, args: Sequence[bytes]) -> Any:
@@ -80,14 +91,17 @@ def punsubscribe(client: Client, args: Sequence[bytes]) -> Any:
     return _leave(client, b"punsubscribe", client.patterns, args)
 
 
-def _listen(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
+async def _listen(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
     if len(client.channels) + len(client.patterns) + len(names) > _SUBSCRIPTIONS_MAX:
         raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
+    notifications = client.server.notifications
+    await notifications.stand(names)
+    # Nothing is awaited from here on: what the watches show next is told to this client too.
     for name in names:
         chosen.add(name)
         _tell(client, kind, name)
     client.changed()
-    client.server.notifications.compare()
+    notifications.compare()
     return NO_REPLY
 
 
@@ -108,6 +122,19 @@ def _tell(client: Client, kind: bytes, name: bytes | None) -> None:
     client.reply_queue.emit(encode(Push([kind, name, listening]), client.protocol))
 
 
+class _Watch:
+    """The watch of one numbered table."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.name = DEFAULT_TABLE if number == 0 else f"db{number}"
+        self.standing = asyncio.Event()
+        """Set once its positions are fixed; they are kept whatever happens to the stream."""
+        self.positions: dict[Partition, Offset] = {}
+        """The next offset of each partition."""
+        self.task: asyncio.Task[None]
+
+
 class Notifications:
     """Who listens, and the watches that feed them."""
 
@@ -115,45 +142,100 @@ class Notifications:
         self._server = server
         self._listeners: dict[int, Client] = {}
         self._matches: dict[bytes, Callable[[bytes], object]] = {}
-        self._watches: dict[int, asyncio.Task[None]] = {}
-        self._standing: set[int] = set()
+        self._watches: dict[int, _Watch] = {}
+        self._subscribing: list[Sequence[bytes]] = []
+        """The names of subscriptions that are not confirmed yet."""
+        self._news: asyncio.Task[None] | None = None
+        """Waits for numbered tables that are made while somebody listens to all of them."""
+        self._any = False
+        """Somebody does, or is about to."""
+        self._closed = False
+
+    async def stand(self, names: Sequence[bytes]) -> None:
+        """Return when the positions of all watches that these channels or patterns need are fixed.
+
+        One question to the log for each partition of a table that nobody listened to before; else nothing is asked.
+        Raises `Problem` where a watch does not stand in time.
+        """
+        if self._closed:
+            raise Problem("LOADING this server is stopping; subscribe at another one")
+        self._subscribing.append(names)
+        try:
+            self.compare()
+            needed = [self._watches[number] for number in dict.fromkeys(self._numbers(names))]
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                for watch in needed:
+                    await watch.standing.wait()
+        except BaseException as error:
+            self._subscribing.remove(names)
+            self.compare()
+            if not isinstance(error, TimeoutError):
+                raise
+            raise Problem(
+                f"TRYAGAIN the changes could not be followed within {REQUEST_TIMEOUT_S:g} s; nothing is subscribed"
+            ) from None
+        self._subscribing.remove(names)
 
     def compare(self) -> None:
-        """Somebody began or ceased to listen: watch what is listened to, and nothing else."""
+        """Somebody began or ceased to listen, or a table was made: watch what is listened to, and nothing else."""
+        if self._closed:
+            return
         self._listeners = {
             number: client for number, client in self._server.clients.items() if client.channels or client.patterns
         }
         patterns = {pattern for client in self._listeners.values() for pattern in client.patterns}
         self._matches = {pattern: self._matches.get(pattern) or glob(pattern) for pattern in patterns}
-        wanted = set(self._wanted())
+        every = [*self._subscribing, *((*each.channels, *each.patterns) for each in self._listeners.values())]
+        self._any = any(_CHANNEL(name) is None for names in every for name in names)
+        # Who listens to all databases was confirmed when all were watched that were there.
+        made_since = any(_CHANNEL(pattern) is None for pattern in patterns)
+        wanted = {number for names in every for number in self._numbers(names)}
         for number in wanted - self._watches.keys():
-            self._watches[number] = self._server.loop.create_task(
-                self._watch(number), name=f"notifications of db{number}"
-            )
+            watch = self._watches[number] = _Watch(number)
+            if made_since:
+                watch.standing.set()
+            watch.task = self._server.loop.create_task(self._watch(watch), name=f"notifications of db{number}")
         for number in self._watches.keys() - wanted:
-            self._watches.pop(number).cancel()
-            self._standing.discard(number)
+            self._watches.pop(number).task.cancel()
+        if self._any and self._news is None:
+            self._news = self._server.loop.create_task(self._follow_news(), name="notifications: new tables")
 
-    def _wanted(self) -> Iterator[int]:
-        for client in self._listeners.values():
-            for channel in client.channels:
-                match = _CHANNEL(channel)
-                if match is not None and int(match[1]) < NUMBERS:
-                    yield int(match[1])
-            for pattern in client.patterns:
-                match = _CHANNEL(pattern)
-                if match is not None:
-                    if int(match[1]) < NUMBERS:
-                        yield int(match[1])
-                else:
-                    # Any number may be meant: those that are in use are watched.
-                    yield from (
-                        n for n in range(NUMBERS) if n == 0 or self._server.tables.at_hand(f"db{n}") is not None
-                    )
+    def _numbers(self, names: Sequence[bytes]) -> Iterator[int]:
+        """The databases that channels or patterns may be about. One that names no number is about all that are
+        there."""
+        for name in names:
+            match = _CHANNEL(name)
+            if match is None:
+                yield 0
+                yield from self._numbers_there()
+            elif int(match[1]) < NUMBERS:
+                yield int(match[1])
+
+    def _numbers_there(self) -> list[int]:
+        there = {table.name for table in self._server.maps.map.tables.values()}
+        return [number for number in range(1, NUMBERS) if f"db{number}" in there]
+
+    async def _follow_news(self) -> None:
+        """While somebody listens to all databases, look for new ones."""
+        maps = self._server.maps
+        while self._any:
+            known = set(self._numbers_there())
+            version = maps.map.version
+            try:
+                await maps.wait_for(
+                    lambda cluster, seen=version: cluster.version > seen,  # type: ignore[misc]
+                    timeout=_NEWS_S,
+                )
+            except DuramenError:
+                await asyncio.sleep(_PAUSE_S)
+            if not known.issuperset(self._numbers_there()):
+                self.compare()
+        self._news = None
 
     def watching(self, number: int) -> bool:
         """Does the watch of a numbered table stand, so that nothing from now on is missed?"""
-        return number in self._standing
+        watch = self._watches.get(number)
+        return watch is not None and watch.standing.is_set()
 
     def forget(self, client: Client) -> None:
         """A connection listens no more."""
@@ -161,28 +243,38 @@ class Notifications:
             client.channels, client.patterns = set(), set()
             self.compare()
 
-    async def _watch(self, number: int) -> None:
-        name = DEFAULT_TABLE if number == 0 else f"db{number}"
-        positions: dict[Partition, Offset] = {}
+    async def _watch(self, watch: _Watch) -> None:
         table_id = ""
         while True:
             try:
-                table = await self._server.tables.open(name)
+                table = await self._server.tables.open(watch.name)
                 if table.ref.id != table_id:
-                    table_id, positions = table.ref.id, {}
-                events: Any = self._server.connection.watch(table.ref.id, positions)
+                    # All of a table that was made after the confirmation is news.
+                    first = dict.fromkeys(map(Partition, range(table.partitions)), Offset(0))
+                    table_id, watch.positions = table.ref.id, first if watch.standing.is_set() else {}
+                events: Any = self._server.connection.watch(table.ref.id, watch.positions)
                 async with aclosing(events) as stream:
                     async for event in cast("Any", stream):
                         if event.positions is not None:
                             for partition, position in event.positions.items():
-                                positions.setdefault(partition, position)
-                            self._standing.add(number)
+                                watch.positions.setdefault(partition, position)
+                            watch.standing.set()
                             continue
-                        self._pass_on(number, event, positions)
+                        self._pass_on(watch.number, event, watch.positions)
+            except TableNotFound as error:
+                found = self._server.tables.at_hand(watch.name)
+                if found is not None and found.ref.id == table_id:
+                    found.gone = True
+                logger.info("notifications of %s begin again: %s", watch.name, error)
+                await asyncio.sleep(_PAUSE_S)
+            except OffsetTrimmed as error:
+                earliest, partition = error.fields.get("earliest"), error.fields.get("partition")
+                logger.warning("notifications of %s go on behind a gap: %s", watch.name, error)
+                if isinstance(earliest, int) and isinstance(partition, int):
+                    watch.positions[Partition(partition)] = Offset(earliest)
+                await asyncio.sleep(_PAUSE_S)
             except DuramenError as error:
-                if isinstance(error, TableNotFound):
-                    table.gone = True
-                logger.info("notifications of %s begin again: %s", name, error)
+                logger.info("notifications of %s begin again: %s", watch.name, error)
                 await asyncio.sleep(_PAUSE_S)
 
     def _pass_on(self, number: int, event: WatchEvent, positions: dict[Partition, Offset]) -> None:
@@ -213,10 +305,13 @@ class Notifications:
 
     async def close(self) -> None:
         """End every watch."""
-        watches, self._watches = list(self._watches.values()), {}
-        for watch in watches:
-            watch.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
+        tasks = [watch.task for watch in self._watches.values()]
+        if self._news is not None:
+            tasks.append(self._news)
+        self._watches, self._news, self._closed = {}, None, True
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _events(attribute: int) -> list[bytes]:

@@ -8,13 +8,6 @@ from kit.resp.raw_client import Raw
 from kit.resp.server_thread import ServerThread
 
 
-async def _watched(server: ServerThread) -> None:
-    """Return when the watch of the default table stands at the log's end, so that nothing is missed."""
-    async with asyncio.timeout(20):
-        while not server.server.notifications.watching(0):  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-
-
 def test_what_happens_to_keys(server: ServerThread, raw: Raw, key: str) -> None:
     with server.connect() as listener:
         space, event = f"__keyspace@0__:{key}", "__keyevent@0__:del"
@@ -23,7 +16,6 @@ def test_what_happens_to_keys(server: ServerThread, raw: Raw, key: str) -> None:
         refused = listener.call("GET", key)
         assert refused.text.startswith("ERR Can't execute 'get': only (P|S)SUBSCRIBE")
         assert listener.call("PING") == [b"pong", b""]
-        server.run(lambda: _watched(server))
         raw.call("SET", key, "1", "EX", "100")
         raw.call("INCR", key)
         raw.call("SET", f"{key}-other", "1")
@@ -49,7 +41,6 @@ def test_pushes_of_resp3_come_between_replies(server: ServerThread, raw: Raw, ke
         listener.call("HELLO", "3")
         channel = f"__keyspace@0__:{key}"
         assert listener.call("SUBSCRIBE", channel) == [b"subscribe", channel.encode(), 1]
-        server.run(lambda: _watched(server))
         raw.call("SET", key, "1")
         assert listener.reply() == [b"message", channel.encode(), b"set"]
         assert listener.call("GET", key) == b"1", "by RESP3 a listener may ask, too"

@@ -1,0 +1,151 @@
+"""A subscription that was confirmed misses nothing: three nodes, written to at another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.cluster.in_process import TestCluster, cluster_of, written
+from kit.cluster.one_machine import puts, until
+from kit.resp.raw_client import packed, read_reply
+
+from log_tier.model.errors import TableExists
+from log_tier.model.table_ref import TableRef
+from router.data.requests import WritePart
+from router.endpoints.resp.server.resp_server import RespServer
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets
+
+DEADLINE_S = 20.0
+KEYS = 60
+
+
+class Listener:
+    """A connection that reads replies and messages."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._data = b""
+
+    def send(self, *words: bytes | str) -> None:
+        self._writer.write(packed(*words))
+
+    async def reply(self) -> Any:
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                try:
+                    found, end = read_reply(self._data)
+                except IndexError:
+                    more = await self._reader.read(1 << 16)
+                    assert more, "the server has ended the connection"
+                    self._data += more
+                else:
+                    self._data = self._data[end:]
+                    return found
+
+    async def call(self, *words: bytes | str) -> Any:
+        self.send(*words)
+        return await self.reply()
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[TestCluster]:
+    async with cluster_of(tmp_path) as made:
+        yield made
+
+
+@asynccontextmanager
+async def endpoint(cluster: TestCluster) -> AsyncIterator[RespServer]:
+    """The RESP endpoint of the cluster's router."""
+    settings = RespSettings(port=0)
+    router = cluster.routers[0]
+    opened = await RespServer.open(
+        router.connection, router.catalog, settings, RespSockets.take(settings), node=None, node_id="r"
+    )
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+@asynccontextmanager
+async def listener(server: RespServer) -> AsyncIterator[Listener]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        yield Listener(reader, writer)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def put(cluster: TestCluster, node: str, table: TableRef, key: bytes) -> None:
+    """Acknowledged by that node alone."""
+    batch = puts((key, b"v"))
+    await written(cluster.nodes[node].data_plane, WritePart(table.id, table.partition_of(key), batch))
+
+
+async def make(cluster: TestCluster, name: str) -> TableRef:
+    try:
+        table = await cluster.router.create_table(name, partitions=3, timeout=DEADLINE_S)
+    except TableExists:  # whoever listens to a numbered table makes it
+        table = await cluster.router.find_table(name, timeout=DEADLINE_S)
+    await cluster.hosted(table)
+    return table
+
+
+@pytest.mark.parametrize("pattern", ["__keyspace@0__:*", "__key*@*__:*"])
+async def test_what_is_written_elsewhere_after_the_confirmation_is_told(cluster: TestCluster, pattern: str) -> None:
+    table = await make(cluster, "default")
+    async with endpoint(cluster) as server, listener(server) as mine:
+        assert await mine.call("PSUBSCRIBE", pattern) == [b"psubscribe", pattern.encode(), 1]
+        expected = {b"k%d" % number for number in range(KEYS)}
+        for key in sorted(expected):
+            await put(cluster, "n2", table, key)
+        while expected:
+            kind, _, channel, name = await mine.reply()
+            assert kind == b"pmessage"
+            if b"__keyspace@0__:" in channel:
+                assert name == b"set"
+                expected.remove(channel.removeprefix(b"__keyspace@0__:"))
+
+
+async def test_the_confirmation_waits_for_the_position(cluster: TestCluster) -> None:
+    await make(cluster, "default")
+    async with endpoint(cluster) as server, listener(server) as mine:
+        for node in cluster.nodes.values():
+            node.gate.shut()
+        mine.send("SUBSCRIBE", "__keyspace@0__:k")
+        asked = [node.server.asked for node in cluster.nodes.values()]
+        await until(lambda: any("watch" in each for each in asked))
+        assert not server.notifications.watching(0)
+        assert not any(client.channels for client in server.clients.values())
+        for node in cluster.nodes.values():
+            node.gate.open()
+        assert await mine.reply() == [b"subscribe", b"__keyspace@0__:k", 1]
+        assert server.notifications.watching(0)
+
+
+async def test_a_table_that_is_made_while_somebody_listens_to_all(cluster: TestCluster) -> None:
+    await make(cluster, "default")
+    async with endpoint(cluster) as server, listener(server) as mine:
+        assert await mine.call("PSUBSCRIBE", "*keyspace*") == [b"psubscribe", b"*keyspace*", 1]
+        table = await make(cluster, "db5")
+        for number in range(10):
+            await put(cluster, "n3", table, b"{k}%d" % number)
+        report = [(await mine.reply())[2:] for _ in range(10)]
+        assert report == [[b"__keyspace@5__:{k}%d" % number, b"set"] for number in range(10)]
+
+
+async def test_a_table_that_is_dropped_and_made_again(cluster: TestCluster) -> None:
+    await make(cluster, "default")
+    async with endpoint(cluster) as server, listener(server) as mine:
+        assert await mine.call("SUBSCRIBE", "__keyevent@0__:set") == [b"subscribe", b"__keyevent@0__:set", 1]
+        await cluster.router.drop_table("default", timeout=DEADLINE_S)
+        table = await make(cluster, "default")
+        for number in range(10):
+            await put(cluster, "n1", table, b"{k}%d" % number)
+        report = [(await mine.reply())[2] for _ in range(10)]
+        assert report == [b"{k}%d" % number for number in range(10)]
