@@ -210,8 +210,9 @@ class Table:
         start: Literal["now", "earliest"] = "now",
         timeout: float | None = None,
     ) -> Iterator[Change]:
-        """See `duramen.client.table.Table.watch`."""
-        return self._loop.iterate(self._inner.watch_runs(after=after, start=start, timeout=timeout))
+        """See `duramen.client.table.Table.watch`. When this returns, the position is fixed: every write that is
+        acknowledged from then on, to anybody, is shown. Raises what the first step would raise."""
+        return self._loop.iterate_begun(self._inner.watch_runs(after=after, start=start, timeout=timeout))
 
     def batch(self) -> AtomicBatch:
         """An atomic batch: all its records take effect, or none. Its keys must share a partition (a `{tag}`)."""

@@ -32,7 +32,8 @@ class Done(NamedTuple):
     table_id: TableId
     partition: Partition
     offset: Offset
-    """Its place in the log, and the key's version from then on."""
+    """Its place in the log, and the key's version from then on: give it to `if_version=`. Of a write that had to be
+    sent again, the place of the copy that counts."""
     value: Number | None = None
     """After `update`: the new value; after an append: the new length."""
 

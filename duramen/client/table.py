@@ -14,7 +14,7 @@ from duramen.client.results import Change, Done, Entry, ManyDone, Number
 from duramen.client.retry import ask_until
 from duramen.client.scan import ScanRange, scan_table
 from duramen.client.transport.resp_fast_path import FastPathTable, Lost
-from duramen.client.watch import watch_table
+from duramen.client.watch import Watch, watch_table
 from duramen.client.writer import TableWriter
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest, InvalidToken, TableNotFound
@@ -178,28 +178,26 @@ class Table:
         finally:
             await pages.aclose()
 
-    async def watch(
+    def watch(
         self,
         *,
         after: str | Token | None = None,
         start: Literal["now", "earliest"] = "now",
         timeout: float | None = None,
-    ) -> AsyncGenerator[Change, None]:
-        """Every change, once, in order within each partition, until the caller stops.
+    ) -> Watch:
+        """Every change, once, in order within each partition, until the caller stops: `async for change in …`.
 
-        Begins `after` a token (which has seen nothing of the partitions that it does not name), else at `start`. It
-        goes on by itself when the server restarts. Where the table goes over to another version of its content, that
+        Begins `after` a token (which has seen nothing of the partitions that it does not name), else at `start`. From
+        "now" on, everything is shown that is acknowledged, at whatever node, after `await table.watch()` has returned;
+        a watch that is not awaited fixes its position in its first step. The blocking `watch()` returns when the
+        position is fixed.
+
+        It goes on by itself when the server restarts. Where the table goes over to another version of its content, that
         is a change too: operation BARRIER, without a key; what was seen before is then of another version. Raises
         `OffsetTrimmed` where the log no longer holds what comes after the token. `timeout` bounds how long a lost
         server is waited for.
         """
-        runs = self.watch_runs(after=after, start=start, timeout=timeout)
-        try:
-            async for run in runs:
-                for change in run:
-                    yield change
-        finally:
-            await runs.aclose()
+        return Watch(self.watch_runs(after=after, start=start, timeout=timeout))
 
     async def watch_runs(
         self,
@@ -208,7 +206,7 @@ class Table:
         start: Literal["now", "earliest"] = "now",
         timeout: float | None = None,
     ) -> AsyncGenerator[list[Change], None]:
-        """The same as `watch`, in runs of what arrived together."""
+        """The same as `watch`, in runs of what arrived together. The first one is empty: the position is fixed."""
         if start not in ("now", "earliest"):
             raise InvalidRequest(f'start is "now" or "earliest", not {start!r}')
         seconds = self._database.timeout(timeout)

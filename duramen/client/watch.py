@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -19,12 +19,48 @@ from router.data.requests import WatchEvent
 if TYPE_CHECKING:
     from duramen.client.database import Database
 
-__all__ = ["changes_of", "watch_table"]
+__all__ = ["Watch", "changes_of", "watch_table"]
 
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_MAX_S: Final = 1.0
 
 _OPERATIONS: Final = {int(operation): operation for operation in Operation}
+
+
+class Watch:
+    """The changes of a table, one by one: `async for change in watch`. Close it, or use `contextlib.aclosing`.
+
+    `await watch` returns the watch itself when its position is fixed: whatever is acknowledged after that, to anybody
+    and at any node, is shown. Without it the first step fixes the position before it waits for a change.
+    """
+
+    def __init__(self, runs: AsyncGenerator[list[Change], None]) -> None:
+        self._runs = runs
+        self._run: Iterator[Change] = iter(())
+        self._begun = False
+
+    async def _begin(self) -> Watch:
+        if not self._begun:
+            self._begun = True
+            self._run = iter(await anext(self._runs))
+        return self
+
+    def __await__(self) -> Generator[Any, None, Watch]:
+        return self._begin().__await__()
+
+    def __aiter__(self) -> Watch:
+        return self
+
+    async def __anext__(self) -> Change:
+        await self._begin()
+        while True:
+            for change in self._run:
+                return change
+            self._run = iter(await anext(self._runs))
+
+    async def aclose(self) -> None:
+        """End it, and what the server does for it. Idempotent."""
+        await self._runs.aclose()
 
 
 async def watch_table(
@@ -36,7 +72,9 @@ async def watch_table(
 ) -> AsyncGenerator[list[Change], None]:
     """Yield runs of changes for ever. A lost server is waited for up to `timeout` seconds, then `Disconnected`.
 
-    The positions of all partitions are kept here, and a new connection begins exactly there: no gap, no duplicate.
+    The first run is empty: it comes when the position of every partition is fixed. For "now" that is the log's end, as
+    the log itself says it and not as a replica has applied it, so that everything that is acknowledged later is shown.
+    The positions are kept here, and a new connection begins exactly there: no gap, no duplicate.
     """
     partitions = [Partition(number) for number in range(ref.partitions)]
     positions: dict[Partition, Offset] = {}
@@ -49,6 +87,7 @@ async def watch_table(
         positions = {part.partition: part.earliest for part in description.partitions}
     loop = asyncio.get_running_loop()
     pause, lost_at = _PAUSE_FIRST_S, loop.time()
+    begun = False
     while True:
         try:
             watch: Any = database.connection.watch(ref.id, positions)
@@ -57,6 +96,9 @@ async def watch_table(
                     pause, lost_at = _PAUSE_FIRST_S, 0.0
                     if event.positions is not None:
                         positions = dict(event.positions)
+                        if not begun:
+                            begun = True
+                            yield []
                         continue
                     before = {partition: Offset(position - 1) for partition, position in positions.items()}
                     changes = list(changes_of(ref.id, event, positions[event.partition], before))

@@ -41,6 +41,9 @@ _FLUSH_RECORDS: Final = 16_384
 _FLUSH_BYTES: Final = 4 * 1024 * 1024
 
 # Between two tries of the same bytes; the tries last as long as one call may, a server's restart included.
+# How long a batch that was sent again waits for its verdict; without it, its place is known to be there or below.
+_OUTCOMES_PATIENCE_S: Final = 1.0
+
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
 
@@ -55,6 +58,14 @@ class _Flight(NamedTuple):
 
     parts: list[WritePart]
     records: dict[Partition, int]
+
+
+def _last_of(result: WriteResult, records: int) -> Offset:
+    """The last offset of a batch: of the copy that counts, where that is known."""
+    for outcome in result.outcomes:
+        if outcome.record == records - 1 and outcome.original > NOTHING:
+            return outcome.original
+    return Offset(result.base_offset + records - 1)
 
 
 class TableWriter:
@@ -196,7 +207,9 @@ class TableWriter:
         give_up = loop.time() + database.timeout(None)
         while parts:
             try:
-                results = await database.connection.write(parts, timeout=database.timeout(None))
+                results = await database.connection.write(
+                    parts, timeout=database.timeout(None), patience=_OUTCOMES_PATIENCE_S
+                )
             except DuramenError as error:
                 results = [error] * len(parts)
             left: list[WritePart] = []
@@ -204,12 +217,13 @@ class TableWriter:
             for part, result in zip(parts, results, strict=True):
                 if isinstance(result, WriteResult):
                     records = flight.records[part.partition]
-                    last = Offset(result.base_offset + records - 1)
+                    last = _last_of(result, records)
                     self._offsets[part.partition] = max(self._offsets.get(part.partition, NOTHING), last)
                     database.session.saw(ref, part.partition, last)
                     self.written += records
                     continue
-                left.append(part)
+                # What is sent again is asked for its verdict, which knows the place of the copy that counts.
+                left.append(part._replace(outcomes=True))
                 failure = result
                 if not (result.retryable or isinstance(result, WriteUnknown)):
                     final = result

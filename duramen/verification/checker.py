@@ -140,8 +140,15 @@ class _Checker:
                 )
                 return
             verdict = model.verdicts[offset]
-            if verdict.duplicate_of >= 0:
-                verdict = model.verdicts[verdict.duplicate_of]
+            if not (verdict.effective or verdict.rejected or operation["operation"] in KEYLESS):
+                yield Violation(
+                    "I6",
+                    f"call {call.number} was acknowledged as {asked} at {call.partition}@{offset}, which is a second "
+                    f"copy; the one that counts is at {verdict.duplicate_of}: what a write returns is the version that "
+                    "the next condition needs",
+                    (call.number,),
+                )
+                return
             wrong = bool(verdict.rejected) != (call.outcome == "rejected")
             if wrong or (call.outcome == "rejected" and call.reply["error"] != verdict.rejected):
                 yield Violation(

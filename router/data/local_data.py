@@ -27,12 +27,13 @@ from log_tier.model.errors import (
     NotHosted,
     ReplicaBehind,
     TableNotFound,
+    WriteUnknown,
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Appended, Bounds, Log
 from log_tier.model.table_ref import TableRef
 from router.data.in_time import in_time
-from router.data.outcomes import outcome_unknown, outcomes_part
+from router.data.outcomes import outcome_forgotten, outcome_unknown, outcomes_part
 from router.data.reply_room import ReplyRoom, read_keys
 from router.data.requests import (
     OutcomesPart,
@@ -50,7 +51,7 @@ from router.data.requests import (
 from router.data.scan import check_scan, scan_replicas
 from router.data.tables import Tables
 from router.data.watch import watch_replicas
-from serving_tier.fold.verdicts import Outcome, rejection_of
+from serving_tier.fold.verdicts import Outcome, Verdict, rejection_of
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
@@ -188,6 +189,8 @@ class LocalData:
                     results[number] = verdict
                 elif patience and isinstance(verdict, ReplicaBehind):
                     results[number] = WriteResult(part.base_offset, part.timestamp_ms, pending=True)
+                elif isinstance(verdict, WriteUnknown):
+                    results[number] = verdict
                 else:
                     results[number] = outcome_unknown(part, verdict)
         return results
@@ -209,6 +212,8 @@ class LocalData:
             found = replica.index.outcomes(part.base_offset, last)
         except DuramenError as error:
             return error
+        if any(outcome.verdict is Verdict.DUPLICATE for outcome in found.values()):
+            return outcome_forgotten(part)
         outcomes = [_write_outcome(offset, part.base_offset, outcome) for offset, outcome in found.items()]
         return WriteResult(part.base_offset, part.timestamp_ms, outcomes)
 

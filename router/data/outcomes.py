@@ -11,7 +11,7 @@ from log_tier.model.errors import DuramenError, WriteUnknown
 from log_tier.model.log import Appended
 from router.data.requests import OutcomesPart, WritePart
 
-__all__ = ["outcome_unknown", "outcomes_part"]
+__all__ = ["outcome_forgotten", "outcome_unknown", "outcomes_part"]
 
 
 def outcomes_part(part: WritePart, place: Appended) -> OutcomesPart:
@@ -25,6 +25,16 @@ def outcome_unknown(part: OutcomesPart, reason: DuramenError) -> WriteUnknown:
     return WriteUnknown(
         f"the write is in the log at offset {part.base_offset}, what became of it is not known yet "
         f"({reason.message}): read the key with a token of that offset",
+        offset=part.base_offset,
+        partition=part.partition,
+    )
+
+
+def outcome_forgotten(part: OutcomesPart) -> WriteUnknown:
+    """The batch is a second copy, and what became of the first one is remembered no more. Fields as above."""
+    return WriteUnknown(
+        f"the write at offset {part.base_offset} is the second copy of one that is so old that its outcome is "
+        "forgotten: read the key to know it, and its version",
         offset=part.base_offset,
         partition=part.partition,
     )

@@ -76,10 +76,17 @@ class FailoverConnection:
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> Sequence[WriteResult | DuramenError]:
-        """See `Connection`."""
-        return await self._ask(
-            lambda server: server.write(parts, timeout=timeout, patience=patience), timeout=timeout, harmless=False
-        )
+        """See `Connection`. What is sent a second time is asked for its outcomes: whoever sees them knows the place of
+        the copy that counts."""
+        tries = 0
+
+        def write(server: Connection) -> Awaitable[Sequence[WriteResult | DuramenError]]:
+            nonlocal tries
+            tries += 1
+            sent = parts if tries == 1 else [part._replace(outcomes=True) for part in parts]
+            return server.write(sent, timeout=timeout, patience=patience)
+
+        return await self._ask(write, timeout=timeout, harmless=False)
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
         """See `Connection`."""

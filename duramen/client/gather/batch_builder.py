@@ -51,6 +51,7 @@ class BatchBuilder:
         "outcomes",
         "partition",
         "reason",
+        "repeated",
         "table",
         "under_way",
         "unknown",
@@ -68,6 +69,9 @@ class BatchBuilder:
         """It was handed to the connection, which has not answered yet."""
         self.unknown = False
         """A copy may be in the log."""
+        self.repeated = False
+        """It was handed to a connection before. Whatever that said, its place is the one of the copy that counts, which
+        the fold knows: a first copy may be in the log."""
         self.reason: DuramenError | None = None
         """Why it was not written so far."""
         self._loop = loop
@@ -104,7 +108,7 @@ class BatchBuilder:
 
     def part(self, *, gathered: bool) -> WritePart:
         """The draft as a part of a request. `gathered`: see `WritePart`."""
-        return WritePart(self.table.id, self.partition, self.data, self.outcomes or self.unknown, gathered)
+        return WritePart(self.table.id, self.partition, self.data, self.outcomes or self.repeated, gathered)
 
     def answer_plain(self, result: WriteResult) -> Offset:
         """It is in the log: tell those callers who need to know no more. Returns the last offset that was told.
@@ -112,7 +116,7 @@ class BatchBuilder:
         Of a batch that was sent before, even the place is only known with the outcome: it may be the first copy's.
         """
         last = NOTHING
-        if not self.unknown:
+        if not self.repeated:
             for call in self.callers.calls:
                 if not call.outcomes and not call.future.done():
                     first = Offset(result.base_offset + call.start)

@@ -11,6 +11,8 @@ server syncs the other.
         it is known or given up.
     W2  A batch that was given up (its callers got `WriteUnknown`) is never sent again; a late copy of it that arrives
         after its successors is void.
+    W3  A batch that is sent again is answered by its verdict, whatever the first try had come to: its callers are told
+        the offset of the copy that counts, which is the key's version (decision 23).
 
 A batch that must be sent again, because its server is away or its queue full, waits for that outside of the requests
 under way, and holds up nobody but its own partition. One that is in the log, but of which no replica has said yet what
@@ -148,7 +150,7 @@ class WriteCoalescer:
         size = sum(map(len, records.keys)) + sum(map(len, records.values))
         draft = BatchBuilder(table, partition, self._loop)
         future = draft.add(records, size, outcomes=False, deadline=deadline)
-        draft.data, draft.unknown = data, True
+        draft.data, draft.unknown, draft.repeated = data, True, True
         place = (table.id, partition)
         self._drafts.setdefault(place, deque()).appendleft(draft)
         self._pending_bytes += size
@@ -269,6 +271,8 @@ class WriteCoalescer:
         for draft, result in zip(drafts, results, strict=True):
             draft.under_way = False
             if isinstance(result, WriteResult) and result.pending:
+                # Where nobody here had asked for outcomes, somebody on the way has sent it twice.
+                draft.repeated |= not draft.outcomes
                 self._session.saw(draft.table, draft.partition, draft.answer_plain(result))
                 pending.append((draft, draft.question(result)))
                 self._settled(draft)  # its place in the log is known, which is all that its successors need
@@ -280,6 +284,7 @@ class WriteCoalescer:
             draft.unknown |= _may_be_written(result)
             draft.reason = result
             if isinstance(result, _REPEATABLE) and "offset" not in result.fields:
+                draft.repeated = True
                 again.append(draft)
             else:
                 draft.fail(result)

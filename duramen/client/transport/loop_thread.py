@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Iterator
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from log_tier.concurrency.background_loop import BackgroundLoop, background_loop
 from log_tier.concurrency.blocking_wait import result_of
@@ -89,10 +89,23 @@ class LoopThread:
             self._tasks.discard(task)
 
     def iterate(self, runs: AsyncGenerator[list[T], None]) -> Iterator[T]:
-        """Iterate over the items of runs; the loop is crossed once per run."""
-        steps = _Steps(runs)
+        """Iterate over the items of runs; the loop is crossed once per run. Nothing happens before the first step."""
+        return self._items(_Steps(runs))
+
+    def iterate_begun(self, runs: AsyncGenerator[list[T], None]) -> Iterator[T]:
+        """The same, returned when the first run is there. Raises what the first step raises."""
+        items = self._items(_Steps(runs), announce=True)
+        next(items)
+        return items
+
+    def _items(self, steps: _Steps[T], *, announce: bool = False) -> Iterator[T]:
+        """The items; with `announce` one that is none before them, when the first run is there."""
         self._steps.add(steps)
         try:
+            if announce:
+                first = self.run(steps.following())
+                yield cast("T", None)
+                yield from first or ()
             while (run := self.run(steps.following())) is not None:
                 yield from run
         finally:

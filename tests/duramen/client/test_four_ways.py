@@ -171,6 +171,17 @@ async def test_watch(table: Any) -> None:
     assert (following.key, following.value, following.offset) == (b"k", b"2", done.offset + 1)
 
 
+async def test_a_watch_that_has_begun_shows_all_that_follows(table: Any) -> None:
+    """From "now": the position is fixed when the call returns, and not when the first change is asked for."""
+    await table.put(b"before", b"v")
+    watch = await table.watch()
+    for number in range(20):
+        await table.put(b"k%d" % number, b"v")
+    async with asyncio.timeout(DEADLINE_S), aclosing(watch) as changes:
+        found = {(await anext(changes)).key for _ in range(20)}
+    assert found == {b"k%d" % number for number in range(20)}
+
+
 async def test_expiry(table: Any) -> None:
     await table.put(b"soon", b"v", ttl=0.05)
     await table.put(b"kept", b"v", ttl=3600)

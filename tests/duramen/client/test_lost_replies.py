@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from kit.client.in_between import InBetween, fail_with, lose_reply, lose_request, refuse
+from kit.client.in_between import InBetween, fail_with, lose_reply, lose_request, refuse, stop_after_writing
+from kit.cluster.one_machine import held, until
 
 import duramen
 from duramen.client.database import Database
@@ -14,10 +16,11 @@ from duramen.client.table import Table
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.partitioner import partition_of
 from router.data.local_data import LocalData
-from router.data.requests import WritePart, WriteResult
+from router.data.requests import WritePart
+from router.routing.failover import FailoverConnection
 
 DEADLINE_S = 20
 
@@ -45,6 +48,63 @@ async def test_a_put_takes_effect_once_at_its_original_offset(
     assert await records(flights) == 2 + (times if fault is lose_reply else 0)
     following = await flights.put(b"k", b"w", if_version=done.offset)
     assert following.offset > done.offset
+
+
+@pytest.mark.parametrize("fault", [lose_reply, stop_after_writing])
+async def test_what_a_write_returns_is_the_version_that_the_next_condition_needs(
+    between: InBetween, flights: Table, fault: Any
+) -> None:
+    """Of the copy that counts, whatever the first try was answered with."""
+    between.write_faults = [fault]
+    done = await flights.put(b"{k}", b"1")
+    between.write_faults = [fault]
+    done = await flights.put(b"{k}", b"2", if_version=done.offset)
+    between.write_faults = [fault]
+    done = await flights.update(b"{k}", add=1, if_version=done.offset)
+    between.write_faults = [fault]
+    await flights.delete(b"{k}", if_version=done.offset)
+    between.write_faults = [fault]
+    done = await flights.put(b"{k}", b"3", if_absent=True)
+    between.write_faults = [fault]
+    group = await flights.batch().put(b"{k}", b"4", if_version=done.offset).put(b"{k}2", b"5").commit()
+    versions = [(await flights.get_entry(key)).version for key in (b"{k}", b"{k}2")]  # type: ignore[union-attr]
+    assert [each.offset for each in group] == versions
+    between.write_faults = [fault]
+    many = await flights.put_many({b"{k}": b"6"})
+    assert set(many.offsets.values()) == {(await flights.get_entry(b"{k}")).version}  # type: ignore[union-attr]
+
+
+async def test_a_writer_tells_the_place_of_the_copy_that_counts(between: InBetween, flights: Table) -> None:
+    async with flights.writer("twice") as writer:
+        await writer.put(b"{k}1", b"v")
+        await writer.put(b"{k}2", b"v")
+        between.write_faults = [lose_reply, stop_after_writing]
+        done = await writer.flush()
+    entry = await flights.get_entry(b"{k}2", after=done.token)
+    assert entry is not None
+    assert set(done.offsets.values()) == {entry.version}
+    assert done.records == 2
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_somebody_on_the_way_sends_twice(
+    data_plane: LocalData, between: InBetween, flights: Table, slow: bool
+) -> None:
+    """The client has sent once, and is told of the copy that counts all the same; also where that takes a while."""
+    database = Database(FailoverConnection([between, data_plane]))
+    table = database.table("flights")
+    ref = await table._resolve()
+    between.write_faults = [stop_after_writing]
+    replicas = [data_plane.node.replica(ref.id, Partition(number)) for number in range(ref.partitions)]
+    with held(*replicas) if slow else nullcontext():
+        writing = asyncio.ensure_future(table.put(b"k", b"v"))
+        if slow:  # its place is known, and is told when the verdict is there
+            await until(
+                lambda: bool(database.writes._tasks) and not database.writes._under_way and bool(between.writes)
+            )
+            assert not writing.done()
+    done = await writing
+    assert await table.get_entry(b"k", after=done.token) == (b"v", done.offset, 0)
 
 
 async def test_an_update_is_applied_once_and_gives_its_result(between: InBetween, flights: Table) -> None:
@@ -118,7 +178,7 @@ async def test_a_late_copy_of_an_abandoned_batch_is_void(
     between.write_faults = []
     done = await flights.put(b"k", b"after")
     (late,) = await data_plane.write(abandoned, timeout=DEADLINE_S)
-    assert isinstance(late, WriteResult)
+    assert isinstance(late, duramen.WriteUnknown), "its own outcome is forgotten: no offset of it is a version"
     assert await flights.get_entry(b"k", level="strong") == (b"after", done.offset, 0)
     assert decode_batch_of(abandoned) == [b"abandoned"]
 

@@ -57,7 +57,9 @@ class Faulty:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    async def write(self, parts: Sequence[WritePart], *, timeout: float) -> list[WriteResult | DuramenError]:
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> list[WriteResult | DuramenError]:
         self.calls += 1
         if error := self._before.get(self.calls):
             return [error] * len(parts)

@@ -13,18 +13,20 @@ import pytest
 from kit.client.checked import changed, checked
 
 from duramen.client import watch as client_watching
+from duramen.client.gather.batch_builder import BatchBuilder
 from duramen.client.session import Session
 from duramen.verification import observations as truth
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Batch, Columns, decode_batch, encode_batch
 from log_tier.model.batch_header import stamp_batch
+from log_tier.model.errors import Disconnected, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.log import Appended
 from log_tier.model.record import GROUPED, Operation
 from router.data import scan as scanning
 from router.data.local_data import LocalData
 from router.data.merge import MergedPage
-from router.data.requests import ReadResult
+from router.data.requests import ReadResult, WritePart
 from serving_tier.index.index import Found
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
@@ -319,6 +321,30 @@ def scan_loses_the_end_of_a_page(patch: Patch) -> None:
     patch.setattr(scanning, "merge_pages", merge_pages)
 
 
+def loses_replies(patch: Patch) -> None:
+    """Not a bug by itself: the server does the work, and its answer is lost, or says that it is stopping."""
+    now, stopping = every(7), every(2)
+    inner = LocalData.write
+
+    async def write(self: LocalData, parts: Any, **how: Any) -> Any:
+        found = await inner(self, parts, **how)
+        if now():
+            raise ShuttingDown("stopping") if stopping() else Disconnected("the reply was lost")
+        return found
+
+    patch.setattr(LocalData, "write", write)
+
+
+def tells_the_place_of_the_second_copy(patch: Patch) -> None:
+    loses_replies(patch)
+    inner = BatchBuilder.part
+
+    def part(self: BatchBuilder, *, gathered: bool) -> WritePart:
+        return inner(self, gathered=gathered)._replace(outcomes=self.outcomes)
+
+    patch.setattr(BatchBuilder, "part", part)
+
+
 BUGS: list[tuple[Callable[[Patch], None], set[str]]] = [
     (answers_early, {"I5"}),
     (strong_does_not_ask, {"I5"}),
@@ -337,6 +363,7 @@ BUGS: list[tuple[Callable[[Patch], None], set[str]]] = [
     (acknowledged_and_never_written, {"I1"}),
     (much_of_it_never_written, {"I1"}),
     (retries_count_twice, {"I2"}),
+    (tells_the_place_of_the_second_copy, {"I6"}),
     (watch_skips, {"I7"}),
     (watch_repeats, {"I7"}),
     (watch_reorders, {"I7"}),
@@ -367,6 +394,13 @@ async def test_what_is_not_broken_is_not_named(seed: str, tmp_path: Path) -> Non
     kinds = {(call.kind, call.outcome) for call in history.calls}
     assert {("write", "ok"), ("write", "rejected"), ("batch", "ok"), ("read", "ok"), ("scan", "ok")} <= kinds
     assert {("watch", "ok"), ("replica", "ok")} <= kinds
+
+
+async def test_lost_replies_are_not_broken(tmp_path: Path, monkeypatch: Patch) -> None:
+    """What a write is told after a retry is the offset of the copy that counts."""
+    history, violations = await checked(tmp_path / "data", plant=lambda _: loses_replies(monkeypatch))
+    assert violations == []
+    assert len(history.log) > sum(call.outcome in ("ok", "rejected") for call in history.calls if call.kind == "write")
 
 
 async def test_slow_is_not_broken(tmp_path: Path, monkeypatch: Patch) -> None:

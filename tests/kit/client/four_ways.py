@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from duramen import blocking
@@ -35,7 +35,7 @@ class Awaited:
         if name in ("table", "batch", "writer", "token", "merge_token"):  # not awaited in either face
             return lambda *args, **kwargs: _wrapped(found(*args, **kwargs))
         if name in ("scan", "watch"):
-            return lambda *args, **kwargs: _iterated(found(*args, **kwargs))
+            return lambda *args, **kwargs: _Iterated(lambda: found(*args, **kwargs))
         if isinstance(self._inner, blocking.AtomicBatch) and name != "commit":
             return found
         return _called(found)
@@ -53,10 +53,31 @@ def _wrapped(found: Any) -> Any:
     return Awaited(found) if isinstance(found, kinds) else found
 
 
-async def _iterated(iterator: Iterator[Any]) -> AsyncIterator[Any]:
-    end = object()
-    try:
-        while (item := await asyncio.to_thread(next, iterator, end)) is not end:
-            yield item
-    finally:
-        await asyncio.to_thread(iterator.close)  # type: ignore[attr-defined]
+class _Iterated:
+    """An iterator of the blocking face; made in a thread when it is awaited, or in its first step."""
+
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+        self._make = make
+        self._iterator: Any = None
+
+    async def _begin(self) -> _Iterated:
+        if self._iterator is None:
+            self._iterator = await asyncio.to_thread(self._make)
+        return self
+
+    def __await__(self) -> Any:
+        return self._begin().__await__()
+
+    def __aiter__(self) -> _Iterated:
+        return self
+
+    async def __anext__(self) -> Any:
+        await self._begin()
+        item = await asyncio.to_thread(next, self._iterator, self)
+        if item is self:
+            raise StopAsyncIteration
+        return item
+
+    async def aclose(self) -> None:
+        if self._iterator is not None:
+            await asyncio.to_thread(self._iterator.close)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from log_tier.model.errors import Disconnected, DuramenError
+from log_tier.model.errors import Disconnected, DuramenError, ShuttingDown
 from router.data.requests import Connection, ReadPart, ReadResult, WritePart, WriteResult
 
 Fault = Callable[[Callable[[], Any]], Any]
@@ -17,6 +17,12 @@ async def lose_reply(call: Callable[[], Any]) -> Any:
     """The server does the work, and its answer is lost."""
     await call()
     raise Disconnected("the reply was lost")
+
+
+async def stop_after_writing(call: Callable[[], Any]) -> Any:
+    """The server does the work, and says that it is stopping: of what it did on the way it does not know."""
+    await call()
+    raise ShuttingDown("the server is stopping")
 
 
 async def lose_request(call: Callable[[], Any]) -> Any:

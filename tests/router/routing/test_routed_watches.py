@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, moved, written
-from kit.cluster.one_machine import NO_TABLE, operations, puts, until
+from kit.cluster.one_machine import NO_TABLE, ZERO, held, operations, puts, until
 
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
@@ -163,3 +163,18 @@ async def test_a_dropped_table_ends_its_watch(cluster: TestCluster, table: Table
     await cluster.router.drop_table("flights", timeout=DEADLINE_S)
     with pytest.raises(TableNotFound):
         await asyncio.wait_for(watcher.task, DEADLINE_S)
+
+
+async def test_a_watch_from_now_begins_at_the_end_of_the_log_and_not_of_a_replica(
+    cluster: TestCluster, table: TableRef
+) -> None:
+    """What is acknowledged before the first event came is not shown, and all that comes after it is."""
+    await written(cluster.router, WritePart(table.id, ZERO, puts((b"a", b"1"))))
+    replicas = cluster.replicas(table, ZERO)
+    for replica in replicas:
+        await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
+    with held(*replicas):
+        done = await written(cluster.router, WritePart(table.id, ZERO, puts((b"b", b"2"))))
+        async with aclosing(cast("Any", cluster.router.watch(table.id, {}))) as events:
+            first = await anext(events)
+    assert first.positions[ZERO] == done.base_offset + 1

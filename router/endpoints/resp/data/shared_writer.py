@@ -78,7 +78,11 @@ class Waiter(Protocol):
     """Who wants to know what became of records."""
 
     def settle(self, error: DuramenError | None, offset: Offset) -> None:
-        """They are on stable storage and have taken effect, the first of them at `offset`; or why not. Called once."""
+        """They are on stable storage and have taken effect, the first of them at `offset`; or why not. Called once.
+
+        For judged records that is the place of the copy that counts, which is their keys' version; for others of a
+        batch that was sent again, the place of the last copy.
+        """
         ...
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from kit.resp.raw_client import Raw
 from kit.resp.server_thread import ServerThread
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from kit.cluster.one_machine import held
 from kit.resp.raw_client import Raw, RawError, Status
 from kit.resp.server_thread import ServerThread
 
+from log_tier.model.errors import WriteUnknown
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
 
@@ -77,3 +80,32 @@ def test_versions(raw: Raw, key: str) -> None:
     assert raw.call("GET", key) == b"b"
     assert raw.call("DURAMEN.SETV", key, "c", second, "NX") == RawError("ERR syntax error")
     assert raw.call("DURAMEN.SETV", key, "c", "-2").text.startswith("ERR a version is an offset")
+
+
+def test_a_version_after_a_lost_reply_fits_the_next_condition(wide: ServerThread, key: str) -> None:
+    """The log has the first copy and its answer is lost: what is told is that copy's place, not the second one's."""
+    log = wide.data_plane.log
+    inner = log.append_many
+    lose: list[bool] = []
+
+    async def lossy(parts: Any, **how: Any) -> Any:
+        results = await inner(parts, **how)
+        return [WriteUnknown("no reply came")] * len(results) if lose and lose.pop() else results
+
+    log.append_many = lossy  # type: ignore[method-assign]
+    try:
+        with wide.connect() as raw:
+            version = -1
+            for number in range(5):
+                lose.append(True)
+                version = raw.call("DURAMEN.SETV", key, f"v{number}", version)
+                assert raw.call("DURAMEN.GETV", key) == [b"v%d" % number, version]
+            for words, value in ((("SET", key, "5"), b"5"), (("INCR", key), b"6"), (("APPEND", key, "7"), b"67")):
+                lose.append(True)
+                raw.call(*words)
+                found, version = raw.call("DURAMEN.GETV", key)
+                assert found == value
+                assert raw.call("DURAMEN.SETV", key, value, version) > version
+            assert not lose
+    finally:
+        del log.append_many
