@@ -167,3 +167,24 @@ def _answers(port: int, names: list[str]) -> bool:
             return client.mget(names) == [f"{name}!".encode() for name in names]
     except redis.RedisError:
         return False
+
+
+@pytest.mark.parametrize(("listens", "writes"), [("n1", "n2"), ("n2", "n3"), ("router", "n1")])
+def test_a_confirmed_subscription_misses_nothing(cluster: UpCluster, key: str, listens: str, writes: str) -> None:
+    """Acknowledged by another node, right after the confirmation, and told here."""
+    expected = {f"__keyspace@0__:{key}:{number}".encode() for number in range(60)}
+    with redis.Redis(port=cluster.doors[listens]) as listener, redis.Redis(port=cluster.doors[writes]) as writer:
+        writer.ping()
+        subscription = listener.pubsub()
+        pattern = f"__keyspace@0__:{key}:*"
+        subscription.psubscribe(pattern)
+        confirmed = subscription.get_message(timeout=30)
+        assert confirmed is not None
+        assert confirmed["type"] == "psubscribe"
+        for number in range(60):
+            assert writer.set(f"{key}:{number}", number)
+        while expected:
+            message = subscription.get_message(timeout=30)
+            assert message is not None, f"{len(expected)} of 60 were not told"
+            expected.remove(message["channel"])
+        subscription.close()

@@ -10,14 +10,19 @@ import select
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from kit.cluster.one_machine import NO_TABLE, held, puts, until, write
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
+from duramen.client.resp_fast_path import RespFastPath
+from duramen.client.results import Done
+from duramen.client.session import Session
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.tokens import Token
+from router.data.direct_reads import NOT_FRESH
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.floors import Floors
 
@@ -185,3 +190,25 @@ def test_floors_only_rise_and_keep_fresh_keys_until_they_are_applied() -> None:
     assert (floors.floor, floors.seen) == ([2, NOTHING], [3, NOTHING])
     floors.wrote(Partition(1), [b"x"], Offset(7), None)
     assert floors.needed(Partition(1), [b"y"]) == 7, "without a replica here everything waits"
+
+
+def test_the_python_client_keeps_its_floors_over_a_new_connection(server: ServerThread, key: str) -> None:
+    """They belong to its session: a connection that broke, and one of another thread, know them."""
+    table = table_of(server)
+    client = RespFastPath("127.0.0.1", server.server.port, Session(), compress=False)
+    short = client.table(SimpleNamespace(found=table.ref))  # type: ignore[arg-type]
+    try:
+        assert isinstance(short.put(key.encode(), b"old"), Done)
+        while short.get(key.encode()) is NOT_FRESH:
+            pass
+        with behind(server, table):
+            assert isinstance(short.put(key.encode(), b"new"), Done)
+            line = client.line()
+            assert line is not None
+            client.drop(line)
+            assert short.get(key.encode()) is NOT_FRESH
+        while (found := short.get(key.encode())) is NOT_FRESH:
+            pass
+        assert found == b"new"
+    finally:
+        client.close()
