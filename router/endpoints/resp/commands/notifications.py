@@ -161,11 +161,12 @@ class Notifications:
             raise Problem("LOADING this server is stopping; subscribe at another one")
         self._subscribing.append(names)
         try:
-            self.compare()
-            needed = [self._watches[number] for number in dict.fromkeys(self._numbers(names))]
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                for watch in needed:
-                    await watch.standing.wait()
+                # Again and again, because a table may be made meanwhile. Nothing is awaited between the last look and
+                # the caller's next line.
+                while waiting := self._not_standing(names):
+                    for watch in waiting:
+                        await watch.standing.wait()
         except BaseException as error:
             self._subscribing.remove(names)
             self.compare()
@@ -175,6 +176,12 @@ class Notifications:
                 f"TRYAGAIN the changes could not be followed within {REQUEST_TIMEOUT_S:g} s; nothing is subscribed"
             ) from None
         self._subscribing.remove(names)
+
+    def _not_standing(self, names: Sequence[bytes]) -> list[_Watch]:
+        """The watches that these channels or patterns need, and whose positions are not fixed yet."""
+        self.compare()
+        needed = [self._watches.get(number) for number in dict.fromkeys(self._numbers(names))]
+        return [watch for watch in needed if watch is not None and not watch.standing.is_set()]
 
     def compare(self) -> None:
         """Somebody began or ceased to listen, or a table was made: watch what is listened to, and nothing else."""
@@ -219,7 +226,8 @@ class Notifications:
         """While somebody listens to all databases, look for new ones."""
         maps = self._server.maps
         while self._any:
-            known = set(self._numbers_there())
+            if not self._watches.keys() >= set(self._numbers_there()):
+                self.compare()
             version = maps.map.version
             try:
                 await maps.wait_for(
@@ -228,8 +236,6 @@ class Notifications:
                 )
             except DuramenError:
                 await asyncio.sleep(_PAUSE_S)
-            if not known.issuperset(self._numbers_there()):
-                self.compare()
         self._news = None
 
     def watching(self, number: int) -> bool:

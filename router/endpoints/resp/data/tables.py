@@ -169,7 +169,9 @@ class ServedTable:
         return self._floors.needed(partition, keys)
 
     def reached(self, partition: Partition, offset: Offset) -> bool:
-        """Does no later read of the partition show less than `offset`?"""
+        """Does no later read of the partition show less than `offset`? True of a partition that the table has not."""
+        if partition >= self.partitions:
+            return True
         replica = self.replicas[partition]
         if replica is not None and replica.index.applied >= offset:
             self.raise_floor(partition, offset)
@@ -231,11 +233,17 @@ class Tables:
         if found is not None:
             return found
         async with self._opening:
-            return self.at_hand(name) or self._served(await self._find(name))
+            found = self.at_hand(name)
+            if found is not None:
+                return found
+            try:
+                ref = await self._find(name)
+            finally:
+                self._forget_dropped()
+            return self._served(ref)
 
     def _served(self, ref: TableRef) -> ServedTable:
         """The table behind a reference. One that is served already is served on by the same object."""
-        self._forget_dropped()
         found = self._open.get(ref.name)
         if found is not None and found.ref.id == ref.id:
             found.look()

@@ -212,3 +212,11 @@ def test_the_python_client_keeps_its_floors_over_a_new_connection(server: Server
         assert found == b"new"
     finally:
         client.close()
+
+
+def test_a_token_that_names_a_partition_too_many_harms_nobody(server: ServerThread, raw: Raw, key: str) -> None:
+    raw.call("SET", key, "1")
+    table = table_of(server)
+    strange = str(Token({table.ref.id: {ZERO: Offset(0), Partition(table.partitions): Offset(0)}}))
+    assert raw.call("DURAMEN.AFTER", strange) == OK
+    assert [raw.call("GET", key) for _ in range(2)] == [b"1", b"1"]
