@@ -33,7 +33,7 @@ INTEGER_MAX: Final = (1 << 63) - 1
 NUMBER_BYTES_MAX: Final = 64
 
 _INTEGER: Final = re.compile(rb"-?[0-9]+")
-_FLOAT: Final = re.compile(rb"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_FLOAT: Final = re.compile(rb"-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def parse_number(text: bytes) -> Number | None:

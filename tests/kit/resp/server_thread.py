@@ -78,6 +78,16 @@ class ServerThread:
     def address(self) -> tuple[str, int]:
         return ("127.0.0.1", self.server.port)
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    async def watched(self) -> None:
+        """Return when the watch of the default table stands at the log's end, so that nothing is missed."""
+        async with asyncio.timeout(20):
+            while not self.server.notifications.watching(0):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
     def connect(self) -> Raw:
         return Raw(self.address)
 

@@ -3,6 +3,9 @@
     __keyspace@0__:user1     set, del, incrby …        what happened to a key
     __keyevent@0__:set       user1                     which keys it happened to
 
+Subscriptions are kept by name: a change costs two lookups, one comparison with each pattern that anybody listens to,
+and what is sent. While a long batch is passed on, others get their turn at the event loop.
+
 A table is watched while somebody listens to it, by one watch of the core for all who listen. So every node tells of
 every change, whoever made it and by whatever endpoint, once and in order for each partition; a client that comes late
 or is away misses what happened meanwhile, as in Redis (a program that must not uses the change feed itself).
@@ -20,7 +23,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -31,8 +35,8 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import EXPIRY_SHIFT, OPERATION_MASK, PLAIN_PUT, Expiry, Operation
 from router.data.requests import WatchEvent
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS
-from router.endpoints.resp.wire.arguments import glob
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.patterns import Glob, check_pattern
 from router.endpoints.resp.wire.replies import NO_REPLY, Problem, Push, encode
 
 if TYPE_CHECKING:
@@ -43,8 +47,20 @@ __all__ = ["Notifications", "psubscribe", "punsubscribe", "subscribe", "unsubscr
 
 logger = logging.getLogger(__name__)
 
-# Channels and patterns of one connection; each change is compared with each pattern.
+# Channels and patterns of one connection.
 _SUBSCRIPTIONS_MAX: Final = 1000
+
+# Patterns of all connections that differ: each change is compared with each of them.
+_PATTERNS_MAX: Final = 10_000
+
+# Work that is done for changes before others get their turn at the event loop, in bytes that may be compared with a
+# pattern; at most some 3 ms.
+_TURN_STEPS: Final = 200_000
+
+# What compiling a pattern, looking at a change and sending a message cost, in that unit.
+_COMPILE_STEPS: Final = 20_000
+_CHANGE_STEPS: Final = 200
+_SEND_STEPS: Final = 200
 
 # After a watch has ended by an error, the next one begins from where it was.
 _PAUSE_S: Final = 0.2
@@ -52,7 +68,7 @@ _PAUSE_S: Final = 0.2
 # Listeners that left are noticed so late by the task that looks for new tables; those are noticed at once.
 _NEWS_S: Final = 5.0
 
-_CHANNEL: Final = re.compile(rb"__key(?:space|event)@(\d+)__:", re.DOTALL).match
+_CHANNEL: Final = re.compile(rb"__key(?:space|event)@(\d{1,4})__:").match
 
 _NAMES: Final = {
     Operation.PUT: b"set",
@@ -78,6 +94,9 @@ async def subscribe(client: Client, args: Sequence[bytes]) -> Any:
 
 async def psubscribe(client: Client, args: Sequence[bytes]) -> Any:
     """PSUBSCRIBE pattern [pattern …]"""
+    for pattern in args:
+        check_pattern(pattern)
+    client.server.notifications.check_room(args)
     return await _listen(client, b"psubscribe", client.patterns, args)
 
 
@@ -98,7 +117,9 @@ async def _listen(client: Client, kind: bytes, chosen: set[bytes], names: Sequen
     await notifications.stand(names)
     # Nothing is awaited from here on: what the watches show next is told to this client too.
     for name in names:
-        chosen.add(name)
+        if name not in chosen:
+            chosen.add(name)
+            client.server.notifications.add(client, name, pattern=chosen is client.patterns)
         _tell(client, kind, name)
     client.changed()
     notifications.compare()
@@ -106,9 +127,13 @@ async def _listen(client: Client, kind: bytes, chosen: set[bytes], names: Sequen
 
 
 def _leave(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
+    if len(names) > _SUBSCRIPTIONS_MAX:
+        raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
     left = list(names or sorted(chosen))
     for name in left:
-        chosen.discard(name)
+        if name in chosen:
+            chosen.discard(name)
+            client.server.notifications.remove(client, name, pattern=chosen is client.patterns)
         _tell(client, kind, name)
     if not left:
         _tell(client, kind, None)
@@ -140,8 +165,13 @@ class Notifications:
 
     def __init__(self, server: RespServer) -> None:
         self._server = server
-        self._listeners: dict[int, Client] = {}
-        self._matches: dict[bytes, Callable[[bytes], object]] = {}
+        self._channels: dict[bytes, dict[int, Client]] = {}
+        """Who listens to a channel, by the connections' ids."""
+        self._patterns: dict[bytes, dict[int, Client]] = {}
+        self._globs: dict[bytes, Glob] = {}
+        """Compiled when the first change is compared with it."""
+        self._counts: Counter[int] = Counter()
+        """How many confirmed names mean each numbered table."""
         self._watches: dict[int, _Watch] = {}
         self._subscribing: list[Sequence[bytes]] = []
         """The names of subscriptions that are not confirmed yet."""
@@ -149,6 +179,8 @@ class Notifications:
         """Waits for numbered tables that are made while somebody listens to all of them."""
         self._any = False
         """Somebody does, or is about to."""
+        self._spent = 0
+        """Work since others had their turn."""
         self._closed = False
 
     async def stand(self, names: Sequence[bytes]) -> None:
@@ -183,20 +215,43 @@ class Notifications:
         needed = [self._watches.get(number) for number in dict.fromkeys(self._numbers(names))]
         return [watch for watch in needed if watch is not None and not watch.standing.is_set()]
 
+    def check_room(self, patterns: Sequence[bytes]) -> None:
+        """Raises `Problem` where all connections together listen to too many patterns."""
+        if len(self._patterns) + len(patterns) > _PATTERNS_MAX:
+            raise Problem(
+                f"ERR all connections together listen to at most {_PATTERNS_MAX} patterns, and to "
+                f"{len(self._patterns)} at this moment"
+            )
+
+    def add(self, client: Client, name: bytes, *, pattern: bool) -> None:
+        """A connection listens to a channel or a pattern, which it did not before. O(1)."""
+        listeners = (self._patterns if pattern else self._channels).setdefault(name, {})
+        if not listeners:
+            self._counts.update(_numbers_of(name))
+        listeners[client.id] = client
+
+    def remove(self, client: Client, name: bytes, *, pattern: bool) -> None:
+        """A connection listens to it no more. O(1)."""
+        names = self._patterns if pattern else self._channels
+        del names[name][client.id]
+        if not names[name]:
+            del names[name]
+            self._counts.subtract(_numbers_of(name))
+            if pattern:
+                self._globs.pop(name, None)
+
     def compare(self) -> None:
         """Somebody began or ceased to listen, or a table was made: watch what is listened to, and nothing else."""
         if self._closed:
             return
-        self._listeners = {
-            number: client for number, client in self._server.clients.items() if client.channels or client.patterns
-        }
-        patterns = {pattern for client in self._listeners.values() for pattern in client.patterns}
-        self._matches = {pattern: self._matches.get(pattern) or glob(pattern) for pattern in patterns}
-        every = [*self._subscribing, *((*each.channels, *each.patterns) for each in self._listeners.values())]
-        self._any = any(_CHANNEL(name) is None for names in every for name in names)
         # Who listens to all databases was confirmed when all were watched that were there.
-        made_since = any(_CHANNEL(pattern) is None for pattern in patterns)
-        wanted = {number for names in every for number in self._numbers(names)}
+        made_since = self._counts[_ANY_NUMBER] > 0
+        asked = {number for names in self._subscribing for name in names for number in _numbers_of(name)}
+        wanted = asked | {number for number in range(NUMBERS) if self._counts[number] > 0}
+        self._any = made_since or _ANY_NUMBER in asked
+        wanted.discard(_ANY_NUMBER)
+        if self._any:
+            wanted |= {0, *self._numbers_there()}
         for number in wanted - self._watches.keys():
             watch = self._watches[number] = _Watch(number)
             if made_since:
@@ -211,12 +266,12 @@ class Notifications:
         """The databases that channels or patterns may be about. One that names no number is about all that are
         there."""
         for name in names:
-            match = _CHANNEL(name)
-            if match is None:
-                yield 0
-                yield from self._numbers_there()
-            elif int(match[1]) < NUMBERS:
-                yield int(match[1])
+            for number in _numbers_of(name):
+                if number == _ANY_NUMBER:
+                    yield 0
+                    yield from self._numbers_there()
+                else:
+                    yield number
 
     def _numbers_there(self) -> list[int]:
         there = {table.name for table in self._server.maps.map.tables.values()}
@@ -246,6 +301,10 @@ class Notifications:
     def forget(self, client: Client) -> None:
         """A connection listens no more."""
         if client.channels or client.patterns:
+            for name in client.channels:
+                self.remove(client, name, pattern=False)
+            for name in client.patterns:
+                self.remove(client, name, pattern=True)
             client.channels, client.patterns = set(), set()
             self.compare()
 
@@ -266,7 +325,7 @@ class Notifications:
                                 watch.positions.setdefault(partition, position)
                             watch.standing.set()
                             continue
-                        self._pass_on(watch.number, event, watch.positions)
+                        await self._pass_on(watch.number, event, watch.positions)
             except TableNotFound as error:
                 found = self._server.tables.at_hand(watch.name)
                 if found is not None and found.ref.id == table_id:
@@ -283,7 +342,7 @@ class Notifications:
                 logger.info("notifications of %s begin again: %s", watch.name, error)
                 await asyncio.sleep(_PAUSE_S)
 
-    def _pass_on(self, number: int, event: WatchEvent, positions: dict[Partition, Offset]) -> None:
+    async def _pass_on(self, number: int, event: WatchEvent, positions: dict[Partition, Offset]) -> None:
         void = set(event.void_offsets)
         start = positions.get(event.partition, Offset(0))
         for data in split_batches(event.batches):
@@ -294,20 +353,40 @@ class Notifications:
                 if offset < start or offset in void:
                     continue
                 for name in _events(attribute):
-                    self._send(number, key, name)
+                    await self._send(b"__keyspace@%d__:%b" % (number, key), name)
+                    await self._send(b"__keyevent@%d__:%b" % (number, name), key)
             positions[event.partition] = Offset(batch.header.last_offset + 1)
 
-    def _send(self, number: int, key: bytes, name: bytes) -> None:
-        for channel, text in (
-            (b"__keyspace@%d__:%b" % (number, key), name),
-            (b"__keyevent@%d__:%b" % (number, name), key),
-        ):
-            for client in list(self._listeners.values()):
-                if channel in client.channels:
-                    client.reply_queue.push(encode(Push([b"message", channel, text]), client.protocol))
-                for pattern in client.patterns:
-                    if self._matches[pattern](channel):
-                        client.reply_queue.push(encode(Push([b"pmessage", pattern, channel, text]), client.protocol))
+    async def _send(self, channel: bytes, text: bytes) -> None:
+        """Tell those who listen to a channel, or to a pattern that matches it."""
+        await self._spend(_CHANGE_STEPS)
+        listeners = self._channels.get(channel)
+        if listeners is not None:
+            await self._tell_all(listeners, Push([b"message", channel, text]))
+        for pattern in list(self._patterns):
+            listeners = self._patterns.get(pattern)
+            if listeners is None:
+                continue  # nobody listens any more, since a moment
+            glob = self._globs.get(pattern)
+            if glob is None:
+                glob = self._globs[pattern] = Glob(pattern)
+                await self._spend(_COMPILE_STEPS)
+            if glob.matches(channel):
+                await self._tell_all(listeners, Push([b"pmessage", pattern, channel, text]))
+            await self._spend(glob.steps(len(channel)))
+
+    async def _tell_all(self, listeners: Mapping[int, Client], message: Push) -> None:
+        encoded = {protocol: encode(message, protocol) for protocol in (2, 3)}
+        for client in list(listeners.values()):
+            client.reply_queue.push(encoded[client.protocol])
+            await self._spend(_SEND_STEPS)
+
+    async def _spend(self, steps: int) -> None:
+        """Note work that was done; after `_TURN_STEPS` others get their turn."""
+        self._spent += steps
+        if self._spent > _TURN_STEPS:
+            self._spent = 0
+            await asyncio.sleep(0)
 
     async def close(self) -> None:
         """End every watch."""
@@ -318,6 +397,17 @@ class Notifications:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_ANY_NUMBER: Final = -1
+
+
+def _numbers_of(name: bytes) -> list[int]:
+    """Which numbered tables a channel or a pattern means; `_ANY_NUMBER`: it may be any."""
+    match = _CHANNEL(name)
+    if match is None:
+        return [_ANY_NUMBER]
+    return [int(match[1])] if int(match[1]) < NUMBERS else []
 
 
 def _events(attribute: int) -> list[bytes]:

@@ -1,9 +1,8 @@
-"""Numbers, expiry times and patterns in arguments, read as Redis reads them. Pure."""
+"""Numbers and expiry times in arguments, read as Redis reads them. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
@@ -14,7 +13,6 @@ __all__ = [
     "SYNTAX",
     "expiry_problem",
     "expiry_time",
-    "glob",
     "integer",
     "long_double",
     "long_double_sum",
@@ -29,7 +27,7 @@ _NO_FLOAT: Final = Problem("ERR value is not a valid float")
 _NOT_FINITE: Final = Problem("ERR increment would produce NaN or Infinity")
 
 _INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}").fullmatch
-_FLOAT: Final = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?").fullmatch
+_FLOAT: Final = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?").fullmatch
 _INFINITE: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE).fullmatch
 
 # Python reads and writes decimal numbers of up to 4300 digits. A long double ends at 1.2e4932; what is beyond this here
@@ -132,52 +130,3 @@ def _rounded(number: Fraction) -> Fraction:
     elif abs(scaled) < 1 << 63:
         shift, scaled = shift - 1, scaled * 2
     return Fraction(round(scaled)) * Fraction(2) ** shift
-
-
-# --- patterns
-
-
-def glob(pattern: bytes) -> Callable[[bytes], object]:
-    """A function that tells whether a key matches Redis' glob: `*`, `?`, `[a-z]`, `[^a]`, `\\` before any of them."""
-    parts: list[bytes] = []
-    at, size = 0, len(pattern)
-    while at < size:
-        sign = pattern[at : at + 1]
-        at += 1
-        if sign == b"*":
-            if parts[-1:] != [b".*"]:
-                parts.append(b".*")
-        elif sign == b"?":
-            parts.append(b".")
-        elif sign == b"[":
-            part, at = _character_class(pattern, at)
-            parts.append(part)
-        else:
-            if sign == b"\\" and at < size:
-                sign = pattern[at : at + 1]
-                at += 1
-            parts.append(re.escape(sign))
-    return re.compile(b"".join(parts), re.DOTALL).fullmatch
-
-
-def _character_class(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """The class that begins after `[`, and where it ends. One that is not closed ends with the pattern."""
-    size = len(pattern)
-    negated = pattern[at : at + 1] == b"^"
-    at += negated
-    members: set[int] = set()
-    while at < size and pattern[at] != 0x5D:
-        if pattern[at] == 0x5C and at + 1 < size:
-            at += 1
-            members.add(pattern[at])
-        elif pattern[at + 1 : at + 2] == b"-" and at + 2 < size:
-            first, last = sorted((pattern[at], pattern[at + 2]))
-            members.update(range(first, last + 1))
-            at += 2
-        else:
-            members.add(pattern[at])
-        at += 1
-    if not members:
-        return (b"." if negated else b"(?!)"), at + 1
-    listed = b"".join(b"\\x%02x" % member for member in sorted(members))
-    return b"[%b%b]" % (b"^" if negated else b"", listed), at + 1

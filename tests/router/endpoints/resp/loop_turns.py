@@ -1,0 +1,56 @@
+"""How much work is done in one turn of an endpoint's event loop, by counting calls and not by a clock."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+from kit.resp.server_thread import ServerThread
+
+__all__ = ["LoopTurns"]
+
+
+class LoopTurns:
+    """Counts the calls of one method by the turn of the loop in which they came.
+
+    A turn ends when callbacks that were scheduled before it have run: a ticker schedules itself again and again.
+    """
+
+    def __init__(self, server: ServerThread, monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> None:
+        self._server = server
+        self._turn = 0
+        self._runs = True
+        self._by_turn: Counter[int] = Counter()
+        self._began = threading.Event()
+        original = getattr(owner, method)
+
+        def counted(*args: Any, **named: Any) -> Any:
+            self._by_turn[self._turn] += 1
+            return original(*args, **named)
+
+        monkeypatch.setattr(owner, method, counted)
+
+    @property
+    def calls(self) -> int:
+        """In all turns."""
+        return self._by_turn.total()
+
+    @property
+    def most_in_one_turn(self) -> int:
+        return max(self._by_turn.values(), default=0)
+
+    def _tick(self) -> None:
+        self._turn += 1
+        self._began.set()
+        if self._runs:
+            self._server.loop.call_soon(self._tick)
+
+    def __enter__(self) -> LoopTurns:
+        self._server.loop.call_soon_threadsafe(self._tick)
+        assert self._began.wait(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runs = False
