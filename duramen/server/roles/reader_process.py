@@ -37,7 +37,7 @@ async def _run(said: dict[str, Any]) -> None:
     tls = tls_context(
         RespSettings(tls_certificate=Path(certificate) if certificate else None, tls_key=Path(key) if key else None)
     )
-    task = ReaderTask(Path(said["folder"]), said["number"], said["readers"])
+    task = ReaderTask(Path(said["folder"]), said["number"], said["readers"], said["stall_s"])
     process = await ReaderProcess.open(task, socket.socket(fileno=said["socket"]), tls=tls)
     quick_switching()
     sys.stdout.write("ready\n")

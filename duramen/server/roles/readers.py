@@ -77,6 +77,7 @@ class Readers:
             "folder": str(task.folder),
             "number": task.number,
             "readers": task.readers,
+            "stall_s": task.stall_s,
             "socket": listening,
             "tls_certificate": str(settings.tls_certificate or ""),
             "tls_key": str(settings.tls_key or ""),

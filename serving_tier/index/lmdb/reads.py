@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import lmdb
 
@@ -27,9 +27,6 @@ from serving_tier.index.lmdb.pinned_read import PinnedRead
 from serving_tier.index.scan import digest_of, take_page
 
 __all__ = ["LmdbReads", "closed"]
-
-# `stored_many` looks at its limit after so many keys.
-_STORED_STEP: Final = 128
 
 
 class LmdbReads:
@@ -92,7 +89,7 @@ class LmdbReads:
         """The stored forms of several entries, of one moment, expired ones included. 0.2 µs a key.
 
         `transaction`: None is returned where that is not the newest one any more.
-        Raises `LimitExceeded` where they have more than `bytes_max`, before many more are read.
+        Raises `LimitExceeded` where they have more than `bytes_max`, at the first that is beyond it.
         """
         try:
             txn = self._begin(self._data)
@@ -101,16 +98,18 @@ class LmdbReads:
             get = txn.get
             found: list[bytes | None] = []
             room = bytes_max
-            for at in range(0, len(keys), _STORED_STEP):
-                some = list(map(get, keys[at : at + _STORED_STEP]))
-                room -= sum(map(len, filter(None, some)))
-                if room < 0:
-                    raise LimitExceeded(
-                        f"the values of these {len(keys)} keys have more than {bytes_max} bytes: ask for fewer",
-                        limit=bytes_max,
-                        size=bytes_max - room,
-                    )
-                found += some
+            add = found.append
+            for key in keys:
+                stored = get(key)
+                if stored is not None:
+                    room -= len(stored)
+                    if room < 0:
+                        raise LimitExceeded(
+                            f"the values of these {len(keys)} keys have more than {bytes_max} bytes: ask for fewer",
+                            limit=bytes_max,
+                            size=bytes_max - room,
+                        )
+                add(stored)
         except lmdb.Error as error:
             self._refuse_read(error)
         return found

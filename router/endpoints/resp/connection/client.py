@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -23,15 +24,17 @@ from log_tier.model.errors import DuramenError
 from router.endpoints.resp.commands.command_table import find_command, unknown_command
 from router.endpoints.resp.commands.transactions import enqueue
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, FastPath
+from router.endpoints.resp.connection.intake import Intake
 from router.endpoints.resp.connection.session import Session
 from router.endpoints.resp.connection.slow_path import perform, write_blind
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
+from router.endpoints.resp.server.farewell import Farewell
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import STANDING_WORD, ConnectionState, encode_state
-from router.endpoints.resp.wire.framing import Framer
 from router.endpoints.resp.wire.limits import (
+    BACKLOG_BYTES_MAX,
     OUTPUT_BYTES_MAX,
     OUTPUT_PAUSE_BYTES,
     QUEUED_BYTES_MAX,
@@ -48,8 +51,11 @@ __all__ = ["Client"]
 
 logger = logging.getLogger(__name__)
 
-# A connection that is closed gets so long to take its last replies.
-_CLOSE_PATIENCE_S: Final = 5.0
+# A MiB of replies costs as much of a turn as half of its commands: some 1 ms.
+_TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
+
+# Short GETs and SETs of a run cost a quarter of other commands.
+_TURN_SHARE_OF_RUNS: Final = 4
 
 
 class Client(Session, asyncio.Protocol):
@@ -65,7 +71,7 @@ class Client(Session, asyncio.Protocol):
         """Where the client of a upstream connection is."""
         self.closing = False
         self.touched = False
-        self._framer = Framer()
+        self._intake = Intake()
         self.queue: deque[Command] = deque()
         """Commands that were read and have not begun, but for the first, which may be the one that runs."""
         self.queued_bytes = 0
@@ -77,6 +83,8 @@ class Client(Session, asyncio.Protocol):
         self._transport: asyncio.Transport
         self.reply_queue: ReplyQueue
         self._reading = True
+        self._ended = False
+        """It sends no more."""
         self._turn_scheduled = False
         self._short = FastPath(self)
 
@@ -86,7 +94,12 @@ class Client(Session, asyncio.Protocol):
         """Somebody is there."""
         self._transport = cast("asyncio.Transport", transport)
         self.reply_queue = ReplyQueue(
-            self._transport, self.server.loop, filled=self._touch, tell=self._told_bytes, drop=self.drop
+            self._transport,
+            self.server.loop,
+            filled=self._touch,
+            tell=self._told_bytes,
+            drop=self.drop,
+            stall_s=math.inf if self._behind else self.server.stall_s,
         )
         if not self.server.admit(self):
             self._transport.write(b"-ERR max number of clients reached\r\n")
@@ -105,7 +118,7 @@ class Client(Session, asyncio.Protocol):
             self.plain
             and not self.queue
             and self._task is None
-            and not self._framer.held_bytes
+            and self._intake.idle
             and not self.reply_queue.waits
             and not self.closing
             and self._short.lone(data)
@@ -113,30 +126,54 @@ class Client(Session, asyncio.Protocol):
             return
         if self.closing or self._poison is not None:
             return
+        self.queued_bytes += len(data)
+        if self.reply_queue.stalled or self._turn_scheduled or self._intake.waiting_bytes:
+            self._intake.put(data)
+            self.reply_queue.heard()
+        else:
+            self._take(data)
+        if not self.queue and not self._intake.more:
+            self.queued_bytes = 0
+        elif self._reading and not self._room_for_more():
+            self._read(False)
+
+    def _take(self, data: bytes) -> None:
+        """Parse what came, as far as one turn goes, and begin with it."""
         try:
-            commands: Sequence[Command] = self._framer.take(data)
+            commands: Sequence[Command] = self._intake.take(data)
         except ProtocolError as error:
             commands, self._poison = error.commands, error.text
         self.queue.extend(commands)
         self._run()
-        if not self.queue:
-            self.queued_bytes = 0
-            return
-        self.queued_bytes += len(data)
-        if self._reading and (len(self.queue) > QUEUED_COMMANDS_MAX or self.queued_bytes > QUEUED_BYTES_MAX):
-            self._read(False)
+
+    def _room_for_more(self) -> bool:
+        """May more be read from the socket? A client that does not read its replies may send a pipeline of a size."""
+        if self.reply_queue.stalled:
+            waiting = self._intake.waiting_bytes
+            if waiting > BACKLOG_BYTES_MAX and self._reading:
+                logger.warning(
+                    "client %s at %s: %s bytes of commands wait until it reads its replies, more than %s: it is not "
+                    "read until then",
+                    *(self.id, self.address, waiting, BACKLOG_BYTES_MAX),
+                )
+            return waiting <= BACKLOG_BYTES_MAX
+        return (
+            not self._intake.more and len(self.queue) <= QUEUED_COMMANDS_MAX and self.queued_bytes <= QUEUED_BYTES_MAX
+        )
 
     def eof_received(self) -> bool:
         """It sends no more; answers that are on their way still go out."""
-        if self.queue or self.reply_queue.waits or self._task is not None:
+        self._ended = True
+        if self.queue or self.reply_queue.waits or self._task is not None or self._intake.more:
             self._poison = self._poison or ""
             return True
         return False
 
     def pause_writing(self) -> None:
-        """It does not read its replies."""
+        """It does not read its replies: its commands wait, and go on being read until they are too many."""
         self.reply_queue.stall()
-        self._read(False)
+        if not self.closing:
+            self._read(self._room_for_more())
 
     def resume_writing(self) -> None:
         """It has read most of them."""
@@ -155,14 +192,9 @@ class Client(Session, asyncio.Protocol):
             self._transport.pause_reading()
 
     def _read_again(self) -> None:
-        if not self.queue:
+        if not self.queue and not self._intake.more:
             self.queued_bytes = 0
-        if (
-            not self._reading
-            and not self.reply_queue.stalled
-            and len(self.queue) <= QUEUED_COMMANDS_MAX // 2
-            and self.queued_bytes <= QUEUED_BYTES_MAX
-        ):
+        if not self._reading and self._room_for_more() and len(self.queue) <= QUEUED_COMMANDS_MAX // 2:
             self._read(True)
 
     @property
@@ -185,9 +217,10 @@ class Client(Session, asyncio.Protocol):
             logger.debug("client %s: closed: %s", self.id, reason)
             self.reply_queue.flush()
             self.closing = True
-            if self.reply_queue.unread_bytes:
-                self.server.loop.call_later(_CLOSE_PATIENCE_S, self._transport.abort)
-            self._transport.close()
+            self.reply_queue.close()
+            self._intake.clear()
+            ended = self._ended or self.server.closing
+            Farewell.begin(self._transport, self.connection_lost, self.server.farewells, ended=ended)
 
     def finish(self, reason: str) -> None:
         """The command that runs now is the last one: send its reply, and end."""
@@ -195,6 +228,7 @@ class Client(Session, asyncio.Protocol):
         current = self.queue[0]
         self.queue.clear()
         self.queue.append(current)
+        self._intake.clear()
         self._poison = ""
 
     def drop(self, reason: str) -> None:
@@ -208,7 +242,7 @@ class Client(Session, asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """Nothing has to be done when a reply has left."""
-        return not self.queue and self._poison is None and self._reading and not self.closing
+        return not self.queue and not self._intake.more and self._poison is None and self._reading and not self.closing
 
     def _told_bytes(self, error: DuramenError) -> bytes:
         return encode(self.report(error), self.protocol)
@@ -221,32 +255,39 @@ class Client(Session, asyncio.Protocol):
     def _run(self) -> None:
         """Work off what is queued, as far as nothing has to wait."""
         queue, reply_queue = self.queue, self.reply_queue
-        if self._task is None and not self.closing:
+        if self._task is None and not self.closing and not self._turn_scheduled:
             left = TURN
             while queue:
+                if left <= 0:
+                    self._take_turns()
+                    break
                 command = queue[0]
                 name = command[0]
                 if self.plain:
                     if name in GET_WORDS:
+                        done = self.commands
                         if not reply_queue.unanswered and not reply_queue.stalled and self._short.get(command):
-                            left -= 1
+                            left -= 1 + (self.commands - done) // _TURN_SHARE_OF_RUNS
                             if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                                left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
                                 reply_queue.flush()
                             continue
-                    elif name in SET_WORDS and len(command) == 3 and self._short.set(command):
-                        left -= 1
-                        continue
+                    elif name in SET_WORDS and len(command) == 3:
+                        done = self.commands
+                        if self._short.set(command):
+                            left -= 1 + (self.commands - done) // _TURN_SHARE_OF_RUNS
+                            continue
                 left -= 1
-                if left < 0:
-                    self._take_turns()
-                    break
                 if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                    left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
                     reply_queue.flush()
                     if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
                         break  # they wait for a write; so do the commands
                 if reply_queue.stalled or not self._start(name, command):
                     break
-            if self._poison is not None and not queue and self._task is None and not reply_queue.waits:
+            if not queue and self._intake.more and not reply_queue.stalled and not self.closing:
+                self._take_turns()
+            elif self._poison is not None and not queue and self._task is None and not reply_queue.waits:
                 if self._poison:
                     reply_queue.emit(b"-ERR Protocol error: %b\r\n" % self._poison.encode())
                 self.close(self._poison or "it has sent all that it wanted")
@@ -262,7 +303,10 @@ class Client(Session, asyncio.Protocol):
 
     def _turn(self) -> None:
         self._turn_scheduled = False
-        self._run()
+        if not self.queue and self._intake.more and not self.reply_queue.stalled and not self.closing:
+            self._take(b"")
+        else:
+            self._run()
 
     def answered(self) -> None:
         """Some slots were filled: send what is complete, and go on."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
+from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.connection.slow_path import write_plain
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.fallback_parser import Command
@@ -40,11 +41,12 @@ _ZERO: Final = Partition(0)
 class FastPath:
     """Those of one connection. Its client sees that they are open (`Client.plain`)."""
 
-    __slots__ = ("_client", "_lone", "_reads")
+    __slots__ = ("_client", "_lone", "_reads", "_runs")
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._reads = client.server.reads
+        self._runs = GetRuns(client.server.reads)
         self._lone = _LoneSet(client)
 
     def lone(self, data: bytes) -> bool:
@@ -104,19 +106,20 @@ class FastPath:
         client = self._client
         queue = client.queue
         keys: list[bytes] = []
-        for command in queue:
-            if command[0] not in GET_WORDS or len(command) != 2 or len(keys) == TURN:
+        for command in islice(queue, self._runs.keys_max):
+            if command[0] not in GET_WORDS or len(command) != 2:
                 break
             keys.append(command[1])
-        replies = self._reads.values(table, keys, client.null)
-        if replies is None:
+        answered = self._runs.answer(table, keys, client.null)
+        if answered is None:
             return False
-        if len(keys) == len(queue):
+        replies, count = answered
+        if count == len(queue):
             queue.clear()
         else:
-            for _ in keys:
+            for _ in range(count):
                 queue.popleft()
-        client.commands += len(keys)
+        client.commands += count
         client.reply_queue.emit(replies)
         return True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, LimitExceeded
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.data.value_cache import REPLY_BYTES_MAX, ValueCache
@@ -128,21 +128,30 @@ class LocalReads:
 
         One read transaction for each partition, or none where all were read before. 0.2 to 0.8 µs a key.
         """
+        try:
+            return self.values_within(table, keys, null, MGET_BYTES_MAX)
+        except LimitExceeded:
+            return None  # the slow path says so
+
+    def values_within(self, table: ReadableTable, keys: Sequence[bytes], null: bytes, bytes_max: int) -> bytes | None:
+        """The same. Raises `LimitExceeded` where they have more than `bytes_max`, before more than that was read."""
         if not keys:
             return None
         if table.partitions == 1:
-            replies = self._replies(table, _ZERO, keys, null)
+            replies = self._replies(table, _ZERO, keys, null, bytes_max)
             return None if replies is None else b"".join(replies)
         found: dict[bytes, bytes] = {}
+        room = bytes_max
         for partition, mine in by_partition(table, keys).items():
-            some = self._replies(table, partition, mine, null)
+            some = self._replies(table, partition, mine, null, max(0, room))
             if some is None:
                 return None
+            room -= sum(map(len, some))
             found.update(zip(mine, some, strict=True))
         return b"".join([found[key] for key in keys])
 
     def _replies(
-        self, table: ReadableTable, partition: Partition, keys: Sequence[bytes], null: bytes
+        self, table: ReadableTable, partition: Partition, keys: Sequence[bytes], null: bytes, bytes_max: int
     ) -> list[bytes] | None:
         """The replies for keys of one partition, of one moment: those that were read before, and the rest from the
         index where it stands at the same moment, else all of them."""
@@ -165,11 +174,11 @@ class LocalReads:
                 return cast("list[bytes]", remembered)
             missing = [key for key, reply in zip(keys, remembered, strict=True) if reply is None]
             if len(missing) < len(keys):
-                rest = self._from_index(index, cache, missing, null, cache.transaction)
+                rest = self._from_index(index, cache, missing, null, bytes_max, cache.transaction)
                 if rest is not None:
                     found = iter(rest)
                     return [next(found) if reply is None else reply for reply in remembered]
-        return self._from_index(index, cache if known else None, keys, null, None)
+        return self._from_index(index, cache if known else None, keys, null, bytes_max, None)
 
     def _from_index(
         self,
@@ -177,15 +186,18 @@ class LocalReads:
         cache: ValueCache | None,
         keys: Sequence[bytes],
         null: bytes,
+        bytes_max: int,
         transaction: int | None,
     ) -> list[bytes] | None:
-        """The replies from the index, in one read transaction: in this one, or None."""
+        """The replies from the index, in one read transaction: in this one, or None. Raises `LimitExceeded`."""
         if not (min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_BYTES_MAX):
             return None
         try:
-            stored = index.stored_many(keys, bytes_max=MGET_BYTES_MAX, transaction=transaction)
+            stored = index.stored_many(keys, bytes_max=bytes_max, transaction=transaction)
+        except LimitExceeded:
+            raise
         except DuramenError:
-            return None  # closed, damaged, or too much for one reply: the slow path says so
+            return None  # closed or damaged: the slow path says so
         if stored is None:
             return None
         replies = bulks(stored, null, self._clock_ms)

@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, Final, cast
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.commands.command_table import CommandSpec, find_command
 from router.endpoints.resp.connection.fast_path import TURN
+from router.endpoints.resp.connection.intake import Intake
+from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
+from router.endpoints.resp.server.farewell import Farewell
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
-from router.endpoints.resp.wire.framing import Framer, lone_get
-from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
+from router.endpoints.resp.wire.framing import lone_get
+from router.endpoints.resp.wire.limits import BACKLOG_BYTES_MAX, OUTPUT_PAUSE_BYTES
 from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import NULL, Problem, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
@@ -55,8 +58,8 @@ _HANDS_OVER: Final = frozenset({"subscribe", "psubscribe"})
 _MEET_S: Final = 10.0
 _MEET_PAUSE_S: Final = 0.02
 
-# A connection that is closed gets so long to take its last replies.
-_CLOSE_PATIENCE_S: Final = 5.0
+# A MiB of replies costs as much of a turn as half of its commands: some 1 ms.
+_TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
 
 
 class Relay(asyncio.Protocol):
@@ -66,7 +69,11 @@ class Relay(asyncio.Protocol):
         self._process = process
         self._loop = process.loop
         self._reads = process.reads
-        self._framer = Framer()
+        self._runs = GetRuns(process.reads)
+        self._intake = Intake()
+        self._turn_scheduled = False
+        self._reads_on = True
+        """Is it read from the socket?"""
         self._queue: deque[Command] = deque()
         self._table: ReaderTable | None = None
         """What is read here; None: nothing is."""
@@ -81,7 +88,10 @@ class Relay(asyncio.Protocol):
         """It was handed over."""
         self._poison: str | None = None
         self._ended = False
-        """The client sends no more."""
+        """The client sends no more, and the upstream connection does not know yet."""
+        self._client_ended = False
+        self._closing = False
+        """It got its last reply."""
         self._secret = new_secret()
         self._question = next_question(self._secret)
         self._fences = Fences(self._secret)
@@ -95,7 +105,14 @@ class Relay(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody is there: introduce the upstream connection before anything is read."""
         self._transport = cast("asyncio.Transport", transport)
-        self._outbox = ReplyQueue(self._transport, self._loop, filled=_nothing, tell=self._told, drop=self._drop)
+        self._outbox = ReplyQueue(
+            *(self._transport, self._loop),
+            filled=_nothing,
+            tell=self._told,
+            drop=self._drop,
+            stall_s=self._process.stall_s,
+        )
+        self._reads_on = False
         self._transport.pause_reading()
         self._process.relays.add(self)
         self._meeting = self._loop.create_task(self._meet())
@@ -121,13 +138,7 @@ class Relay(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Commands, or pieces of some."""
-        if (
-            self._table is not None
-            and not self._lines
-            and not self._asked
-            and not self._queue
-            and not self._framer.held_bytes
-        ):
+        if self._table is not None and not self._lines and not self._asked and not self._queue and self._intake.idle:
             key = lone_get(data)
             if key is not None:
                 reply = self._value(key)
@@ -136,23 +147,48 @@ class Relay(asyncio.Protocol):
                     return
         if self._poison is not None:
             return
-        whole = not self._queue and not self._framer.held_bytes
+        if self._outbox.stalled or self._turn_scheduled or self._intake.waiting_bytes or self._queue:
+            self._intake.put(data)
+            self._outbox.heard()
+            self.read()
+        else:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        """Parse what came, as far as one turn goes, and begin with it."""
+        intake = self._intake
+        whole = not self._queue and not intake.held
         commands: Sequence[Command]
         try:
-            commands = self._framer.take(data)
+            commands = intake.take(data)
         except ProtocolError as error:
             commands, self._poison = error.commands, error.text
         self._queue.extend(commands)
-        self._run(data if whole and not self._framer.held_bytes and self._poison is None else None)
+        self._run(intake.taken if whole and not intake.held and self._poison is None else None)
+
+    def _take_turns(self) -> None:
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_scheduled = False
+        if self._closing:
+            return
+        if not self._queue and self._intake.more and not self._outbox.stalled:
+            self._take(b"")
+        else:
+            self._run(None)
 
     def eof_received(self) -> bool:
         """It sends no more; answers that are on their way still go out."""
-        self._ended = True
+        self._ended = self._client_ended = True
         self._run(None)
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
         """It is gone."""
+        self._closing = True
         self._outbox.resume()
         self._process.relays.discard(self)
         self._queue.clear()
@@ -162,7 +198,7 @@ class Relay(asyncio.Protocol):
             self._upstream.transport.close()  # what it has sent takes effect, though it does not wait for the replies
 
     def pause_writing(self) -> None:
-        """It does not read its replies."""
+        """It does not read its replies: its commands wait, and go on being read until they are too many."""
         self._outbox.stall()
         self.read()
         if self._upstream is not None:
@@ -171,20 +207,32 @@ class Relay(asyncio.Protocol):
     def resume_writing(self) -> None:
         """It has read most of them."""
         self._outbox.resume()
-        if self._upstream is not None and not self._transport.is_closing():
+        if self._upstream is not None and not self._closing:
             self._upstream.transport.resume_reading()
             self._run(None)
         self.read()
 
     def read(self) -> None:
-        """Read on, or not: as the client reads its replies, the upstream connection takes commands, and none wait
-        here."""
-        if self._transport.is_closing():
+        """Read on, or not: commands wait here as bytes while the client does not read, and not for anything else."""
+        if self._closing:
             return
-        if self._upstream is None or self._upstream.full or self._outbox.stalled or self._queue:
-            self._transport.pause_reading()
+        if self._outbox.stalled:
+            waiting = self._intake.waiting_bytes
+            on = waiting <= BACKLOG_BYTES_MAX
+            if self._reads_on and not on:
+                logger.warning(
+                    "a client at %s: %s bytes of commands wait until it reads its replies, more than %s: it is not "
+                    "read until then",
+                    *(self._address(), waiting, BACKLOG_BYTES_MAX),
+                )
         else:
-            self._transport.resume_reading()
+            on = self._upstream is not None and not self._upstream.full and not self._queue and not self._intake.more
+        if on is not self._reads_on:
+            self._reads_on = on
+            if on:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
 
     def _told(self, error: DuramenError) -> bytes:
         return encode(problem_of(error), self._protocol)
@@ -195,11 +243,14 @@ class Relay(asyncio.Protocol):
 
     def close(self) -> None:
         """Send what there is, then end the connection."""
-        if not self._transport.is_closing():
+        if not self._closing:
             self._outbox.flush()
-            if self._outbox.unread_bytes:
-                self._loop.call_later(_CLOSE_PATIENCE_S, self._transport.abort)
-            self._transport.close()
+            self._outbox.close()
+            self._closing = True
+            self._queue.clear()
+            self._intake.clear()
+            ended = self._client_ended or self._process.closing
+            Farewell.begin(self._transport, self.connection_lost, self._process.farewells, ended=ended)
 
     # --- commands
 
@@ -210,18 +261,24 @@ class Relay(asyncio.Protocol):
     def _run(self, raw: bytes | None) -> None:
         """Work off what is queued. `raw`: the bytes of exactly that, where it came in one piece."""
         queue, reply_queue, upstream = self._queue, self._outbox, self._upstream
-        if upstream is None or self._transport.is_closing():
+        if upstream is None or self._closing:
             return
         sent: list[Command] = []
         lines = True
         here = self._settled and not self._raw
+        left = TURN
         while queue and not reply_queue.stalled:
+            if left <= 0:
+                self._take_turns()
+                break
             command = queue[0]
+            left -= 1
             spec = find_command(command[0])
             if spec is not None and not self._raw:
                 if here and not sent and spec.kind == "read" and self._answered(spec, command):
                     raw = None
                     if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
+                        left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
                         reply_queue.flush()
                     continue
                 if spec.name in _HANDS_OVER:
@@ -235,7 +292,10 @@ class Relay(asyncio.Protocol):
             self._send(
                 upstream, raw if raw is not None and not queue else b"".join(map(_packed, sent)), len(sent), lines
             )
-        if not queue:
+        if not queue and self._intake.more:
+            if not reply_queue.stalled:
+                self._take_turns()
+        elif not queue:
             if self._poison is not None and (self._raw or self._settled):
                 reply_queue.push(b"-ERR Protocol error: %b\r\n" % self._poison.encode())
                 self.close()
@@ -257,7 +317,7 @@ class Relay(asyncio.Protocol):
 
     def from_twin(self, data: bytes) -> None:
         """Replies, and markers between them."""
-        if self._transport.is_closing():
+        if self._closing:
             return
         if self._asked:
             data, states = self._fences.take(data)
@@ -270,7 +330,7 @@ class Relay(asyncio.Protocol):
             if self._lines:
                 self._lines -= data.count(b"\n")
             self._outbox.push(data)
-        if not self._lines and not self._asked and (self._queue or self._poison is not None):
+        if not self._lines and not self._asked and (self._queue or self._intake.more or self._poison is not None):
             self._run(None)
 
     def _learn(self, standing: ConnectionState) -> None:
@@ -314,11 +374,11 @@ class Relay(asyncio.Protocol):
             return False
         if spec.name == "get":
             keys = [command[1]]
-            for following in islice(self._queue, 1, TURN):
+            for following in islice(self._queue, 1, self._runs.keys_max):
                 if len(following) != len(command) or find_command(following[0]) is not spec:
                     break
                 keys.append(following[1])
-            replies, commands = self._reads.values(table, keys, self._null), len(keys)
+            replies, commands = self._runs.answer(table, keys, self._null) or (None, 0)
         elif spec.name == "mget":
             replies, commands = self._reads.values(table, command[1:], self._null), 1
             if replies is not None:

@@ -13,7 +13,9 @@ from router.endpoints.resp.data.freshness_page import Tally
 from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.readers.proxy import Relay
 from router.endpoints.resp.readers.reader_table import ReaderTables
+from router.endpoints.resp.server.farewell import Farewell
 from router.endpoints.resp.server.sockets import BACKLOG
+from router.endpoints.resp.wire.limits import OUTPUT_STALL_S
 
 __all__ = ["TWIN_SOCKET", "ReaderProcess", "ReaderTask"]
 
@@ -31,6 +33,8 @@ class ReaderTask:
     """Which of the readers it is, from 0."""
     readers: int
     """How many there are."""
+    stall_s: float = OUTPUT_STALL_S
+    """As in `RespSettings`."""
 
 
 class ReaderProcess:
@@ -42,8 +46,11 @@ class ReaderProcess:
         self.tables = ReaderTables(task.folder)
         self.reads = LocalReads(self.clock_ms)
         self.relays: set[Relay] = set()
+        self.farewells: set[Farewell] = set()
+        self.closing = False
         self._tally = Tally(task.folder, task.readers)
         self._number = task.number
+        self.stall_s = task.stall_s
         self._server: asyncio.Server | None = None
 
     @classmethod
@@ -69,6 +76,9 @@ class ReaderProcess:
         """Take no new connections, end those that there are."""
         if self._server is not None:
             self._server.close()
+        self.closing = True
+        for farewell in list(self.farewells):
+            farewell.close()
         for relay in list(self.relays):
             relay.close()
         await asyncio.sleep(0)

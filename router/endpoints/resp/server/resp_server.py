@@ -26,6 +26,7 @@ from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable, Tables
 from router.endpoints.resp.data.value_cache import CacheRoom
 from router.endpoints.resp.readers.reader_process import TWIN_SOCKET, ReaderTask
+from router.endpoints.resp.server.farewell import Farewell
 from router.endpoints.resp.server.peers import Peers
 from router.endpoints.resp.server.sockets import BACKLOG, RespSettings, RespSockets, tls_context
 from router.endpoints.resp.wire.limits import CONNECTIONS_MAX
@@ -88,6 +89,10 @@ class RespServer:
         self.socket_path = str(settings.socket_path or "")
         self.clients: dict[int, Client] = {}
         """By id."""
+        self.farewells: set[Farewell] = set()
+        """Connections that got their last reply."""
+        self.stall_s = settings.stall_s
+        self.closing = False
         self.connections_taken = 0
         self.connections_refused = 0
         self.connections_dropped = 0
@@ -173,7 +178,7 @@ class RespServer:
         if self.pages is None:
             return []
         readers = len(self._sockets.shared)
-        return [ReaderTask(self.pages.folder, number, readers) for number in range(readers)]
+        return [ReaderTask(self.pages.folder, number, readers, self.stall_s) for number in range(readers)]
 
     def reader_died(self) -> None:
         """A reader process ended by itself: what it may have held of an index is given back."""
@@ -288,8 +293,11 @@ class RespServer:
 
     async def close(self) -> None:
         """Take no new connections, answer the writes that are under way, end every connection. Idempotent."""
+        self.closing = True
         for server in self._servers:
             server.close()
+        for farewell in list(self.farewells):
+            farewell.close()
         await self.notifications.close()
         await self.changes.close()
         await self.writer.close()

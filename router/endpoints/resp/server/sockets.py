@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from log_tier.model.errors import InvalidRequest, PortInUse
+from router.endpoints.resp.wire.limits import OUTPUT_STALL_S
 
 __all__ = ["BACKLOG", "RespSettings", "RespSockets", "tls_context"]
 
@@ -38,6 +39,8 @@ class RespSettings:
     """For values that were read lately; 0: none are kept. It is taken as it is needed."""
     readers: int = 0
     """Processes that take the connections of the port and read by themselves; 0: this one does all."""
+    stall_s: float = OUTPUT_STALL_S
+    """So long a client that does not read its replies may neither take nor send a byte."""
     table_partitions: int = 0
     """Of tables that are made at first use; 0: one on one machine, eight in a cluster."""
 

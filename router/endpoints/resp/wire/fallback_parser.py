@@ -14,6 +14,9 @@ from typing import Final
 
 from router.endpoints.resp.wire.limits import ARGUMENTS_MAX, BULK_BYTES_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX
 
+# Lines, heads and arguments that are taken at once, some 5 ms; the rest waits for its turn.
+_STEPS_MAX: Final = 2000
+
 __all__ = ["Command", "FallbackParser", "ProtocolError", "split_line"]
 
 Command = list[bytes]
@@ -37,10 +40,10 @@ class ProtocolError(Exception):
 class FallbackParser:
     """The commands of one connection, chunk by chunk."""
 
-    __slots__ = ("_at", "_command", "_data", "_missing", "_taken")
+    __slots__ = ("_at", "_command", "_data", "_missing", "_taken", "more")
 
     def __init__(self) -> None:
-        self._data = b""
+        self._data = bytearray()
         """What is not looked at yet, from `_at` on."""
         self._at = 0
         self._command: Command = []
@@ -49,6 +52,8 @@ class FallbackParser:
         """How many arguments it still needs; 0: a command begins here."""
         self._taken = 0
         """Their bytes."""
+        self.more = False
+        """Did `take` end because there was so much? The next one goes on, with more data or without."""
 
     @property
     def idle(self) -> bool:
@@ -57,12 +62,18 @@ class FallbackParser:
 
     def take(self, data: bytes) -> list[Command]:
         """The commands that `data` completes. Raises `ProtocolError`, with the commands before it."""
-        self._data = self._data[self._at :] + data
+        del self._data[: self._at]
+        self._data += data
         self._at = 0
+        self.more = False
         commands: list[Command] = []
+        left = _STEPS_MAX
         try:
             while self._at < len(self._data) and self._step(commands):
-                pass
+                left -= 1
+                if not left:
+                    self.more = True
+                    return commands
             if self._taken + len(self._data) - self._at > COMMAND_BYTES_MAX:
                 raise ProtocolError(f"a command has at most {COMMAND_BYTES_MAX} bytes")
         except ProtocolError as error:
@@ -107,7 +118,7 @@ class FallbackParser:
         after = end + 2 + size + 2
         if after > len(data):
             return False
-        self._command.append(data[end + 2 : after - 2])
+        self._command.append(bytes(memoryview(data)[end + 2 : after - 2]))
         self._taken += after - at
         self._at = after
         return True
@@ -117,7 +128,7 @@ class FallbackParser:
         if end < 0:
             self._check_room("too big inline request")
             return False
-        words = split_line(self._data[self._at : end].removesuffix(b"\r"))
+        words = split_line(bytes(self._data[self._at : end]).removesuffix(b"\r"))
         if words is None:
             raise ProtocolError("unbalanced quotes in request")
         self._at = end + 1
@@ -131,7 +142,7 @@ class FallbackParser:
             raise ProtocolError(text)
 
 
-def _number(text: bytes) -> int | None:
+def _number(text: bytes | bytearray) -> int | None:
     """A length as Redis reads it: no leading zeros, no signs but a minus."""
     return int(text) if _NUMBER(text) else None
 

@@ -64,9 +64,16 @@ class Framer:
         self._feed: Any = reader.feed
         self._gets: Any = reader.gets
 
+    @property
+    def more(self) -> bool:
+        """Were there so many commands that some of what came is not parsed yet? `take` goes on with it."""
+        return self._fallback is not None and self._fallback.more
+
     def take(self, data: bytes) -> list[Command]:
         """The commands that `data` completes. Raises `ProtocolError`; the commands before it are in its `commands`."""
         held = self.held_bytes
+        if not data and not self.more:
+            return []
         if (
             self._fallback is not None
             or _SUSPICIOUS(data) is not None

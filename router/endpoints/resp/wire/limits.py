@@ -9,6 +9,7 @@ from router.data.requests import READ_REPLY_BYTES_MAX
 
 __all__ = [
     "ARGUMENTS_MAX",
+    "BACKLOG_BYTES_MAX",
     "BULK_BYTES_MAX",
     "COMMAND_BYTES_MAX",
     "CONNECTIONS_MAX",
@@ -52,13 +53,19 @@ QUEUED_BYTES_MAX: Final = 32 * 1024 * 1024
 # Writes of one connection that are on their way to the disk; the next ones wait in the queue above.
 UNANSWERED_MAX: Final = 16_384
 
-# Replies that the client has not read: from here on its commands are not read ...
+# Replies that the client has not read: from here on its commands do not run. They are still taken from the socket, as a
+# client may send a whole pipeline before it reads the first reply ...
 OUTPUT_PAUSE_BYTES: Final = 1024 * 1024
 
-# ... and from here on it is dropped: only one command's reply can come on top of a pause, and the largest is 32 MiB.
+# ... up to so many bytes, which wait as they came. That is two million GETs; clients with larger pipelines read in
+# between, or wait until the server does.
+BACKLOG_BYTES_MAX: Final = 64 * 1024 * 1024
+
+# From here on a client that does not read is dropped: only one command's reply can come on top of a pause, and the
+# largest has 32 MiB.
 OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
 
-# A paused client that takes nothing for so long is dropped: it holds memory that others could use.
+# A paused client that neither takes nor sends a byte for so long is dropped: it holds memory that others could use.
 OUTPUT_STALL_S: Final = 60.0
 
 # The values that one MGET answers with, as for a read by any other endpoint; one key may be named many times.

@@ -1,15 +1,17 @@
 """What leaves a connection: replies in the order of their commands, some of which are not there yet.
 
-Replies that are complete leave with one write. A client that does not read its replies is **stalled**: its commands are
-not read, and it is dropped when it takes nothing for a minute, or its replies pass their limit.
+Replies that are complete leave with one write. A client that does not read its replies is **stalled**: its commands
+wait as the bytes that came. It is dropped when for a minute it has neither taken nor sent a byte, or its replies pass
+their limit: progress in either direction is a sign of life.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset
@@ -17,6 +19,9 @@ from router.endpoints.resp.wire.limits import OUTPUT_BYTES_MAX, OUTPUT_PAUSE_BYT
 from router.endpoints.resp.wire.replies import OK
 
 __all__ = ["Pending", "ReplyQueue", "Slot"]
+
+# Replies of more bytes leave one by one: putting them together costs more than a system call's entry for each.
+_LONG: Final = 64 * 1024
 
 
 class Pending(Protocol):
@@ -85,14 +90,19 @@ class ReplyQueue:
     """
 
     __slots__ = (
+        "_closed",
         "_drop",
+        "_heard",
         "_loop",
         "_replies",
         "_stall",
+        "_stall_s",
         "_transport",
+        "_unread_bytes",
         "_write",
         "filled",
         "gathered_bytes",
+        "stalled",
         "tell",
         "unanswered",
         "waits",
@@ -106,14 +116,24 @@ class ReplyQueue:
         filled: Callable[[], None],
         tell: Callable[[DuramenError], bytes],
         drop: Callable[[str], None],
+        stall_s: float = OUTPUT_STALL_S,
     ) -> None:
+        """`stall_s`: infinite where a reader process sees to a client that stalls."""
         self._transport = transport
         self._write = transport.write
         self._loop = loop
         self._replies: list[bytes] = []
         self.waits: deque[Pending | bytes] = deque()
         """Replies in order, from the first one that is not there yet; empty: none is missing."""
+        self.stalled = False
+        """Has the client left too many replies unread?"""
+        self._stall_s = stall_s
         self._stall: asyncio.TimerHandle | None = None
+        self._heard = False
+        """Has it sent something since `_stall` was set?"""
+        self._unread_bytes = 0
+        """What it had not read then."""
+        self._closed = False
         self.filled = filled
         self.tell = tell
         self._drop = drop
@@ -122,11 +142,6 @@ class ReplyQueue:
         self.unanswered = 0
         """Commands whose replies are not there yet."""
         transport.set_write_buffer_limits(high=OUTPUT_PAUSE_BYTES)
-
-    @property
-    def stalled(self) -> bool:
-        """Has the client left too many replies unread?"""
-        return self._stall is not None
 
     @property
     def unread_bytes(self) -> int:
@@ -159,23 +174,62 @@ class ReplyQueue:
         if replies:
             self._replies = []
             self.gathered_bytes = 0
-            self.push(replies[0] if len(replies) == 1 else b"".join(replies))
+            if len(replies) > 1 and len(replies[0]) > _LONG:
+                self._send_lines(replies)
+            else:
+                self.push(replies[0] if len(replies) == 1 else b"".join(replies))
 
     def push(self, data: bytes) -> None:
         """Something that leaves now, before whatever waits."""
+        if self._closed:
+            return
         self._write(data)
-        if self._stall is not None and self._transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
-            self._drop(f"{OUTPUT_BYTES_MAX} bytes wait for it, and it does not read them")
+        if self.stalled:
+            self._check_room()
+
+    def _send_lines(self, replies: list[bytes]) -> None:
+        if self._closed:
+            return
+        self._transport.writelines(replies)
+        if self.stalled:
+            self._check_room()
+
+    def _check_room(self) -> None:
+        unread = self._transport.get_write_buffer_size()
+        if unread > OUTPUT_BYTES_MAX:
+            self._drop(f"it does not read, and {unread} bytes of replies wait for it, more than {OUTPUT_BYTES_MAX}")
+
+    def close(self) -> None:
+        """Nothing leaves any more."""
+        self._closed = True
 
     def stall(self) -> None:
         """The client does not read."""
-        if self._stall is None:
-            self._stall = self._loop.call_later(
-                OUTPUT_STALL_S, self._drop, f"it has not read its replies for {OUTPUT_STALL_S:g} s"
+        if not self.stalled:
+            self.stalled = True
+            if self._stall_s < math.inf:
+                self._watch()
+
+    def heard(self) -> None:
+        """The client sends, though it does not read."""
+        self._heard = True
+
+    def _watch(self) -> None:
+        self._heard, self._unread_bytes = False, self.unread_bytes
+        self._stall = self._loop.call_later(self._stall_s, self._look)
+
+    def _look(self) -> None:
+        if self._heard or self.unread_bytes < self._unread_bytes:
+            self._watch()
+        else:
+            self._drop(
+                f"it has neither read nor sent anything for {self._stall_s:g} s, and {self.unread_bytes} bytes of "
+                "replies wait for it"
             )
 
     def resume(self) -> None:
         """It has read most of them."""
+        self.stalled = False
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None

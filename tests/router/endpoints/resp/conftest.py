@@ -24,6 +24,15 @@ def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     running.close()
 
 
+@pytest.fixture(scope="session", params=[0, 1], ids=["one process", "a reader"])
+def impatient(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ServerThread]:
+    """One that drops a client which neither reads nor sends for a moment."""
+    settings = RespSettings(port=0, readers=request.param, stall_s=0.3)
+    running = ServerThread(tmp_path_factory.mktemp("impatient"), settings).start()
+    yield running
+    running.close()
+
+
 @pytest.fixture(scope="session")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
     """An endpoint whose tables have eight partitions."""

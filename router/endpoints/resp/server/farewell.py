@@ -1,0 +1,77 @@
+"""The end of a connection, so that its last reply arrives.
+
+A kernel that closes a socket with bytes that nobody read, or that gets bytes for a closed one, answers with a reset; a
+reset makes the client's kernel forget what the client has not read yet, the last reply among it (RFC 9293, 3.10.4;
+RFC 1122, 4.2.2.13). So a connection ends in steps: the reply is written, the outgoing direction is shut down, what the
+client still sends is read and thrown away, and the socket is closed when the client has ended its direction too, or
+after `FAREWELL_S`.
+
+With TLS the transport does the same by `close_notify`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["FAREWELLS_MAX", "FAREWELL_S", "Farewell"]
+
+FAREWELL_S: Final = 5.0
+"""Time for a client to take its last replies and to end its direction."""
+
+FAREWELLS_MAX: Final = 256
+"""Connections that end at once. Each still has a descriptor; one more is closed without waiting for its client."""
+
+
+class Farewell(asyncio.Protocol):
+    """Takes the place of a connection's protocol when nothing it sends counts any more. `begin` makes one."""
+
+    def __init__(self, transport: asyncio.Transport, lost: Callable[[Exception | None], None]) -> None:
+        self._transport = transport
+        self._lost = lost
+        self._patience: asyncio.TimerHandle
+        self._others: set[Farewell]
+
+    @classmethod
+    def begin(
+        cls,
+        transport: asyncio.Transport,
+        lost: Callable[[Exception | None], None],
+        others: set[Farewell],
+        *,
+        ended: bool = False,
+    ) -> None:
+        """End a connection whose last reply was written.
+
+        `lost`: called when it is closed; `others`: of the same endpoint; `ended`: the client has ended its direction.
+        """
+        if ended or transport.get_extra_info("sslcontext") is not None or len(others) >= FAREWELLS_MAX:
+            if transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(FAREWELL_S, transport.abort)
+            transport.close()
+            return
+        farewell = cls(transport, lost)
+        farewell._others = others
+        others.add(farewell)
+        farewell._patience = asyncio.get_running_loop().call_later(FAREWELL_S, transport.abort)
+        transport.set_protocol(farewell)
+        transport.write_eof()
+        transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        """What the client sent before it knew."""
+
+    def eof_received(self) -> bool:
+        """It has ended its direction, having read its replies or not: the transport closes."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It is closed."""
+        self._patience.cancel()
+        self._others.discard(self)
+        self._lost(error)
+
+    def close(self) -> None:
+        """The server stops: wait no longer."""
+        self._transport.close()
