@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,9 @@ from redis.retry import Retry
 
 import duramen
 from log_tier.model.partitioner import slot_of
+
+GO_CLIENT = Path(__file__).parent / "go_client"
+NODE_CLIENTS = Path(__file__).parent / "node_clients"
 
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["", "a reader each"])
@@ -45,6 +51,15 @@ def ports_of(ranges: list[Any]) -> set[int]:
     return {node[1] for each in ranges for node in each[2:]}
 
 
+def wait_for_map(cluster: UpCluster) -> None:
+    """Until every server knows where the others are, which is some time after they have started."""
+    nodes = {port for name, port in cluster.doors.items() if name != "router"}
+    for name, resp_server in cluster.doors.items():
+        wait_until(
+            lambda resp_server=resp_server: ports_of(slots_of(resp_server)) == nodes, what=f"{name} knows every node"
+        )  # type: ignore[misc]
+
+
 def test_any_server_serves_any_client(cluster: UpCluster, key: str) -> None:
     for writer in cluster.doors:
         with redis.Redis(port=cluster.doors[writer]) as client:
@@ -68,11 +83,8 @@ def test_counters_over_all_doors(cluster: UpCluster, key: str) -> None:
 
 
 def test_the_map_of_slots(cluster: UpCluster) -> None:
-    nodes = {port for name, port in cluster.doors.items() if name != "router"}
-    for name, resp_server in cluster.doors.items():
-        wait_until(
-            lambda resp_server=resp_server: ports_of(slots_of(resp_server)) == nodes, what=f"{name} knows every node"
-        )  # type: ignore[misc]
+    wait_for_map(cluster)
+    for resp_server in cluster.doors.values():
         ranges = slots_of(resp_server)
         assert ranges[0][0] == 0
         assert ranges[-1][1] == 16383
@@ -120,6 +132,43 @@ def test_the_cluster_client(cluster: UpCluster, key: str) -> None:
             for name in names:
                 pipe.get(name)
             assert pipe.execute() == [name.encode() for name in names]
+    finally:
+        client.close()
+
+
+def test_commands_that_mean_the_whole_cluster(cluster: UpCluster, key: str) -> None:
+    """redis-py 8 has its own table instead of tips: one node for DBSIZE and KEYS, of a Redis Cluster too. Told to ask
+    all primaries, it puts the answers together."""
+    wait_for_map(cluster)
+    primaries = redis.RedisCluster.PRIMARIES
+    with duramen.connect(f"127.0.0.1:{cluster.port}") as database:
+        expected = {name for name, _ in database.table("default").scan()}
+    client = redis.RedisCluster(host="127.0.0.1", port=cluster.doors["n1"])
+    try:
+        names = {f"{key}:{number}".encode() for number in range(200)}
+        for name in names:
+            client.set(name, "v")
+        expected |= names
+        assert client.dbsize(target_nodes=primaries) == len(expected)
+        found = client.keys("*", target_nodes=primaries)
+        assert len(found) == len(expected)
+        assert set(found) == expected
+        wanted = sorted(name for name in names if name.startswith(f"{key}:1".encode()))
+        assert sorted(client.keys(f"{key}:1*", target_nodes=primaries)) == wanted
+        assert sorted(client.scan_iter(match=f"{key}:*")) == sorted(names), "each once"
+        assert client.ping() is True
+        assert client.randomkey() in expected
+        assert client.wait(0, 100) >= 0
+        assert client.exists(*names) == 200
+        assert client.touch(*names) == 200
+        assert client.mget_nonatomic(sorted(names)) == [b"v"] * 200
+        assert client.mset_nonatomic(dict.fromkeys(names, "w"))
+        assert client.unlink(*sorted(names)[:50]) == 50
+        assert client.delete(*sorted(names)[50:]) == 150
+        assert client.exists(*names) == 0
+        assert {each["server_name"] for each in client.info(target_nodes=redis.RedisCluster.ALL_NODES).values()} == {
+            "duramen"
+        }
     finally:
         client.close()
 
@@ -188,3 +237,37 @@ def test_a_confirmed_subscription_misses_nothing(cluster: UpCluster, key: str, l
             assert message is not None, f"{len(expected)} of 60 were not told"
             expected.remove(message["channel"])
         subscription.close()
+
+
+def test_clients_of_node(cluster: UpCluster, key: str, tmp_path: Path) -> None:
+    """node-redis and ioredis; what they expect is in `node_clients/main.mjs`."""
+    wait_for_map(cluster)
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip("node and npm are not installed")
+    for file in ("package.json", "main.mjs"):
+        shutil.copy(NODE_CLIENTS / file, tmp_path)
+    install = [npm, "install", "--no-audit", "--no-fund", "--loglevel", "error"]
+    installed = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False)
+    if installed.returncode != 0:
+        pytest.skip(f"the clients cannot be fetched here: {installed.stderr.strip()[-200:]}")
+    program = [node, "main.mjs", str(cluster.doors["n1"]), key]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "all as expected\n", done.stdout + done.stderr
+
+
+def test_go_redis_on_a_cluster(cluster: UpCluster, key: str, tmp_path: Path) -> None:
+    """The cluster client of `go_client/main.go`."""
+    wait_for_map(cluster)
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("go is not installed")
+    program = tmp_path / "client"
+    build = [go, "build", "-o", str(program), "."]
+    built = subprocess.run(build, cwd=GO_CLIENT, capture_output=True, text=True, timeout=150, check=False)
+    if built.returncode != 0 and "main.go" not in built.stderr:
+        pytest.skip(f"go-redis cannot be fetched here: {built.stderr.strip().splitlines()[-1]}")
+    assert built.returncode == 0, built.stderr
+    command = [str(program), "cluster", str(cluster.doors["n1"]), key]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.stdout == "all as expected\n", done.stdout + done.stderr

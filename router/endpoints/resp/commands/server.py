@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from log_tier.model.identifiers import NOTHING, Partition
 from router.endpoints.resp.commands.connection import COMPATIBLE_WITH
+from router.endpoints.resp.commands.descriptions import described, documented
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, ServedTable
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
 from router.endpoints.resp.wire.limits import CONNECTIONS_MAX, REQUEST_TIMEOUT_S
-from router.endpoints.resp.wire.replies import Problem, Simple
+from router.endpoints.resp.wire.replies import Problem
 
 if TYPE_CHECKING:
-    from router.endpoints.resp.commands.command_table import CommandSpec
     from router.endpoints.resp.connection.client import Client
 
 __all__ = ["COMMAND_WORDS", "command", "dbsize", "info", "wait"]
@@ -26,6 +26,9 @@ COMMAND_WORDS: Final = {"COUNT": 2, "INFO": -2, "DOCS": -2, "LIST": -2, "GETKEYS
 """What may follow COMMAND, with its arity."""
 
 _SECTIONS: Final = ("server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "keyspace")
+
+# Names after COMMAND INFO: its answer has a few hundred bytes for each, and takes 30 µs.
+_NAMES_MAX: Final = 256
 
 # How often WAIT looks at what the nodes say; they say it every 250 ms, and at once where something changes.
 _WAIT_PAUSE_S: Final = 0.005
@@ -166,19 +169,33 @@ def command(client: Client, args: Sequence[bytes]) -> Any:
     from router.endpoints.resp.commands.command_table import COMMANDS
 
     if not args:
-        return [_described(spec) for spec in COMMANDS.values()]
-    subcommand, names = text_of(args[0]).upper(), [text_of(name).lower() for name in args[1:]]
+        return [described(spec) for spec in COMMANDS.values()]
+    subcommand = text_of(args[0]).upper()
+    if subcommand == "GETKEYS":
+        return _keys_of(args[1:])
+    if len(args) > _NAMES_MAX + 1:
+        raise Problem(f"ERR COMMAND {subcommand} takes at most {_NAMES_MAX} names, not {len(args) - 1}")
+    names = [text_of(name).lower() for name in args[1:]]
     if subcommand == "COUNT":
         return len(COMMANDS)
     if subcommand == "INFO":
-        return [_described(COMMANDS[name]) if name in COMMANDS else None for name in names or COMMANDS]
+        return [_information(name) for name in names or COMMANDS]
     if subcommand == "DOCS":
-        return {name: _documented(COMMANDS[name]) for name in names or COMMANDS if name in COMMANDS}
-    if subcommand == "LIST":
-        if names:
-            raise SYNTAX
-        return list(COMMANDS)
-    return _keys_of(args[1:])
+        return {name: documented(COMMANDS[name]) for name in names or COMMANDS if name in COMMANDS}
+    if names:
+        raise SYNTAX
+    return list(COMMANDS)
+
+
+def _information(name: str) -> list[Any] | None:
+    """Of a command, or of a subcommand as `client|list`."""
+    from router.endpoints.resp.commands.command_table import COMMANDS
+
+    spec = COMMANDS.get(name.partition("|")[0])
+    if spec is None:
+        return None
+    report = described(spec)
+    return report if name == spec.name else next((each for each in report[-1] if each[0] == name), None)
 
 
 def _keys_of(words: Sequence[bytes]) -> list[bytes]:
@@ -193,14 +210,3 @@ def _keys_of(words: Sequence[bytes]) -> list[bytes]:
     if not keys:
         raise Problem("ERR The command has no key arguments")
     return keys
-
-
-def _described(spec: CommandSpec) -> list[Any]:
-    flags = [Simple(flag) for flag in sorted(spec.flags)]
-    categories = [Simple(f"@{name}") for name in ("read", "write") if f"{name}only" in spec.flags or name in spec.flags]
-    return [spec.name, spec.arity, flags, spec.first, spec.last, spec.step, categories, [], [], []]
-
-
-def _documented(spec: CommandSpec) -> dict[str, Any]:
-    group = "string" if spec.first else "server"
-    return {"summary": spec.summary, "since": "1.0.0", "group": group}

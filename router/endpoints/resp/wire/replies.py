@@ -7,6 +7,7 @@ A command returns Python values; `encode` writes them as the connection's protoc
     Simple          simple string (`+OK`)           dict      map (RESP2: an array of keys and values)
     Problem         error                           Push      push message (RESP2: an array)
     bool, float     boolean and double (RESP2: 0 or 1, bulk string)
+    Members         set (RESP2: an array)
     NULL_ARRAY      null (RESP2: the null array, as an EXEC that was aborted)
 
 RESP3 is https://redis.io/docs/latest/develop/reference/protocol-spec/ of 2020.
@@ -22,6 +23,7 @@ __all__ = [
     "NULL_ARRAY",
     "OK",
     "ZERO_OR_ONE",
+    "Members",
     "Problem",
     "Push",
     "Simple",
@@ -47,6 +49,10 @@ class Problem(Exception):
 
 class Push(list[Any]):
     """A message that answers no command."""
+
+
+class Members(list[Any]):
+    """A set: no order is meant."""
 
 
 class _NullArray:
@@ -113,7 +119,10 @@ def _write(reply: Any, protocol: int, parts: list[bytes]) -> None:
             _write(key, protocol, parts)
             _write(value, protocol, parts)
     elif isinstance(reply, (list, tuple)):
-        parts.append((b">%d\r\n" if protocol == 3 and isinstance(reply, Push) else b"*%d\r\n") % len(reply))
+        head = b"*%d\r\n"
+        if protocol == 3:
+            head = b">%d\r\n" if isinstance(reply, Push) else b"~%d\r\n" if isinstance(reply, Members) else head
+        parts.append(head % len(reply))
         for item in reply:
             _write(item, protocol, parts)
     elif reply is NULL_ARRAY:

@@ -19,9 +19,47 @@ func expect(what string, ok bool) {
 	}
 }
 
+// What a client of a cluster does that is given the address of one node.
+func onCluster(ctx context.Context, address string, prefix string) {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{address}})
+	const count = 100
+	before, err := client.DBSize(ctx).Result()
+	expect("DBSIZE of the cluster", err == nil)
+	for number := 0; number < count; number++ {
+		expect("SET", client.Set(ctx, fmt.Sprintf("%s:%d", prefix, number), number, 0).Err() == nil)
+	}
+	expect("DBSIZE adds what the masters have", client.DBSize(ctx).Val() == before+count)
+	var mutex sync.Mutex
+	found := map[string]int{}
+	err = client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		keys, err := master.Keys(ctx, prefix+":*").Result()
+		mutex.Lock()
+		defer mutex.Unlock()
+		for _, key := range keys {
+			found[key]++
+		}
+		return err
+	})
+	expect("KEYS of every master", err == nil && len(found) == count)
+	for key, times := range found {
+		expect(key+" once", times == 1)
+	}
+	commands, err := client.Command(ctx).Result()
+	expect("COMMAND", err == nil && commands["mset"].StepCount == 2 && commands["dbsize"].ReadOnly)
+	expect("PING of every shard", client.ForEachShard(ctx, func(ctx context.Context, shard *redis.Client) error {
+		return shard.Ping(ctx).Err()
+	}) == nil)
+	client.Close()
+}
+
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
+	if os.Args[1] == "cluster" {
+		onCluster(ctx, "127.0.0.1:"+os.Args[2], os.Args[3])
+		fmt.Println("all as expected")
+		return
+	}
 	address := "127.0.0.1:" + os.Args[1]
 	prefix := os.Args[2]
 	for _, protocol := range []int{2, 3} {
