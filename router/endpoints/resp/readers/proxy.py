@@ -25,6 +25,7 @@ from router.endpoints.resp.connection.intake import Intake
 from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
+from router.endpoints.resp.readers.upstream import Twin, has_one_line, packed
 from router.endpoints.resp.server.farewell import Farewell
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
@@ -41,16 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Relay"]
 
 logger = logging.getLogger(__name__)
-
-# Their replies have one line, whatever becomes of them.
-_LINES: Final = frozenset(
-    {
-        *("set", "setex", "psetex", "mset", "msetnx", "setnx", "incr", "incrby", "decr", "decrby", "append"),
-        *("setrange", "del", "unlink", "persist", "expire", "pexpire", "expireat", "pexpireat"),
-    }
-)
-_SET_WORDS: Final = 3
-"""A SET with options may answer with a value."""
 
 _HANDS_OVER: Final = frozenset({"subscribe", "psubscribe"})
 
@@ -95,7 +86,7 @@ class Relay(asyncio.Protocol):
         self._secret = new_secret()
         self._question = next_question(self._secret)
         self._fences = Fences(self._secret)
-        self._upstream: _Twin | None = None
+        self._upstream: Twin | None = None
         self._meeting: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport
         self._outbox: ReplyQueue
@@ -121,7 +112,7 @@ class Relay(asyncio.Protocol):
         deadline = self._loop.time() + _MEET_S
         while True:
             try:
-                await self._loop.create_unix_connection(lambda: _Twin(self), str(self._process.twin_path))
+                await self._loop.create_unix_connection(lambda: Twin(self), str(self._process.twin_path))
             except OSError as error:
                 if self._loop.time() > deadline:
                     logger.warning("the server cannot be reached: %s", error)
@@ -285,12 +276,12 @@ class Relay(asyncio.Protocol):
                     if sent or not here:
                         break  # when all before it is answered
                     self._raw, self._table = True, None
-            lines = lines and spec is not None and spec.name in _LINES and _one_line(spec, command)
+            lines = lines and spec is not None and has_one_line(spec, command)
             sent.append(queue.popleft())
         reply_queue.flush()
         if sent:
             self._send(
-                upstream, raw if raw is not None and not queue else b"".join(map(_packed, sent)), len(sent), lines
+                upstream, raw if raw is not None and not queue else b"".join(map(packed, sent)), len(sent), lines
             )
         if not queue and self._intake.more:
             if not reply_queue.stalled:
@@ -305,7 +296,7 @@ class Relay(asyncio.Protocol):
                 upstream.transport.write_eof()
         self.read()
 
-    def _send(self, upstream: _Twin, data: bytes, commands: int, lines: bool) -> None:
+    def _send(self, upstream: Twin, data: bytes, commands: int, lines: bool) -> None:
         if not self._raw:
             if lines and not self._asked:
                 self._lines += commands
@@ -340,7 +331,7 @@ class Relay(asyncio.Protocol):
         if not self._asked:
             self.read()
 
-    def met(self, upstream: _Twin) -> None:
+    def met(self, upstream: Twin) -> None:
         """The upstream connection is there."""
         self._upstream = upstream
         self._asked = 1
@@ -403,43 +394,6 @@ class Relay(asyncio.Protocol):
             return encode(spec.run(ReadOnlyView(found, self._process.clock_ms()), command[1:]), self._protocol)
         except Problem as problem:
             return encode(problem, self._protocol)
-
-
-class _Twin(asyncio.Protocol):
-    """The server's side of a connection."""
-
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
-        self.full = False
-        """It takes no more commands at this moment."""
-        self.transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(high=OUTPUT_PAUSE_BYTES)
-        self._relay.met(self)
-
-    def data_received(self, data: bytes) -> None:
-        self._relay.from_twin(data)
-
-    def pause_writing(self) -> None:
-        self.full = True
-        self._relay.read()
-
-    def resume_writing(self) -> None:
-        self.full = False
-        self._relay.read()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._relay.close()
-
-
-def _one_line(spec: CommandSpec, command: Command) -> bool:
-    return spec.name != "set" or len(command) <= _SET_WORDS
-
-
-def _packed(command: Command) -> bytes:
-    return b"*%d\r\n%b" % (len(command), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in command]))
 
 
 def _nothing() -> None:

@@ -1,0 +1,81 @@
+"""The server's side of a reader process's connection, and what is sent to it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol, cast
+
+from router.endpoints.resp.commands.command_table import CommandSpec
+from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
+
+__all__ = ["Twin", "TwinOwner", "has_one_line", "packed"]
+
+# Their replies have one line, whatever becomes of them.
+_LINES: Final = frozenset(
+    {
+        *("set", "setex", "psetex", "mset", "msetnx", "setnx", "incr", "incrby", "decr", "decrby", "append"),
+        *("setrange", "del", "unlink", "persist", "expire", "pexpire", "expireat", "pexpireat"),
+    }
+)
+_SET_WORDS: Final = 3
+"""A SET with options may answer with a value."""
+
+
+class TwinOwner(Protocol):
+    """The client's side. See `Relay`."""
+
+    def met(self, upstream: Twin) -> None:
+        """The server is connected."""
+        ...
+
+    def from_twin(self, data: bytes) -> None:
+        """The server sent this."""
+        ...
+
+    def read(self) -> None:
+        """The server takes more commands than before, or fewer: read on from the client, or not."""
+        ...
+
+    def close(self) -> None:
+        """The server has ended the connection."""
+        ...
+
+
+class Twin(asyncio.Protocol):
+    """The server's side of a connection."""
+
+    def __init__(self, relay: TwinOwner) -> None:
+        self._relay = relay
+        self.full = False
+        """It takes no more commands at this moment."""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=OUTPUT_PAUSE_BYTES)
+        self._relay.met(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._relay.from_twin(data)
+
+    def pause_writing(self) -> None:
+        self.full = True
+        self._relay.read()
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self._relay.read()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._relay.close()
+
+
+def has_one_line(spec: CommandSpec, command: Command) -> bool:
+    """Has the reply to a command one line, whatever becomes of it?"""
+    return spec.name in _LINES and (spec.name != "set" or len(command) <= _SET_WORDS)
+
+
+def packed(command: Command) -> bytes:
+    """A command in its canonical bytes."""
+    return b"*%d\r\n%b" % (len(command), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in command]))
