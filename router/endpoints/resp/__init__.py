@@ -24,11 +24,11 @@ What holds:
 - F6 No turn of the event loop is long, whatever a client sends: bytes are parsed, commands run and replies sent some at
      a time, and what is left waits behind the other connections.
 
-How a command passes: bytes ─▶ `connection/intake.py` ─▶ `wire/framing.py` (hiredis, and a careful parser for what is unusual) ─▶
-`connection/client.py`, which takes the fast paths (`connection/fast_path.py`) for GET and SET, and for the rest asks
-`commands/command_table.py` what the command is. Reads go to `data/reads.py`; plain writes of all connections gather in
-`data/shared_writer.py` and leave as one batch per partition; what reads before it writes gathers in `data/changes.py`.
-Replies are encoded by
+How a command passes: bytes ─▶ `connection/intake.py` ─▶ `wire/framing.py` (hiredis, and a careful parser for what is
+unusual) ─▶ `connection/client.py`, which takes the fast paths (`connection/fast_path.py`) for GET and SET, and for the
+rest asks `commands/command_table.py` what the command is. Reads go to `data/reads.py`; plain writes of all connections
+gather in `data/shared_writer.py` and leave as one batch per partition; what reads before it writes gathers in
+`data/changes.py`. Replies are encoded by
 `wire/replies.py`, with one write for all that are ready.
 
 Time. The log judges expiry by its own time, which stands still where nobody writes; views also look at this process's

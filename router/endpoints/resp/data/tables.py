@@ -7,7 +7,8 @@ made when the first command comes that needs them; a name has to be there.
 **What has been seen.** `seen[p]` is the highest offset of partition p that any connection of this endpoint was told of:
 the place of a write, or the state of a read that a replica elsewhere answered. One list for all connections, and not
 one for each: an application's pool writes by one connection and reads by the next, and expects what one Redis server
-gives. It belongs to the table's id and outlives the object that serves the table (`router/endpoints/resp/data/floors.py`).
+gives. It belongs to the table's id and outlives the object that serves the table
+(`router/endpoints/resp/data/floors.py`).
 
 A write is acknowledged when it is on stable storage, and the replica here applies it a tenth of a millisecond later.
 Until then its key is among the **fresh** keys of its partition, and whoever reads it waits. Readers of other keys need

@@ -31,5 +31,5 @@ What holds:
 
 Reading order: `reader_table.py` (a table as a reader sees it), `proxy.py` (a connection), `reader_process.py`. The
 markers between the two processes are in `router/endpoints/resp/wire/fence.py`, the shared memory in
-`router/endpoints/resp/data/freshness_page.py`.
+`router/endpoints/resp/data/freshness_page.py`, `upstream.py`.
 """

@@ -2,5 +2,5 @@
 
 Reading order: `replies.py`, `problems.py`, `limits.py`, `arguments.py`, `fallback_parser.py`, `framing.py`,
 `reply_queue.py` (replies of a connection in the order of its commands), `fence.py` (in-band markers between a reader
-process and its server).
+process and its server), `patterns.py`.
 """

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import redis
+from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
-from loop_turns import LoopTurns
 
 from log_tier.model.errors import LimitExceeded
 from router.endpoints.resp.connection.client import Client

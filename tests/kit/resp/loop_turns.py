@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+
 from kit.resp.server_thread import ServerThread
 
 __all__ = ["LoopTurns"]

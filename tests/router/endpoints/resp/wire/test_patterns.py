@@ -11,10 +11,10 @@ from typing import SupportsIndex
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw
 from kit.resp.real_redis import RealRedis
 from kit.resp.server_thread import ServerThread
-from loop_turns import LoopTurns
 
 from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.commands import notifications, scans
