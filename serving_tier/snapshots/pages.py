@@ -14,7 +14,7 @@ million keys, where copying their file takes 0.1 to 0.3 s. So the work is divide
 A compacting copy has more order than LMDB's files in general, and that is asked for here: no free pages, each page in
 use once, and every child before its parent, so a walk always ends.
 
-The layout is LMDB's (`mdb.c`, `MDB_page` and `MDB_meta`), in the machine's byte order.
+The layout is in `serving_tier.index.lmdb.pages`.
 """
 
 from __future__ import annotations
@@ -24,31 +24,25 @@ from functools import cache
 from typing import Final
 
 from log_tier.model.errors import SnapshotDamaged
+from serving_tier.index.lmdb.pages import (
+    BRANCH,
+    FIXED_LEAF,
+    HEADER_BYTES,
+    LEAF,
+    META,
+    NO_PAGE,
+    NODE_BYTES,
+    OVERFLOW,
+    PAGE_SIZES,
+    NoMetaPage,
+    newest_meta,
+)
 from serving_tier.snapshots.manifest import PIECE_BYTES
 
 __all__ = ["PageCheck"]
 
-_PAGE_SIZES: Final = (4096, 8192, 16384, 32768)
-"""Those that LMDB takes from the operating system; each divides a piece."""
-
-_HEADER_BYTES: Final = 16
-
-# Page number, pad, flags; then a meta page's magic, version, address, map size, the two databases' records (the first
-# begins with the page size, both end with the root), the last page, the transaction.
-_META: Final = struct.Struct("=Q2xH4x IIQQ I36xQ 40xQ QQ")
-_META_FLAG: Final = 0x08
-_MAGIC: Final = 0xBEEFC0DE
-_VERSION: Final = 1
-_NO_PAGE: Final = (1 << 64) - 1
-
-_BRANCH: Final = 0x01
-_LEAF: Final = 0x02
-_OVERFLOW: Final = 0x04
-_FIXED_LEAF: Final = 0x22
-
 # In a branch a node begins with the child's number: 16, 16 and 16 bits, the lowest first.
 _CHILD: Final = struct.Struct("=HHH")
-_NODE_BYTES: Final = 8
 
 
 @cache
@@ -69,7 +63,7 @@ class PageCheck:
         self._overflow_left = 0
         self._page_bytes = 0
         self._last = 0
-        self._root = _NO_PAGE
+        self._root = NO_PAGE
         self._kinds = bytearray()
         """By page: 0 what cannot be a child, 1 what can, 2 what is one."""
 
@@ -83,7 +77,7 @@ class PageCheck:
         size, number = self._page_bytes, self._next
         unpackers = _pointers(size)
         self._next += len(piece) // size
-        for found, flags, lower, upper in struct.iter_unpack(f"=Q2xHHH{size - _HEADER_BYTES}x", view):
+        for found, flags, lower, upper in struct.iter_unpack(f"=Q2xHHH{size - HEADER_BYTES}x", view):
             place, number = number, number + 1
             if self._overflow_left:
                 self._overflow_left -= 1
@@ -91,27 +85,27 @@ class PageCheck:
                 continue
             if found != place:
                 raise self._damaged(f"page {place} says that it is page {found}")
-            if flags in (_LEAF, _BRANCH):
+            if flags in (LEAF, BRANCH):
                 begin = (place - self._next) * size + len(piece)
-                if not _HEADER_BYTES < lower <= upper <= size or lower % 2:
+                if not HEADER_BYTES < lower <= upper <= size or lower % 2:
                     raise self._damaged(f"page {place} has its room from {lower} to {upper}")
-                pointers = unpackers[(lower - _HEADER_BYTES) >> 1].unpack_from(view, begin + _HEADER_BYTES)
-                if min(pointers) < upper or max(pointers) > size - _NODE_BYTES:
+                pointers = unpackers[(lower - HEADER_BYTES) >> 1].unpack_from(view, begin + HEADER_BYTES)
+                if min(pointers) < upper or max(pointers) > size - NODE_BYTES:
                     raise self._damaged(f"page {place} has a pointer outside of its entries, {upper} to {size}")
-                if flags == _BRANCH:
+                if flags == BRANCH:
                     for pointer in pointers:
                         low, middle, high = _CHILD.unpack_from(view, begin + pointer)
                         self._claim(place, low | middle << 16 | high << 32)
                 self._kinds.append(1)
-            elif flags == _OVERFLOW:
+            elif flags == OVERFLOW:
                 count = lower | upper << 16
                 if not 0 < count <= self._last + 1 - place:
                     raise self._damaged(f"page {place} is the first of {count}, and the file ends at {self._last}")
                 self._overflow_left = count - 1
                 self._kinds.append(0)
-            elif flags == _FIXED_LEAF:
+            elif flags == FIXED_LEAF:
                 self._kinds.append(1)
-            elif place < 2 and flags == _META_FLAG:
+            elif place < 2 and flags == META:
                 self._kinds.append(0)
             else:
                 raise self._damaged(f"page {place} has flags {flags:#x}, which no page of a copy has")
@@ -120,31 +114,18 @@ class PageCheck:
         """Look at the whole."""
         if self._next != self._last + 1:
             raise self._damaged(f"has {self._next} pages, its meta page says {self._last + 1}")
-        if self._root != _NO_PAGE:
+        if self._root != NO_PAGE:
             self._claim(self._next, self._root)
 
     def _begin(self, piece: bytes) -> None:
-        """Read the meta pages; the newer one counts, as for LMDB."""
-        first = self._meta(piece, 0, 0)
-        self._page_bytes = first[0]
-        second = self._meta(piece, 1, self._page_bytes)
-        if second[0] != self._page_bytes:
-            raise self._damaged(f"has meta pages of two page sizes, {self._page_bytes} and {second[0]}")
-        _, free, self._root, self._last, _ = max(first, second, key=lambda meta: meta[-1])
-        if free != _NO_PAGE:
-            raise self._damaged(f"has a list of free pages, at {free}: it is no compact copy")
-
-    def _meta(self, piece: bytes, number: int, begin: int) -> tuple[int, int, int, int, int]:
-        """Page size, root of the free pages, root of the rest, last page, transaction."""
-        if len(piece) < begin + _META.size:
-            raise self._damaged(f"ends inside meta page {number}")
-        found, flags, magic, version, _, _, size, free, root, last, transaction = _META.unpack_from(piece, begin)
-        if (found, flags, magic, version) != (number, _META_FLAG, _MAGIC, _VERSION) or size not in _PAGE_SIZES:
-            raise self._damaged(
-                f"has in the place of meta page {number} page {found}, flags {flags:#x}, magic {magic:#x}, version "
-                f"{version}, page size {size}: it is no LMDB file of this kind"
-            )
-        return size, free, root, last, transaction
+        """Read the meta pages."""
+        try:
+            meta = newest_meta(piece)
+        except NoMetaPage as error:
+            raise self._damaged(str(error)) from error
+        if meta.free_root != NO_PAGE:
+            raise self._damaged(f"has a list of free pages, at {meta.free_root}: it is no compact copy")
+        self._page_bytes, self._root, self._last = meta.page_bytes, meta.root, meta.last_page
 
     def _claim(self, parent: int, child: int) -> None:
         """A child is a branch or a leaf that came before its parent, and has no other one."""
@@ -156,4 +137,4 @@ class PageCheck:
         return SnapshotDamaged(f"{self._where} {what}: use another snapshot", file=self._where)
 
 
-assert all(PIECE_BYTES % size == 0 for size in _PAGE_SIZES), "a page would lie across two pieces"
+assert all(PIECE_BYTES % size == 0 for size in PAGE_SIZES), "a page would lie across two pieces"

@@ -8,14 +8,8 @@ few hundred leaves are one computation on arrays: where each key and each value 
 
 What is read must be a file that nothing writes and that was checked (`serving_tier.snapshots`: its checksums, and that
 every pointer and every child stays inside). What that check leaves open, the lengths inside a leaf's nodes, is looked
-at here, so that no row reaches beyond its page. The layout is LMDB 0.9's (`mdb.c`: `MDB_page`, `MDB_node`, `MDB_meta`,
-`MDB_db`), in the machine's byte order; the form of a stored value is `serving_tier.fold.entry`'s.
-
-    page     0 number u64, 8 pad u16, 10 flags u16, 12 lower u16, 14 upper u16, 16 pointers u16 …
-    node     0 size or child, low u16, 2 high u16, 4 flags u16 (a child's highest 16 bits), 6 key size u16, 8 key, value
-    meta     after the page's 16 bytes: magic u32, version u32, address u64, map size u64, two databases of 48 bytes,
-             last page u64, transaction u64
-    database pad u32, flags u16, depth u16, branches u64, leaves u64, overflows u64, entries u64, root u64
+at here, so that no row reaches beyond its page. The layout is in `serving_tier.index.lmdb.pages`, the form of a stored
+value in `serving_tier.fold.entry`.
 
 Values longer than half a page lie on pages of their own; they are cut out one by one.
 """
@@ -35,17 +29,20 @@ import pyarrow as pa
 
 from log_tier.model.errors import IndexDamaged
 from serving_tier.fold.entry import EXPIRES, NEVER
+from serving_tier.index.lmdb.pages import (
+    BRANCH,
+    DATABASE,
+    HEADER_BYTES,
+    LEAF,
+    NO_PAGE,
+    NODE_BYTES,
+    NoMetaPage,
+    newest_meta,
+)
 from spark_bulk.source.key_ranges import ALL_KEYS, KeyRange
 
 __all__ = ["IndexFile", "Rows"]
 
-_DATABASE: Final = struct.Struct("=IHHQQQQQ")
-_MAGIC: Final = 0xBEEFC0DE
-_NO_PAGE: Final = (1 << 64) - 1
-_BRANCH: Final = 0x01
-_LEAF: Final = 0x02
-_HEADER_BYTES: Final = 16
-_NODE_BYTES: Final = 8
 _BIG: Final = 0x01
 _SUBDATABASE: Final = 0x02
 
@@ -114,11 +111,15 @@ class IndexFile:
         # The same bytes as numbers that begin at every byte: what is gathered from them need not be aligned.
         self._longs: Any = np.ndarray((size - 7,), np.uint64, mapped, strides=(1,))
         self._ints: Any = np.ndarray((size - 3,), np.uint32, mapped, strides=(1,))
-        self._page_bytes, root, depth = self._newest_meta()
+        try:
+            meta = newest_meta(mapped)
+        except NoMetaPage as error:
+            raise self._damaged(str(error)) from error
+        self._page_bytes = meta.page_bytes
         self.entries = 0
         """Rows, expired ones included."""
-        self._root, self._depth = _NO_PAGE, 0
-        for number in self._leaf_numbers(root, depth, ALL_KEYS).tolist():
+        self._root, self._depth = NO_PAGE, 0
+        for number in self._leaf_numbers(meta.root, meta.depth, ALL_KEYS).tolist():
             self._find_data(number)
 
     @classmethod
@@ -136,7 +137,7 @@ class IndexFile:
         self, keys: KeyRange = ALL_KEYS, *, log_time_ms: int, want_keys: bool = True, want_values: bool = True
     ) -> Iterator[Rows]:
         """The rows that are live at `log_time_ms`, in key order, in batches of some 8,000."""
-        if self._root == _NO_PAGE:
+        if self._root == NO_PAGE:
             return
         numbers = self._leaf_numbers(self._root, self._depth, keys)
         for turn, first in enumerate(range(0, len(numbers), _LEAVES), start=1):
@@ -161,35 +162,14 @@ class IndexFile:
 
     # --- the tree
 
-    def _newest_meta(self) -> tuple[int, int, int]:
-        """Page size, and root and depth of the main database."""
-        page_bytes = 4096
-        found: list[tuple[int, int, int, int]] = []
-        for number in (0, 1):
-            begin = number * page_bytes + _HEADER_BYTES
-            if begin + 136 > len(self._mapped):
-                raise self._damaged(f"ends inside meta page {number}")
-            magic, version = struct.unpack_from("=II", self._mapped, begin)
-            if magic != _MAGIC or version != 1:
-                raise self._damaged(f"has no meta page {number}: magic {magic:#x}, version {version}")
-            free = _DATABASE.unpack_from(self._mapped, begin + 24)
-            main = _DATABASE.unpack_from(self._mapped, begin + 24 + _DATABASE.size)
-            _, transaction = struct.unpack_from("=QQ", self._mapped, begin + 24 + 2 * _DATABASE.size)
-            page_bytes = free[0]
-            if page_bytes not in (4096, 8192, 16384, 32768):
-                raise self._damaged(f"names a page size of {page_bytes}")
-            found.append((transaction, page_bytes, main[-1], main[2]))
-        _, page_bytes, root, depth = max(found)
-        return page_bytes, root, depth
-
     def _find_data(self, number: int) -> None:
         """Look for the database `data` among the rows of a leaf of the main database."""
         for pointer in self._pointers(number).tolist():
             at = number * self._page_bytes + pointer
             low, high, flags, key_size = struct.unpack_from("=HHHH", self._mapped, at)
-            key = self._mapped[at + _NODE_BYTES : at + _NODE_BYTES + key_size]
-            if flags & _SUBDATABASE and key == b"data" and low | high << 16 == _DATABASE.size:
-                database = _DATABASE.unpack_from(self._mapped, at + _NODE_BYTES + key_size)
+            key = self._mapped[at + NODE_BYTES : at + NODE_BYTES + key_size]
+            if flags & _SUBDATABASE and key == b"data" and low | high << 16 == DATABASE.size:
+                database = DATABASE.unpack_from(self._mapped, at + NODE_BYTES + key_size)
                 _, _, self._depth, _, _, _, self.entries, self._root = database
 
     def _pointers(self, number: int) -> npt.NDArray[np.uint16]:
@@ -204,7 +184,7 @@ class IndexFile:
 
     def _leaf_numbers(self, root: int, depth: int, keys: KeyRange) -> _Ints:
         """The leaves below `root` that can hold keys of the range, in key order."""
-        if root == _NO_PAGE:
+        if root == NO_PAGE:
             return np.empty(0, _Int)
         level = np.array([root], _Int)
         for _ in range(depth - 1):
@@ -223,7 +203,7 @@ class IndexFile:
     def _children(self, number: int, keys: KeyRange) -> _Ints:
         self._check_page(number)
         head = number * self._page_bytes // 2
-        if self._words[head + 5] != _BRANCH:
+        if self._words[head + 5] != BRANCH:
             raise self._damaged(f"has flags {self._words[head + 5]:#x} on page {number}, where a branch should be")
         nodes = head + (self._pointers(number) >> 1).astype(_Int)
         words = self._words
@@ -240,7 +220,7 @@ class IndexFile:
 
     def _key(self, at: int) -> bytes:
         (size,) = struct.unpack_from("=H", self._mapped, at + 6)
-        return self._mapped[at + _NODE_BYTES : at + _NODE_BYTES + size]
+        return self._mapped[at + NODE_BYTES : at + NODE_BYTES + size]
 
     # --- the rows
 
@@ -251,9 +231,9 @@ class IndexFile:
             raise self._damaged("names a leaf outside of itself")
         heads = numbers * (page_bytes // 2)
         flags = words[heads + 5]
-        if (flags != _LEAF).any():
+        if (flags != LEAF).any():
             raise self._damaged(f"has flags {set(flags.tolist())} where leaves should be")
-        counts = (words[heads + 6].astype(_Int) - _HEADER_BYTES) >> 1
+        counts = (words[heads + 6].astype(_Int) - HEADER_BYTES) >> 1
         ends = np.cumsum(counts)
         total = int(ends[-1])
         head = np.repeat(heads, counts)
@@ -262,15 +242,15 @@ class IndexFile:
         size = words[node].astype(_Int) | words[node + 1].astype(_Int) << 16
         flag = words[node + 2]
         key_size = words[node + 3].astype(_Int)
-        key_at = 2 * node + _NODE_BYTES
+        key_at = 2 * node + NODE_BYTES
         value_at = key_at + key_size
         big = flag == _BIG
         some_big = bool(big.any())
         inside = np.where(big, 8, size) if some_big else size
-        if (flag > _BIG).any() or (pointers + _NODE_BYTES + key_size + inside > page_bytes).any():
+        if (flag > _BIG).any() or (pointers + NODE_BYTES + key_size + inside > page_bytes).any():
             raise self._damaged("has a row that reaches beyond its page, or is of another kind")
         if some_big:
-            value_at[big] = self._longs[value_at[big]].astype(_Int) * page_bytes + _HEADER_BYTES
+            value_at[big] = self._longs[value_at[big]].astype(_Int) * page_bytes + HEADER_BYTES
             if (value_at < 0).any() or (value_at + size > len(self._bytes)).any():
                 raise self._damaged("has a value that reaches beyond its end")
         if (size < 8).any():

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,6 +28,7 @@ from lmdb.verify import VerifyError, verify
 from log_tier.model.errors import IndexDamaged
 from log_tier.model.identifiers import Partition, TableId
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
+from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, NoMetaPage, newest_meta
 
 __all__ = ["BootId", "claim_folder", "read_boot_id", "release_folder", "verify_index"]
 
@@ -38,14 +38,6 @@ BootId = Callable[[], str]
 _FORMAT: Final = "duramen index"
 _MARKER: Final = "index.json"
 _DATA: Final = "data.mdb"
-
-# LMDB 0.9 on 64 bits: a page header of 16 bytes, then the meta record. The fields read here: magic, version, address,
-# map size, the first database's record (whose first field holds the page size), the second's, last page, transaction.
-_META: Final = struct.Struct("=QHHI II QQ I44s 48s QQ")
-_META_PAGE_FLAG: Final = 0x08
-_META_MAGIC: Final = 0xBEEFC0DE
-_META_VERSION: Final = 1
-_PAGE_SIZES: Final = range(256, 65536 + 1)
 
 
 class _Marker(NamedTuple):
@@ -151,33 +143,13 @@ def _check_data(file: Path) -> None:
     """Check the two meta pages as LMDB would, before LMDB maps the file."""
     try:
         size = file.stat().st_size
-        with open(file, "rb") as data:
-            first = data.read(_META.size)
-            page_size = _check_meta(first, file, place=0)
-            data.seek(page_size)
-            second = data.read(_META.size)
-        if _check_meta(second, file, place=1) != page_size:
-            raise IndexDamaged(f"{file}: its two meta pages name two page sizes: discard it", file=str(file))
+        with open(file, "rb") as opened:
+            meta = newest_meta(opened.read(METAS_BYTES_MAX))
     except FileNotFoundError as error:
         raise IndexDamaged(f"{file} is missing: discard the folder", file=str(file)) from error
-    last_page = max(_META.unpack(meta)[-2:][::-1] for meta in (first, second))[1]
-    if (last_page + 1) * page_size > size:
+    except NoMetaPage as error:
+        raise IndexDamaged(f"{file} {error}; discard it", file=str(file)) from error
+    if (meta.last_page + 1) * meta.page_bytes > size:
         # Either somebody cut the file, or the last pages were freed by the transaction that had taken them and so were
         # never written. The first would crash this process at a read, so it is worth the walk that tells them apart.
         verify_index(file.parent)
-
-
-def _check_meta(page: bytes, file: Path, *, place: int) -> int:
-    """Check one meta page; return the page size that it names."""
-    if len(page) < _META.size:
-        raise IndexDamaged(f"{file} ends inside its meta page {place}: discard it", file=str(file))
-    number, _, flags, _, magic, version, _, _, page_size, _, _, _, _ = _META.unpack(page)
-    if number != place or not flags & _META_PAGE_FLAG or magic != _META_MAGIC or version != _META_VERSION:
-        raise IndexDamaged(
-            f"{file}: meta page {place} has number {number}, flags {flags:#x}, magic {magic:#x}, version {version}: "
-            "it is no LMDB file of this kind; discard it",
-            file=str(file),
-        )
-    if page_size not in _PAGE_SIZES or page_size & (page_size - 1):
-        raise IndexDamaged(f"{file}: meta page {place} names a page size of {page_size}: discard it", file=str(file))
-    return int(page_size)
