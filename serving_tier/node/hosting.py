@@ -47,6 +47,7 @@ from log_tier.model.errors import (
     NotHosted,
     OffsetTrimmed,
     ShuttingDown,
+    SnapshotStoreUnavailable,
     TableNotFound,
     Unavailable,
 )
@@ -70,6 +71,8 @@ _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
 # What is away may be back at any moment, and is asked again soon: a try costs one question to the log or to a peer.
 _RETRY_AWAY_MAX_S: Final = 2.0
+
+_AWAY: Final = (Disconnected, DeadlineExceeded, SnapshotStoreUnavailable)
 
 # A replica that goes on for so long before it stops again is brought up without a pause.
 _STEADY_S: Final = 60.0
@@ -285,7 +288,7 @@ class Hosting:
                 self.node.refusals[name] = error
                 self.pending[name].trouble = error.message
                 self._move()
-                limit = _RETRY_AWAY_MAX_S if isinstance(error, (Disconnected, DeadlineExceeded)) else _RETRY_MAX_S
+                limit = _RETRY_AWAY_MAX_S if isinstance(error, _AWAY) else _RETRY_MAX_S
                 await asyncio.sleep(min(pause, limit) * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, limit)
             else:

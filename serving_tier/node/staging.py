@@ -27,7 +27,17 @@ from typing import Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
-from log_tier.model.errors import DuramenError, IndexDamaged, InvalidRequest, OffsetTrimmed, ShuttingDown, TableNotFound
+from log_tier.model.errors import (
+    DeadlineExceeded,
+    Disconnected,
+    DuramenError,
+    IndexDamaged,
+    InvalidRequest,
+    OffsetTrimmed,
+    ShuttingDown,
+    SnapshotStoreUnavailable,
+    TableNotFound,
+)
 from log_tier.model.identifiers import Partition
 from serving_tier.node.node import Node, ReplicaName
 from serving_tier.replica.replica import Replica
@@ -45,6 +55,8 @@ FetchVersion = Callable[[str, TableEntry, Partition, Path, Progress], Awaitable[
 
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
+# A place or a log that is away may be back at any moment.
+_RETRY_AWAY_MAX_S: Final = 2.0
 
 # Versions that are fetched at the same time: one disk and one network serve them all, and reads as well.
 _FETCHES_MAX: Final = 2
@@ -170,7 +182,7 @@ class Staging:
         def progress(phase: str, done: int, total: int) -> None:
             self._progress[name] = (phase, done, total)
 
-        pause = _RETRY_FIRST_S
+        pause, limit = _RETRY_FIRST_S, _RETRY_MAX_S
         while self._still(replica, number):
             folder = replica.version_folder(number)
             try:
@@ -187,6 +199,8 @@ class Staging:
             except DuramenError as error:
                 logger.warning("%s: version %s is not here: %s", replica.name, number, error)
                 self._troubles[name] = error
+                away = isinstance(error, (Disconnected, DeadlineExceeded, SnapshotStoreUnavailable))
+                limit = _RETRY_AWAY_MAX_S if away else _RETRY_MAX_S
                 if isinstance(error, (IndexDamaged, OffsetTrimmed)):
                     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
                 if needed and not error.retryable:
@@ -194,8 +208,8 @@ class Staging:
                     return
             moved, self._moved = self._moved, asyncio.Event()
             moved.set()
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, _RETRY_MAX_S)
+            await asyncio.sleep(min(pause, limit) * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, limit)
 
     def _still(self, replica: Replica, number: int) -> bool:
         """Is it still asked for, of a replica that is still here?"""
