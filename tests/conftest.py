@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from kit.kafka.kafka_brokers import kafka, kafka_url, start_brokers, three_brokers
@@ -20,6 +21,11 @@ __all__ = [
     "start_brokers",
     "three_brokers",
 ]
+
+# A background job of a script, and some CI systems, start us with SIGINT ignored, and so would everything that we start
+# be: what tests interrupt would not hear it. A signal that has a handler here has its default in what is started.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests start processes while gRPC runs in this one. Its handlers around fork can leave a child waiting for a thread
 # that it does not have; our children run another program at once and need nothing of it.

@@ -130,18 +130,19 @@ class LocalData:
         except DuramenError as error:
             return error
 
-    async def _replica(self, table_id: TableId, partition: Partition) -> Replica:
+    async def _replica(self, table_id: TableId, partition: Partition, timeout: float) -> Replica:
         """A replica that is here. Of a table that is not known, the catalog's end is asked before that is said."""
         try:
             return self.node.replica(table_id, partition)
         except TableNotFound:
-            await self.tables.known(table_id)
+            async with in_time(timeout, "the table was not looked up"):
+                await self.tables.known(table_id)
             return self.node.replica(table_id, partition)
 
     async def _fresh(
         self, table_id: TableId, partition: Partition, after: Offset, strong: bool, timeout: float, lag_max_ms: int = 0
     ) -> Replica:
-        replica = await self._replica(table_id, partition)
+        replica = await self._replica(table_id, partition, timeout)
         if after == NOTHING:
             after = replica.floor
         failure = replica.failure
@@ -151,7 +152,8 @@ class LocalData:
             raise copy(failure)
         if strong or (lag_max_ms and replica.stale_s * 1000 > lag_max_ms):
             # One that has not been level for too long is level again with what the log holds now.
-            bounds = await self.log.bounds(table_id, partition)
+            async with in_time(timeout, "the log did not tell its end"):
+                bounds = await self.log.bounds(table_id, partition)
             after = max(after, bounds.latest)
         await replica.wait_applied(after, timeout=timeout)
         return replica
@@ -207,7 +209,7 @@ class LocalData:
         """Wait until a batch is applied, and tell what became of its records."""
         last = part.after
         try:
-            replica = await self._replica(part.table_id, part.partition)
+            replica = await self._replica(part.table_id, part.partition, timeout)
             await replica.wait_applied(last, timeout=timeout)
             found = replica.index.outcomes(part.base_offset, last)
         except DuramenError as error:
@@ -225,7 +227,8 @@ class LocalData:
         Every partition's state is at least as new as `after` says; the page tells which offset each was read at.
         """
         check_scan(request)
-        table = await self.tables.known(request.table_id)
+        async with in_time(timeout, "the table was not looked up"):
+            table = await self.tables.known(request.table_id)
         replicas = await asyncio.gather(
             *(
                 self._fresh(
@@ -256,7 +259,8 @@ class LocalData:
     ) -> dict[Partition, int]:
         """The last sequence of a producer in each partition that has one, at the log's end."""
         found: dict[Partition, int] = {}
-        table = await self.tables.known(table_id)
+        async with in_time(timeout, "the table was not looked up"):
+            table = await self.tables.known(table_id)
         for partition in partitions or _every(table):
             replica = await self._fresh(table_id, partition, NOTHING, True, timeout)
             state = replica.index.producer(producer_id)

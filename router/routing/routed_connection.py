@@ -12,6 +12,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Log
 from log_tier.model.table_ref import TableRef
+from router.data.in_time import in_time
 from router.data.requests import (
     Connection,
     OutcomesPart,
@@ -110,7 +111,8 @@ class RoutedConnection:
         self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
     ) -> dict[Partition, int]:
         """See `Connection`."""
-        table = await self._routes.known(table_id)
+        async with in_time(timeout, "the table was not looked up"):
+            table = await self._routes.known(table_id)
         wanted = partitions or [Partition(number) for number in range(table.partitions)]
         parts = [ReadPart(table_id, partition, (), NOTHING, strong=True) for partition in wanted]
         found: dict[Partition, int] = {}

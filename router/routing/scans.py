@@ -9,6 +9,7 @@ from typing import Final
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition
+from router.data.in_time import in_time
 from router.data.merge import PartitionPage, merge_pages, page_share
 from router.data.requests import ReadPart, ScanRequest, ScanResult
 from router.routing.routes import Routes
@@ -32,7 +33,8 @@ class RoutedScans:
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
         """See `Connection.scan`. A page that comes from one node is passed on as it is."""
-        table = await self._routes.known(request.table_id)
+        async with in_time(timeout, "the table was not looked up"):
+            table = await self._routes.known(request.table_id)
         partitions = request.partitions or [Partition(number) for number in range(table.partitions)]
         parts = [
             ReadPart(

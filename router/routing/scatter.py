@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from log_tier.model.errors import DeadlineExceeded, DuramenError, NotHosted, ReplicaBehind
+from router.data.in_time import in_time
 from router.routing.choice import Candidate, Fitness
 from router.routing.retry_policy import may_pass, worth_elsewhere
 from router.routing.routes import Part, Routes
@@ -59,7 +60,9 @@ class Scatter:
         routes = self._routes
         tables = routes.maps.map.tables
         if any(part.table_id not in tables for part in parts):
-            await routes.all_known(parts)
+            left = deadline - asyncio.get_running_loop().time()
+            async with in_time(left, "the tables were not looked up"):
+                await routes.all_known(parts)
         run = _Run(routes, parts, ask, deadline, patience)
         try:
             groups, nowhere = routes.assign((number, routes.candidates(part)) for number, part in enumerate(parts))

@@ -193,7 +193,8 @@ class RoutedTables:
             return await self._fallback.describe_table(name, timeout=timeout)
         ref = await self.find(name, timeout=timeout)
         table = await self._routes.known(ref.id)
-        bounds = await self._log.all_bounds(table.id)
+        async with in_time(timeout, f"the log of table {name!r} did not answer"):
+            bounds = await self._log.all_bounds(table.id)
         if len(bounds) != table.partitions:
             raise TableNotFound(f"table {name} has {table.partitions} partitions, its log {len(bounds)}", table=name)
         return TableDescription(

@@ -1,0 +1,65 @@
+"""The contract of `Connection`, with every implementation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import grpc
+import pytest
+from connection_contract import ConnectionContract
+
+from duramen.client.deferred import DeferredConnection
+from router.data.local_data import LocalData
+from router.data.requests import Connection
+from router.endpoints.grpc.connection import GrpcConnection
+from router.endpoints.grpc.services import KeyValueService, TablesService
+from router.membership.live_membership import LiveMembership
+from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
+from router.routing.failover import FailoverConnection
+from router.routing.local_first import LocalFirstConnection
+from router.routing.routed_connection import RoutedConnection
+
+
+async def served(data_plane: LocalData, stack: AsyncExitStack) -> GrpcConnection:
+    server = grpc.aio.server()
+    keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(data_plane), server)  # type: ignore[no-untyped-call]
+    tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    stack.push_async_callback(server.stop, None)
+    connection = GrpcConnection(f"127.0.0.1:{port}")
+    stack.push_async_callback(connection.close)
+    return connection
+
+
+async def routed(data_plane: LocalData, stack: AsyncExitStack) -> RoutedConnection:
+    membership = await LiveMembership.open(data_plane.catalog)
+    stack.push_async_callback(membership.close)
+    connection = RoutedConnection.for_router(data_plane.log, data_plane.catalog, membership)
+    stack.push_async_callback(connection.close)
+    return connection
+
+
+class TestConnections(ConnectionContract):
+    @pytest.fixture(params=["data_plane", "gRPC", "several", "routed", "nearest", "deferred"])
+    async def connection(self, request: pytest.FixtureRequest, data_plane: LocalData) -> AsyncIterator[Connection]:
+        async with AsyncExitStack() as stack:
+            made: Connection
+            if request.param == "data_plane":
+                made = data_plane
+            elif request.param == "gRPC":
+                made = await served(data_plane, stack)
+            elif request.param == "several":
+                made = FailoverConnection([await served(data_plane, stack), await served(data_plane, stack)])
+            elif request.param == "routed":
+                made = await routed(data_plane, stack)
+            elif request.param == "nearest":
+                made = LocalFirstConnection(data_plane, await routed(data_plane, stack))
+            else:
+
+                async def itself() -> Connection:
+                    return data_plane
+
+                made = DeferredConnection(itself)
+            yield made
