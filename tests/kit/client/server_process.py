@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from deadlines import patience_s
+
 import duramen
 from duramen.blocking import Database
 from kit.log.log_choice import url_of
@@ -130,9 +132,10 @@ def run_duramen(
 
 def wait_until(holds: Callable[[], object], *, seconds: float = 30.0, what: str) -> None:
     """Wait for a condition, by looking again."""
-    deadline = time.monotonic() + seconds
+    begun = time.monotonic()
     pause = 0.002
     while not holds():
-        assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
+        waited = time.monotonic() - begun
+        assert waited < patience_s(seconds), f"after {waited:.0f} s still not: {what}"
         time.sleep(pause)
         pause = min(pause * 1.5, 0.1)
