@@ -7,15 +7,15 @@ from contextlib import AsyncExitStack
 
 import grpc
 import pytest
-from connection_contract import ConnectionContract
+from kit.cluster.connection_contract import ConnectionContract
 
-from duramen.client.deferred import DeferredConnection
+from duramen.client.transport.deferred import DeferredConnection
 from router.data.local_data import LocalData
 from router.data.requests import Connection
-from router.endpoints.grpc.connection import GrpcConnection
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.membership.live_membership import LiveMembership
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
+from router.remote.connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection

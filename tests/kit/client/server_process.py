@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from deadlines import patience_s
-
 import duramen
 from duramen.blocking import Database
+from kit.deadlines import patience_s
 from kit.log.log_choice import url_of
 
 __all__ = ["START_SECONDS_MAX", "ServerProcess", "run_duramen", "wait_until"]

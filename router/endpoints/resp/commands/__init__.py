@@ -5,6 +5,5 @@ or the server get the connection. `command_table.py` lists them all with arity, 
 
 Reading order: `strings.py`, `counters.py`, `keys.py`, `scans.py`, `transactions.py`, `notifications.py`,
 `connection.py`, `server.py`, `cluster.py`, `flushdb.py`, `duramen.py` (tokens, levels, writes under a version),
-`native.py` (for Duramen's own
-client), `command_table.py`.""",
-`descriptions.py`.
+`native.py` (for Duramen's own client), `descriptions.py` (what COMMAND says), `command_table.py`, `subscriptions.py`.
+"""

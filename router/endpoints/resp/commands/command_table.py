@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from log_tier.model.record import Expiry, Operation, attribute_of
-from router.endpoints.resp.commands import cluster, counters, keys, notifications, scans, server, strings, transactions
+from router.endpoints.resp.commands import cluster, counters, keys, scans, server, strings, subscriptions, transactions
 from router.endpoints.resp.commands import connection as talk
 from router.endpoints.resp.commands import duramen as own
 from router.endpoints.resp.commands import flushdb as flushing
@@ -242,25 +242,25 @@ def _others() -> list[CommandSpec]:
         asks(
             "subscribe",
             -2,
-            notifications.subscribe,
+            subscriptions.subscribe,
             "pubsub",
             "loading",
             "stale",
             "alone",
             summary="Listens to channels.",
         ),
-        talks("unsubscribe", -1, notifications.unsubscribe, "pubsub", "alone", summary="Listens no more."),
+        talks("unsubscribe", -1, subscriptions.unsubscribe, "pubsub", "alone", summary="Listens no more."),
         asks(
             "psubscribe",
             -2,
-            notifications.psubscribe,
+            subscriptions.psubscribe,
             "pubsub",
             "loading",
             "stale",
             "alone",
             summary="Listens to patterns.",
         ),
-        talks("punsubscribe", -1, notifications.punsubscribe, "pubsub", "alone", summary="Listens no more."),
+        talks("punsubscribe", -1, subscriptions.punsubscribe, "pubsub", "alone", summary="Listens no more."),
         asks("cluster", -2, cluster.cluster, summary="About slots and nodes.", words=cluster.CLUSTER_WORDS),
         talks("readonly", 1, cluster.readonly, summary="Reads from replicas are welcome."),
         talks("readwrite", 1, cluster.readwrite, summary="Takes READONLY back."),

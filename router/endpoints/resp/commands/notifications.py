@@ -36,19 +36,16 @@ from log_tier.model.record import EXPIRY_SHIFT, OPERATION_MASK, PLAIN_PUT, Expir
 from router.data.requests import WatchEvent
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
-from router.endpoints.resp.wire.patterns import Glob, check_pattern
-from router.endpoints.resp.wire.replies import NO_REPLY, Problem, Push, encode
+from router.endpoints.resp.wire.patterns import Glob
+from router.endpoints.resp.wire.replies import Problem, Push, encode
 
 if TYPE_CHECKING:
     from router.endpoints.resp.connection.client import Client
     from router.endpoints.resp.server.resp_server import RespServer
 
-__all__ = ["Notifications", "psubscribe", "punsubscribe", "subscribe", "unsubscribe"]
+__all__ = ["Notifications", "numbered_table"]
 
 logger = logging.getLogger(__name__)
-
-# Channels and patterns of one connection.
-_SUBSCRIPTIONS_MAX: Final = 1000
 
 # Patterns of all connections that differ: each change is compared with each of them.
 _PATTERNS_MAX: Final = 10_000
@@ -68,7 +65,8 @@ _PAUSE_S: Final = 0.2
 # Listeners that left are noticed so late by the task that looks for new tables; those are noticed at once.
 _NEWS_S: Final = 5.0
 
-_CHANNEL: Final = re.compile(rb"__key(?:space|event)@(\d{1,4})__:").match
+numbered_table: Final = re.compile(rb"__key(?:space|event)@(\d{1,4})__:").match
+"""The number of the table that a channel or a pattern means, as group 1; None: it names none."""
 
 _NAMES: Final = {
     Operation.PUT: b"set",
@@ -79,72 +77,6 @@ _NAMES: Final = {
     Operation.MAX: b"max",
     Operation.APPEND: b"append",
 }
-
-
-async def subscribe(client: Client, args: Sequence[bytes]) -> Any:
-    """SUBSCRIBE channel [channel …]: `__keyspace@N__:key` or `__keyevent@N__:event`"""
-    for channel in args:
-        if _CHANNEL(channel) is None:
-            raise Problem(
-                "ERR only keyspace notifications are here: __keyspace@0__:key and __keyevent@0__:event; messages "
-                "between clients are not part of a database"
-            )
-    return await _listen(client, b"subscribe", client.channels, args)
-
-
-async def psubscribe(client: Client, args: Sequence[bytes]) -> Any:
-    """PSUBSCRIBE pattern [pattern …]"""
-    for pattern in args:
-        check_pattern(pattern)
-    client.server.notifications.check_room(args)
-    return await _listen(client, b"psubscribe", client.patterns, args)
-
-
-def unsubscribe(client: Client, args: Sequence[bytes]) -> Any:
-    """UNSUBSCRIBE [channel …]"""
-    return _leave(client, b"unsubscribe", client.channels, args)
-
-
-def punsubscribe(client: Client, args: Sequence[bytes]) -> Any:
-    """PUNSUBSCRIBE [pattern …]"""
-    return _leave(client, b"punsubscribe", client.patterns, args)
-
-
-async def _listen(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
-    if len(client.channels) + len(client.patterns) + len(names) > _SUBSCRIPTIONS_MAX:
-        raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
-    notifications = client.server.notifications
-    await notifications.stand(names)
-    # Nothing is awaited from here on: what the watches show next is told to this client too.
-    for name in names:
-        if name not in chosen:
-            chosen.add(name)
-            client.server.notifications.add(client, name, pattern=chosen is client.patterns)
-        _tell(client, kind, name)
-    client.changed()
-    notifications.compare()
-    return NO_REPLY
-
-
-def _leave(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
-    if len(names) > _SUBSCRIPTIONS_MAX:
-        raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
-    left = list(names or sorted(chosen))
-    for name in left:
-        if name in chosen:
-            chosen.discard(name)
-            client.server.notifications.remove(client, name, pattern=chosen is client.patterns)
-        _tell(client, kind, name)
-    if not left:
-        _tell(client, kind, None)
-    client.changed()
-    client.server.notifications.compare()
-    return NO_REPLY
-
-
-def _tell(client: Client, kind: bytes, name: bytes | None) -> None:
-    listening = len(client.channels) + len(client.patterns)
-    client.reply_queue.emit(encode(Push([kind, name, listening]), client.protocol))
 
 
 class _Watch:
@@ -404,7 +336,7 @@ _ANY_NUMBER: Final = -1
 
 def _numbers_of(name: bytes) -> list[int]:
     """Which numbered tables a channel or a pattern means; `_ANY_NUMBER`: it may be any."""
-    match = _CHANNEL(name)
+    match = numbered_table(name)
     if match is None:
         return [_ANY_NUMBER]
     return [int(match[1])] if int(match[1]) < NUMBERS else []

@@ -9,7 +9,7 @@
          nothing here.
     FL2  A write that was begun while one object served the table, and is acknowledged while another one does, is
          noted here once, and both see it.
-    FL3  What reader processes must know (`data/freshness_page.py`) is noted in their page before a reply leaves.
+    FL3  What reader processes must know (`freshness_page.py`) is noted in their page before a reply leaves.
 
 **Bounds.** One object for each table that this server's connections have used and that the catalog still has
 (`Tables.open` lets go of the others; a table id never comes back). An object holds two numbers for each partition, and

@@ -9,7 +9,7 @@ Cost, for a key of `n` bytes: O(n) where segments are literal bytes. A segment o
 searched in O(n · m); `Glob.steps` has that bound, and whoever matches many keys divides them into turns by it. A
 pattern that needs more bytes than a key can have is refused in O(1), so both factors are bounded.
 
-Redis' corner cases, which `tests/router/endpoints/resp/test_patterns.py` compares with a server:
+Redis' corner cases, which `tests/router/endpoints/resp/wire/test_patterns.py` compares with a server:
 
 - a class that is not closed ends with the pattern; `[]` matches nothing, `[^]` matches every byte;
 - `]` directly after `[` closes the class, and `[a-]` begins a range that ends in `]`;

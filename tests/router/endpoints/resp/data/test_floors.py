@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from duramen.client.resp_fast_path import RespFastPath
 from kit.cluster.one_machine import NO_TABLE, held, puts, until, write
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
 from duramen.client.results import Done
 from duramen.client.session import Session
+from duramen.client.transport.resp_fast_path import RespFastPath
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.tokens import Token
 from router.data.direct_reads import NOT_FRESH

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import pytest
-from kit.cluster.one_machine import DEADLINE_S, NO_TABLE, ZERO, puts
 
+from kit.cluster.one_machine import DEADLINE_S, NO_TABLE, ZERO, puts
 from log_tier.model.errors import Disconnected, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from router.data.local_data import LocalData

@@ -1,0 +1,87 @@
+"""SUBSCRIBE, PSUBSCRIBE and their opposites: which channels and patterns a connection listens to.
+
+A subscription is confirmed after `Notifications.stand` has fixed the position of every watch that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from router.endpoints.resp.commands.notifications import numbered_table
+from router.endpoints.resp.wire.patterns import check_pattern
+from router.endpoints.resp.wire.replies import NO_REPLY, Problem, Push, encode
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.connection.client import Client
+
+__all__ = ["psubscribe", "punsubscribe", "subscribe", "unsubscribe"]
+
+# Channels and patterns of one connection.
+_SUBSCRIPTIONS_MAX: Final = 1000
+
+
+async def subscribe(client: Client, args: Sequence[bytes]) -> Any:
+    """SUBSCRIBE channel [channel …]: `__keyspace@N__:key` or `__keyevent@N__:event`"""
+    for channel in args:
+        if numbered_table(channel) is None:
+            raise Problem(
+                "ERR only keyspace notifications are here: __keyspace@0__:key and __keyevent@0__:event; messages "
+                "between clients are not part of a database"
+            )
+    return await _listen(client, b"subscribe", client.channels, args)
+
+
+async def psubscribe(client: Client, args: Sequence[bytes]) -> Any:
+    """PSUBSCRIBE pattern [pattern …]"""
+    for pattern in args:
+        check_pattern(pattern)
+    client.server.notifications.check_room(args)
+    return await _listen(client, b"psubscribe", client.patterns, args)
+
+
+def unsubscribe(client: Client, args: Sequence[bytes]) -> Any:
+    """UNSUBSCRIBE [channel …]"""
+    return _leave(client, b"unsubscribe", client.channels, args)
+
+
+def punsubscribe(client: Client, args: Sequence[bytes]) -> Any:
+    """PUNSUBSCRIBE [pattern …]"""
+    return _leave(client, b"punsubscribe", client.patterns, args)
+
+
+async def _listen(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
+    if len(client.channels) + len(client.patterns) + len(names) > _SUBSCRIPTIONS_MAX:
+        raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
+    notifications = client.server.notifications
+    await notifications.stand(names)
+    # Nothing is awaited from here on: what the watches show next is told to this client too.
+    for name in names:
+        if name not in chosen:
+            chosen.add(name)
+            client.server.notifications.add(client, name, pattern=chosen is client.patterns)
+        _tell(client, kind, name)
+    client.changed()
+    notifications.compare()
+    return NO_REPLY
+
+
+def _leave(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
+    if len(names) > _SUBSCRIPTIONS_MAX:
+        raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
+    left = list(names or sorted(chosen))
+    for name in left:
+        if name in chosen:
+            chosen.discard(name)
+            client.server.notifications.remove(client, name, pattern=chosen is client.patterns)
+        _tell(client, kind, name)
+    if not left:
+        _tell(client, kind, None)
+    client.changed()
+    client.server.notifications.compare()
+    return NO_REPLY
+
+
+def _tell(client: Client, kind: bytes, name: bytes | None) -> None:
+    listening = len(client.channels) + len(client.patterns)
+    client.reply_queue.emit(encode(Push([kind, name, listening]), client.protocol))
