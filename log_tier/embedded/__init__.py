@@ -25,9 +25,10 @@ what is asked for, and otherwise from the files, in threads, a chunk ahead of th
 that comes from a file is checked in `segment.read_run`. A follower that has caught up waits, and is woken once per
 commit.
 
-**How it opens.** `data_folder` takes the lock and lists the topics, the journal puts back what segments had lost, and
-`opening` looks at each partition: which files should be there, where the newest ends (`recovery`). It reads one index
-and some 64 KiB per segment, so ten million records open in milliseconds; the rest is checked when it is read.
+**How it opens.** `data_folder` takes the lock and lists the topics, the journal puts back what segments had lost (or
+keeps the log closed, where acknowledged frames cannot be read), and `opening` looks at each partition: which files
+should be there, where the newest ends (`recovery`), and whether that is what journal and checkpoint prove. It reads one
+index and some 64 KiB per segment, so ten million records open in milliseconds; the rest is checked when it is read.
 
 **What it deliberately does not do.** It never looks at keys or values, except in `compaction`, which is called and not
 scheduled here. It does not replicate: damage to the last commit before a crash cannot be told from a tear with one

@@ -28,7 +28,7 @@ from log_tier.embedded.upkeep.retention import Retention, plan_trim
 from log_tier.embedded.upkeep.trim import trim_partition
 from log_tier.model.batch import check_batch
 from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded, ShuttingDown, TableExists, TableNotFound
-from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name
+from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name, table_id_to_bytes
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 
 __all__ = ["EmbeddedLog", "EngineStatistics"]
@@ -84,6 +84,8 @@ class EmbeddedLog:
         # Whatever changes which files there are happens in one thread, one thing at a time.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="duramen-log-keeper")
         self._readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="duramen-log-reader")
+        self._proved: dict[tuple[TableId, Partition], Offset] = {}
+        """The ends of partitions that the journal proves, while the log is being opened."""
         self.recovery = RecoveryReport()
         """What opening found; empty after a clean close."""
 
@@ -140,13 +142,21 @@ class EmbeddedLog:
     def _open_journal(self) -> Journal | None:
         try:
             journal, replayed = Journal.open(
-                self._disk, self._folder.path, size=self._settings.journal_bytes, segment_of=self._newest_segment
+                self._disk,
+                self._folder.path,
+                size=self._settings.journal_bytes,
+                log_id=table_id_to_bytes(self._folder.identity),
+                segment_of=self._newest_segment,
             )
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
             self.recovery.notes.append("there is no room for a journal: each partition of a commit is synced by itself")
             return None
+        if replayed.cut is not None:
+            self.recovery.cuts.append(replayed.cut)
+        self.recovery.notes.extend(replayed.notes)
+        self._proved = replayed.ends
         if replayed.restored:
             self.recovery.notes.append(
                 f"brought {replayed.restored} acknowledged writes ({replayed.bytes} bytes) back from the journal"
@@ -173,6 +183,7 @@ class EmbeddedLog:
                     settings=self._settings,
                     memory=self._memory,
                     report=self.recovery,
+                    proved_end=self._proved.get((topic.id, Partition(number)), Offset(0)),
                 )
                 for number in range(topic.partitions)
             ],

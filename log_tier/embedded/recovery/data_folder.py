@@ -42,8 +42,12 @@ def refusal_of(error: OSError, folder: Path) -> DuramenError | None:
 class DataFolder:
     """An owned log folder."""
 
-    def __init__(self, disk: Disk, path: Path, *, random_bytes: Entropy, release: Callable[[], None]) -> None:
+    def __init__(
+        self, disk: Disk, path: Path, *, identity: TableId, random_bytes: Entropy, release: Callable[[], None]
+    ) -> None:
         self._disk, self.path, self._random_bytes, self._release = disk, path, random_bytes, release
+        self.identity = identity
+        """This log's id, from its marker."""
         self._topics = path / names.TOPICS
 
     @classmethod
@@ -78,14 +82,14 @@ class DataFolder:
         release = disk.lock(path / names.LOCK)
         try:
             if disk.exists(path / names.MARKER):
-                read_document(disk, path / names.MARKER, _FOLDER_KIND)
+                identity = TableId(str(read_document(disk, path / names.MARKER, _FOLDER_KIND)["id"]))
             else:
                 disk.make_folder(path / names.TOPICS)
                 disk.sync_folder(path)
                 identity = table_id_from_bytes(random_bytes(16))
                 write_document(disk, path / names.MARKER, _FOLDER_KIND, {"id": identity})
                 disk.sync_folder(path.parent)
-            return cls(disk, path, random_bytes=random_bytes, release=release)
+            return cls(disk, path, identity=identity, random_bytes=random_bytes, release=release)
         except BaseException:
             release()
             raise

@@ -11,6 +11,7 @@ Say the batches are whole up to position P, and the next offset would be E. Behi
       · a later batch in this file whose `base offset - unsynced` is above E: it was written after E was synced
       · an index entry with a valid checksum at E or above: entries are made after the sync
       · the checkpoint, written when segments are made and at a clean close, names an end above E
+      · a frame of the journal holds offset E
 
 So bits that flip in the middle of a log are damage, as is a file cut short after a clean close. What no log of one copy
 can tell from a tear is damage to exactly the last commit before an unclean end; replicas exist for that.

@@ -4,6 +4,7 @@
         duramen.json                     what this folder is, which format version, its id
         lock                             flocked while the log is open; holds the owner's pid
         journal.0, journal.1             the commit journal, used in turn
+        journal.json                     which generation of it is in use, and whether the log was closed cleanly
         topics/
             <topic id>/                  one topic
                 topic.json               id, name, partitions
@@ -28,6 +29,7 @@ from log_tier.model.identifiers import Offset, Partition, TableId
 __all__ = [
     "CHECKPOINT",
     "JOURNALS",
+    "JOURNAL_WITNESS",
     "LOCK",
     "MARKER",
     "PART",
@@ -46,6 +48,7 @@ __all__ = [
 MARKER: Final = "duramen.json"
 LOCK: Final = "lock"
 JOURNALS: Final = ("journal.0", "journal.1")
+JOURNAL_WITNESS: Final = "journal.json"
 TOPICS: Final = "topics"
 TOPIC_FILE: Final = "topic.json"
 CHECKPOINT: Final = "checkpoint.json"

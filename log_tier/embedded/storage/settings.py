@@ -41,8 +41,8 @@ class EngineSettings:
     index_every_bytes: int = 64 << 10
     """Distance of two entries of the sparse index: what a cold read scans before it finds its offset."""
     journal_bytes: int = 16 << 20
-    """Size of each of the two journal files. A busy server fills one in about a second, in which the segments of the
-    other one are synced; reading both at open takes some 20 ms."""
+    """Room for frames in each of the two journal files. A busy server fills one in about a second, in which the
+    segments of the other one are synced; reading both at open takes some 20 ms."""
     queue_bytes_max: int = 64 << 20
     """Bytes that may wait for the writer thread: four of the largest batches, a tenth of a second of a fast disk."""
     queue_batches_max: int = 16_384
