@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from log_tier.model.batch import Batch, cut_run, decode_batch
-from log_tier.model.batch_header import split_batches
+from log_tier.model.batch_header import Place, split_batches
 from log_tier.model.errors import DiskFull, DuramenError, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.fold.fold import Effects
@@ -98,7 +98,7 @@ class Applying:
 
         def apply() -> tuple[Effects, dict[int, DuramenError]]:
             nonlocal batches
-            batches = _decoded(data)
+            batches = _decoded(data, self.index.place)
             return self._versions.apply(self.index, batches)
 
         failed = await self._run(apply)
@@ -135,10 +135,10 @@ class Applying:
         while True:
             offset, number = Offset(int(barrier.fields["offset"])), int(barrier.fields["version"])
             if offset - 1 > self.index.applied:
-                await self._piece_by_piece(cut_run(data, Offset(offset - 1)))
+                await self._piece_by_piece(cut_run(data, Offset(offset - 1), self.index.place))
                 self._on_progress()
             await self._wait_for(number, barrier)
-            await self._switch(cut_run(data, offset), number)
+            await self._switch(cut_run(data, offset, self.index.place), number)
             if self._pinned_reads:
                 self._pinned_reads.reach(cut=False)
             try:
@@ -164,7 +164,7 @@ class Applying:
         The new index is the one that is read before the old one has the barrier's offset: who waits for that offset
         must never be answered from the old one.
         """
-        old, new, batches = self.index, self._versions.level[number], _decoded(data)
+        old, new, batches = self.index, self._versions.level[number], _decoded(data, self.index.place)
         effects: list[Effects] = []
 
         def take_over() -> tuple[Effects, dict[int, DuramenError]]:
@@ -189,5 +189,5 @@ class Applying:
         await self._give_up(failed)
 
 
-def _decoded(data: bytes) -> Sequence[Batch]:
-    return [decode_batch(batch) for batch in split_batches(data)]
+def _decoded(data: bytes, place: Place) -> Sequence[Batch]:
+    return [decode_batch(batch, place) for batch in split_batches(data)]

@@ -106,7 +106,7 @@ class ColdReader:
         self._segment, self._position, self._expected = segment, 0, segment.base
         rebuilt: SparseIndex | None = None
         if entry is not None:
-            if first_in_index(self._file, entry, segment.bytes):
+            if first_in_index(self._file, segment.path, entry, segment.bytes):
                 self._expected, self._position = Offset(entry[0]), entry[1]
             else:
                 rebuilt = SparseIndex()

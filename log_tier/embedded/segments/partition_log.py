@@ -20,7 +20,7 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, File
 from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, Clock, EngineSettings
-from log_tier.model.batch_header import stamp_batch
+from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DiskFull, DuramenError, LogDamaged, LogStopped
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Appended, Bounds, Topic
@@ -87,6 +87,7 @@ class PartitionLog:
         self.tail = TailCache(memory)
         self.waiters: list[Waiter] = []
         self._clock = clock
+        self._place = place_of(topic.id, number)
         self._file: File | None = None
         """The newest segment's file, open for writing; None until the first append and between two segments."""
         self._capacity = 0
@@ -156,7 +157,7 @@ class PartitionLog:
                 batch, span = batches[done]
                 if staged.end_position + len(batch) > room:
                     break
-                batch = stamp_batch(batch, base_offset=base, timestamp_ms=now, unsynced=base - first)
+                batch = stamp_batch(batch, base_offset=base, timestamp_ms=now, unsynced=base - first, place=self._place)
                 if staged.end_position - self._indexed >= self.settings.index_every_bytes:
                     staged.entries.append((base, staged.end_position))
                     self._indexed = staged.end_position

@@ -24,6 +24,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from log_tier.model.batch_header import Place, place_of
 from log_tier.model.identifiers import Offset, Partition, TableId
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "PART",
     "TOPICS",
     "TOPIC_FILE",
+    "folder_place",
     "gone_topic",
     "index_name",
     "new_topic",
@@ -74,6 +76,14 @@ def segment_base(name: str) -> Offset | None:
     """The base offset of a segment's file, or None for any other name."""
     found = _SEGMENT.fullmatch(name)
     return Offset(int(found[1])) if found else None
+
+
+def folder_place(folder: Path) -> Place | None:
+    """Whose batches belong into a partition's folder; None where its name and its parent's are not a partition's."""
+    topic = topic_name(folder.parent.name)
+    if topic is None or not folder.name.isdecimal():
+        return None
+    return place_of(topic, Partition(int(folder.name)))
 
 
 def partition_name(partition: Partition) -> str:

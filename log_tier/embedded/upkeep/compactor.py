@@ -19,7 +19,7 @@ from log_tier.embedded.segments.sparse_index import SparseIndex
 from log_tier.embedded.storage import names
 from log_tier.embedded.upkeep.compaction import CompactionPlan, shrink_batch
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import BatchHeader, split_batches
+from log_tier.model.batch_header import BatchHeader, place_of, split_batches
 from log_tier.model.identifiers import Offset
 
 __all__ = ["compact_partition"]
@@ -36,6 +36,7 @@ def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, to
         segments = [segment for segment in partition.segments[:-1] if segment.end <= below]
     if not segments:
         return 0
+    place = place_of(partition.topic.id, partition.number)
     plan = CompactionPlan(now_ms=now_ms, tombstone_ms=tombstone_ms, from_start=segments[0].base == 0)
     for segment in segments:
         for header, _ in _batches(partition, segment):
@@ -43,7 +44,7 @@ def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, to
     for segment in reversed(segments):
         # A segment's batches are held whole while they are judged from the last to the first.
         for _, batch in reversed(list(_batches(partition, segment))):
-            plan.judge(decode_batch(batch))
+            plan.judge(decode_batch(batch, place))
     bases = [segment.base for segment in segments]
     changed = sorted({bisect_right(bases, offset) - 1 for offset in plan.changed()})
     try:
@@ -95,6 +96,7 @@ def _rewrite(partition: PartitionLog, segment: Segment, plan: CompactionPlan) ->
 
 def _write_smaller(partition: PartitionLog, segment: Segment, plan: CompactionPlan, part: Path) -> tuple[Segment, int]:
     index, position, indexed, dropped = SparseIndex(), 0, 0, 0
+    place = place_of(partition.topic.id, partition.number)
     file = partition.disk.open(part, write=True, create=True)
     try:
         file.truncate(0)
@@ -105,7 +107,7 @@ def _write_smaller(partition: PartitionLog, segment: Segment, plan: CompactionPl
                 dropped += mask.count(0)
                 if may_go and 1 not in mask:
                     continue
-                batch = shrink_batch(decode_batch(batch), mask)
+                batch = shrink_batch(decode_batch(batch, place), mask, place)
             elif may_go and not header.records:
                 # A shell of an earlier compaction, whose producer has written since.
                 continue

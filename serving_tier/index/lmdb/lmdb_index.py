@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from log_tier.model.barrier import ORIGINAL, LiveVersion
 from log_tier.model.batch import Batch, decode_batch
-from log_tier.model.batch_header import split_batches
+from log_tier.model.batch_header import NOWHERE, Place, place_of, split_batches
 from log_tier.model.errors import VersionMissing
 from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
 from serving_tier.fold.fold import Effects, fold
@@ -45,6 +45,8 @@ class LmdbIndex(LmdbReads):
         self._state = State()
         self.applied: Offset = self._state.applied
         """The last offset that was folded. A plain attribute: every read compares it."""
+        self.place = NOWHERE
+        """Whose batches it folds."""
         self.version = ORIGINAL.version
         """Which version of its table this is."""
         self.live = ORIGINAL
@@ -72,6 +74,7 @@ class LmdbIndex(LmdbReads):
         claim_folder(path, table_id=table_id, partition=partition, boot_id=boot_id)
         env, databases = open_environment(path, map_bytes=map_bytes)
         index = cls(env, databases, path, map_bytes=map_bytes, limits=limits)
+        index.place = place_of(table_id, partition)
         try:
             with named_troubles(path, map_bytes), index._begin(write=True) as txn:
                 index._state, index.version, index.live = find_identity(
@@ -93,9 +96,9 @@ class LmdbIndex(LmdbReads):
         """Rejections below this offset are forgotten."""
         return self._state.verdicts_from
 
-    def apply(self, chunk: bytes) -> Applied:
-        """Fold a run of whole stored batches, in one write transaction."""
-        return applied_of(self.fold_in([decode_batch(batch) for batch in split_batches(chunk)]))
+    def apply(self, chunk: bytes, place: Place | None = None) -> Applied:
+        """Fold a run of whole stored batches, in one write transaction. `place` says whose they should be."""
+        return applied_of(self.fold_in([decode_batch(batch, place) for batch in split_batches(chunk)]))
 
     def fold_in(
         self, batches: Sequence[Batch], *, decided: Set[Offset] | None = None, carried: Effects | None = None

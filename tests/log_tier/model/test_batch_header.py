@@ -8,6 +8,7 @@ from kit.log.sample_batches import plain_batch
 from log_tier.model.batch_header import (
     BATCH_BYTES_MAX,
     HEADER_BYTES,
+    NOWHERE,
     check_stored,
     check_stored_at,
     read_header,
@@ -62,4 +63,4 @@ def test_lengths_that_cannot_be(length: int) -> None:
 
 def test_an_unstamped_batch_is_no_stored_one() -> None:
     with pytest.raises(BatchRefused, match="stamp"):
-        check_stored(plain_batch("a"))
+        check_stored(plain_batch("a"), NOWHERE)
