@@ -39,8 +39,9 @@ sync.
 `upkeep/`, and `engine.py`, which wires them. `docs/FORMATS.md` has the bytes.
 """
 
-from log_tier.embedded.engine import EmbeddedLog, EngineStatistics
+from log_tier.embedded.engine import EmbeddedLog
 from log_tier.embedded.recovery.open_partition import RecoveryReport
+from log_tier.embedded.statistics import EngineStatistics
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.embedded.upkeep.retention import Retention
 

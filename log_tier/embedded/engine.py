@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell
 from log_tier.embedded.commit.journal import Journal
 from log_tier.embedded.recovery.data_folder import DataFolder, refusal_of
@@ -20,18 +21,27 @@ from log_tier.embedded.segments.memory_blocks import keep_freed_blocks
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.reader import read_partition
 from log_tier.embedded.segments.tail_cache import TailMemory
+from log_tier.embedded.statistics import EngineStatistics
 from log_tier.embedded.storage import names
-from log_tier.embedded.storage.disk import NO_SPACE, Disk, LocalDisk
+from log_tier.embedded.storage.disk import NO_SPACE, Disk, LocalDisk, SyncFailed
 from log_tier.embedded.storage.settings import TOPICS_MAX, Clock, EngineSettings, wall_clock_ms
 from log_tier.embedded.upkeep.compactor import compact_partition
 from log_tier.embedded.upkeep.retention import Retention, plan_trim
 from log_tier.embedded.upkeep.trim import trim_partition
 from log_tier.model.batch import check_batch
-from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded, ShuttingDown, TableExists, TableNotFound
+from log_tier.model.errors import (
+    DuramenError,
+    InvalidRequest,
+    LimitExceeded,
+    LogStopped,
+    ShuttingDown,
+    TableExists,
+    TableNotFound,
+)
 from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name, table_id_to_bytes
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 
-__all__ = ["EmbeddedLog", "EngineStatistics"]
+__all__ = ["EmbeddedLog"]
 
 # Threads that read files. Reads wait for the device and check bytes; two keep a slow device from holding up a fast one,
 # and more would only take turns at the interpreter's lock.
@@ -40,25 +50,6 @@ _READ_THREADS: Final = 2
 _T = TypeVar("_T")
 
 _NO_ANSWER: Final = DuramenError("no answer yet: a bug if anybody sees this")
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStatistics:
-    """What a log did since it was opened."""
-
-    topics: int
-    appends: int
-    """Batches that were acknowledged."""
-    commits: int
-    """Rounds of the writer thread: appends over commits is how well they were grouped."""
-    syncs: int
-    """Partitions written, summed over commits; each cost one sync, or a few where its file grew."""
-    bytes: int
-    """Bytes of acknowledged batches."""
-    tail_bytes: int
-    """What the newest batches in memory take."""
-    recovery: RecoveryReport
-    """What opening found."""
 
 
 @dataclass(slots=True)
@@ -121,7 +112,7 @@ class EmbeddedLog:
             except BaseException:
                 thread.shutdown(wait=True)
                 for log in opened:
-                    log._folder.close()
+                    log._abandon()
                 raise
         opened[0]._committer.start()
         return opened[0]
@@ -134,10 +125,7 @@ class EmbeddedLog:
             for topic in topics:
                 self._topics[topic.id] = self._open_topic(topic)
         except OSError as error:
-            refusal = refusal_of(error, self._folder.path)
-            if refusal is None:
-                raise
-            raise refusal from error
+            raise refusal_of(error, self._folder.path) from error
 
     def _open_journal(self) -> Journal | None:
         try:
@@ -149,7 +137,7 @@ class EmbeddedLog:
                 segment_of=self._newest_segment,
             )
         except OSError as error:
-            if error.errno not in NO_SPACE:
+            if error.errno not in NO_SPACE or isinstance(error, SyncFailed):
                 raise
             self.recovery.notes.append("there is no room for a journal: each partition of a commit is synced by itself")
             return None
@@ -157,10 +145,6 @@ class EmbeddedLog:
             self.recovery.cuts.append(replayed.cut)
         self.recovery.notes.extend(replayed.notes)
         self._proved = replayed.ends
-        if replayed.restored:
-            self.recovery.notes.append(
-                f"brought {replayed.restored} acknowledged writes ({replayed.bytes} bytes) back from the journal"
-            )
         return journal
 
     def _newest_segment(self, topic: TableId, partition: Partition, base: Offset) -> Path | None:
@@ -215,15 +199,16 @@ class EmbeddedLog:
                 for partition in opened.partitions:
                     self._refuse(partition, refusal)
             self._readers.shutdown(wait=True)
-            with contextlib.ExitStack() as stack:
-                stopped = self._committer.stopped is not None
-                if self._committer.journal is not None:
-                    stack.callback(self._committer.journal.close, settle=not stopped)
-                for opened in self._topics.values():
-                    for partition in opened.partitions:
-                        stack.callback(partition.abandon if stopped else partition.finish)
+            partitions = [each for opened in self._topics.values() for each in opened.partitions]
+            close_files(partitions, self._committer, self._folder.path)
         finally:
             self._folder.close()
+
+    def _abandon(self) -> None:
+        """Let go of everything: the log could not be opened."""
+        if self._committer.journal is not None:
+            self._committer.journal.close(settle=False)
+        self._folder.close()
 
     @staticmethod
     def _refuse(partition: PartitionLog, refusal: DuramenError) -> None:
@@ -249,7 +234,17 @@ class EmbeddedLog:
             raise self._refusal
         if self._committer.stopped is not None:
             raise self._committer.stopped
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._keeper, work))
+
+        def guarded() -> _T:
+            try:
+                return work()
+            except OSError as error:
+                failure = refusal_of(error, self._folder.path)
+                if isinstance(failure, LogStopped):
+                    self._committer.stop(failure)
+                raise failure from error
+
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._keeper, guarded))
 
     def _in_writer(self, errand: Callable[[], None]) -> None:
         """Have the writer thread do something, and wait for it. Not from an event loop's thread."""

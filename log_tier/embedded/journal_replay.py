@@ -229,6 +229,10 @@ def replay(
         replayed.frames += sum(len(found.frames) for found in walks)
         for file in opened.values():
             file.fdatasync()
+        if replayed.restored:
+            replayed.notes.append(
+                f"brought {replayed.restored} acknowledged writes ({replayed.bytes} bytes) back from the journal"
+            )
     finally:
         for file in opened.values():
             file.close()

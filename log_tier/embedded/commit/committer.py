@@ -27,6 +27,7 @@ from typing import Any, Final
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.quick_disk import QuickDisk
 from log_tier.embedded.segments.partition_log import PartitionLog, Staged
+from log_tier.embedded.storage.disk import SyncFailed
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.errors import DiskFull, DuramenError, LogStopped, Overloaded, ShuttingDown
 from log_tier.model.log import Appended
@@ -285,6 +286,10 @@ class Committer:
                 failed[log] = self._stop(error)
         return failed
 
+    def stop(self, error: LogStopped) -> LogStopped:
+        """A sync failed elsewhere: this log acknowledges nothing more."""
+        return self._stop(error)
+
     def _stop(self, error: LogStopped) -> LogStopped:
         if self.stopped is None:
             _logger.critical("%s", error.message)
@@ -303,7 +308,8 @@ def _by_partition(groups: Sequence[list[_Append]]) -> dict[PartitionLog, list[_A
 
 def _write_failed(folder: Path, error: OSError) -> LogStopped:
     return LogStopped(
-        f"a write to {folder} failed ({error.strerror}), so what is on the disk is unknown: this log acknowledges "
+        f"{'a sync of' if isinstance(error, SyncFailed) else 'an operation on'} {error.filename or folder} failed "
+        f"({error.strerror}), so what is on the disk is unknown: this log acknowledges "
         "nothing more. Reads go on; look at the disk, then restart to recover"
     )
 

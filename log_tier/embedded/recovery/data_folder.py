@@ -13,10 +13,10 @@ from typing import Final
 
 from log_tier.embedded.recovery.open_partition import RecoveryReport
 from log_tier.embedded.storage import names
-from log_tier.embedded.storage.disk import NO_SPACE, Disk
+from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
 from log_tier.embedded.storage.documents import read_document, write_document
 from log_tier.embedded.storage.settings import Entropy
-from log_tier.model.errors import DiskFull, DuramenError, FolderReadOnly, ForeignFolder
+from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly, ForeignFolder, LogStopped
 from log_tier.model.identifiers import Partition, TableId, table_id_from_bytes
 from log_tier.model.log import Topic
 
@@ -28,15 +28,27 @@ _TOPIC_KIND: Final = "duramen-topic"
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
-def refusal_of(error: OSError, folder: Path) -> DuramenError | None:
-    """The typed error for what a file system says when it does not let us write, or None for anything else."""
+def refusal_of(error: OSError, folder: Path) -> DuramenError:
+    """The typed error for what the disk says: it names the file, what cannot be done any more, and what to do."""
+    file, why = str(error.filename or folder), error.strerror or str(error)
+    if isinstance(error, SyncFailed):
+        return LogStopped(
+            f"a sync of {file} failed ({why}), so what is on the disk is unknown: this log acknowledges and changes "
+            "nothing more. Reads go on; look at the disk, then restart to recover what it really holds",
+            file=file,
+        )
     if error.errno in NO_SPACE:
-        return DiskFull(f"{folder} cannot grow: {error.strerror}; free space and try again")
+        return DiskFull(f"{file} cannot grow: {why}; free space and try again", file=file)
     if error.errno in _READ_ONLY:
         return FolderReadOnly(
-            f"{folder} cannot be written: {error.strerror}; make it writable for this user, or choose another folder"
+            f"{file} cannot be opened or written: {why}; make it writable for this user, or choose another folder",
+            file=file,
         )
-    return None
+    return DiskFailed(
+        f"the disk refused an operation on {file}: {why}. This call was not carried out, and nothing that was "
+        "acknowledged is lost; look at the disk, then try again",
+        file=file,
+    )
 
 
 class DataFolder:
@@ -63,10 +75,7 @@ class DataFolder:
         except FileExistsError as error:
             raise ForeignFolder(f"{path} is no folder: choose another path") from error
         except OSError as error:
-            refusal = refusal_of(error, path)
-            if refusal is None:
-                raise
-            raise refusal from error
+            raise refusal_of(error, path) from error
 
     @classmethod
     def _open(cls, disk: Disk, path: Path, random_bytes: Entropy) -> DataFolder:
@@ -118,29 +127,23 @@ class DataFolder:
         return found
 
     def create(self, name: str, partitions: int) -> Topic:
-        """Make a topic's folders; it is there after the rename, and not at all before."""
+        """Make a topic's folders; it is there after the rename, and not at all before. Raises `OSError`."""
         topic = Topic(table_id_from_bytes(self._random_bytes(16)), name, partitions)
         building = names.new_topic(self._topics, topic.id)
-        try:
-            for number in range(partitions):
-                self._disk.make_folder(building / names.partition_name(Partition(number)))
-            write_document(
-                self._disk,
-                building / names.TOPIC_FILE,
-                _TOPIC_KIND,
-                {"id": topic.id, "name": name, "partitions": partitions},
-            )
-            self._disk.rename(building, self._topics / topic.id)
-            self._disk.sync_folder(self._topics)
-        except OSError as error:
-            refusal = refusal_of(error, self.path)
-            if refusal is None:
-                raise
-            raise refusal from error
+        for number in range(partitions):
+            self._disk.make_folder(building / names.partition_name(Partition(number)))
+        write_document(
+            self._disk,
+            building / names.TOPIC_FILE,
+            _TOPIC_KIND,
+            {"id": topic.id, "name": name, "partitions": partitions},
+        )
+        self._disk.rename(building, self._topics / topic.id)
+        self._disk.sync_folder(self._topics)
         return topic
 
     def delete(self, topic: TableId) -> None:
-        """Remove a topic; it is gone after the rename, whatever happens while its files are removed."""
+        """Remove a topic; it is gone after the rename, whatever fails while its files are removed. Raises `OSError`."""
         gone = names.gone_topic(self._topics, topic)
         self._disk.rename(self._topics / topic, gone)
         self._disk.sync_folder(self._topics)

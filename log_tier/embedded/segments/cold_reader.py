@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 
+from log_tier.embedded.recovery.data_folder import refusal_of
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.segment import Segment, damaged, first_in_index, read_run
 from log_tier.embedded.segments.sparse_index import SparseIndex
@@ -39,7 +40,7 @@ class ColdReader:
     def read(self, offset: Offset) -> tuple[bytes, Offset]:
         """The next chunk from the batch that holds `offset`, and the offset after it; no bytes at the end.
 
-        Raises `OffsetTrimmed`, `LogDamaged`.
+        Raises `OffsetTrimmed`, `LogDamaged`, and `DiskFailed` or `FolderReadOnly` where the disk gives nothing.
         """
         with self._mutex:
             if self._closed:
@@ -47,6 +48,8 @@ class ColdReader:
             self._reading = True
         try:
             return self._read(offset)
+        except OSError as error:
+            raise refusal_of(error, self._partition.folder) from error
         finally:
             with self._mutex:
                 self._reading = False

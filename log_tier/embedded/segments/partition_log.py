@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from log_tier.embedded.segments.sparse_index import SparseIndex, encode_entries
 from log_tier.embedded.segments.tail_cache import TailCache, TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
-from log_tier.embedded.storage.disk import NO_SPACE, Disk, File
+from log_tier.embedded.storage.disk import NO_SPACE, Disk, File, SyncFailed
 from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, Clock, EngineSettings
 from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DiskFull, DuramenError, LogDamaged, LogStopped
@@ -142,13 +143,13 @@ class PartitionLog:
             try:
                 room = self._make_room(len(batches[done][0]), sum(len(batch) for batch, _ in batches[done:]))
             except OSError as error:
-                if error.errno not in NO_SPACE:
+                if error.errno not in NO_SPACE or isinstance(error, SyncFailed):
                     raise
                 if appended:
                     return appended, None
                 raise DiskFull(
-                    f"{self.folder} cannot grow: {error.strerror}. Nothing was written; free space or trim the log, "
-                    "and try again"
+                    f"{error.filename or self.folder} cannot grow: {error.strerror}. Nothing was written; free space "
+                    "or trim the log, and try again"
                 ) from error
             segment = self.segments[-1]
             staged = Staged(segment, segment.bytes, segment.bytes, segment.end, now)
@@ -269,22 +270,25 @@ class PartitionLog:
         except OSError:
             self._file = None
             file.close()
-            self.disk.unlink(segment.path)
+            with suppress(OSError):  # an empty file that is left is found, and taken, by the next try
+                self.disk.unlink(segment.path)
             raise
         with self.lock:
             self.segments.append(segment)
         return segment
 
     def seal(self) -> None:
-        """Cut the newest file to its batches, put its index beside it, and close it."""
-        if self._file is None:
+        """Cut the newest file to its batches, put its index beside it, and close it. Where that fails, the file stays
+        open, so that the next call does it: a sealed segment must end with its last batch."""
+        file = self._file
+        if file is None:
             return
-        segment, file, self._file = self.segments[-1], self._file, None
-        try:
-            file.truncate(segment.bytes)
-            _sync(file, self.folder)
-        finally:
-            file.close()
+        segment = self.segments[-1]
+        file.truncate(segment.bytes)
+        self._capacity = segment.bytes
+        _sync(file, self.folder)
+        self._file = None
+        file.close()
         self._unwritten = []
         self.write_index(segment)
 
@@ -337,6 +341,6 @@ def _sync(file: File, folder: Path) -> None:
         file.fdatasync()
     except OSError as error:
         raise LogStopped(
-            f"a sync of {folder} failed ({error.strerror}), so what is on the disk is unknown: this log acknowledges "
-            "nothing more. Reads go on; look at the disk, then restart to recover what it really holds"
+            f"a sync of {error.filename or folder} failed ({error.strerror}), so what is on the disk is unknown: this "
+            "log acknowledges nothing more. Reads go on; look at the disk, then restart to recover what it really holds"
         ) from error

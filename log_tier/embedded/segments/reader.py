@@ -79,6 +79,8 @@ def _check_start(partition: PartitionLog, start: Offset, bounds: Bounds, chunk_b
             f"{CHUNK_BYTES_MAX} bytes"
         )
     if start < bounds.earliest:
+        if partition.damage is not None and start >= partition.checkpoint.earliest:
+            raise partition.damage  # nobody trimmed it: its file is missing
         raise trimmed(partition, start, bounds.earliest)
     if start > bounds.latest + 1:
         if partition.damage is not None and partition.damage_at_end:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from log_tier.embedded.recovery.data_folder import refusal_of
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.segment import SCAN_BYTES, Segment, read_run
 from log_tier.embedded.segments.sparse_index import SparseIndex
@@ -29,7 +29,7 @@ def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, to
     """Drop what later records below `below` made void, in sealed segments that lie wholly below it; return how many.
 
     Reads those segments twice, once for headers and once whole, and a third time where one changes. Raises `LogDamaged`
-    where one of them cannot be read, `DiskFull` where a new one cannot be written; nothing is lost by either.
+    where one of them cannot be read, `OSError` where a new one cannot be written; nothing is lost by either.
     """
     partition.check_writable()
     with partition.lock:
@@ -47,15 +47,9 @@ def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, to
             plan.judge(decode_batch(batch, place))
     bases = [segment.base for segment in segments]
     changed = sorted({bisect_right(bases, offset) - 1 for offset in plan.changed()})
-    try:
-        dropped = sum(_rewrite(partition, segments[number], plan) for number in changed)
-        partition.tail.hide_below(segments[-1].end)
-        return dropped
-    except OSError as error:
-        refusal = refusal_of(error, partition.folder)
-        if refusal is None:
-            raise
-        raise refusal from error
+    dropped = sum(_rewrite(partition, segments[number], plan) for number in changed)
+    partition.tail.hide_below(segments[-1].end)
+    return dropped
 
 
 def _batches(partition: PartitionLog, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
@@ -81,7 +75,8 @@ def _rewrite(partition: PartitionLog, segment: Segment, plan: CompactionPlan) ->
     try:
         smaller, dropped = _write_smaller(partition, segment, plan, part)
     except OSError:
-        disk.unlink(part)
+        with suppress(OSError):  # it may not have been made; what is left is removed at the next open
+            disk.unlink(part)
         raise
     if disk.exists(segment.index_path):
         disk.unlink(segment.index_path)
