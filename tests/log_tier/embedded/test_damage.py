@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,9 +118,13 @@ async def check(stopped: Stopped, path: Path, what: str, data: bytes | None) -> 
     else:
         overwrite(disk, path, data)
     disk.sync_folder(HOME)
+    await check_opened(stopped, path, what, lambda: open_log(disk, OPTIONS))
+
+
+async def check_opened(stopped: Stopped, path: Path, what: str, open_it: Callable[[], Awaitable[EmbeddedLog]]) -> None:
     context = f"{kind_of(path)} {path.parent.name}/{path.name}: {what}"
     try:
-        log = await open_log(disk, OPTIONS)
+        log = await open_it()
     except DuramenError as error:
         refusal = error
     else:
@@ -129,12 +133,9 @@ async def check(stopped: Stopped, path: Path, what: str, data: bytes | None) -> 
         assert path.name in refusal.message or path.parent.name in refusal.message, f"{context}: {refusal.message}"
         return
     async with log:
-        for topic in await log.topics():
-            if topic.id == stopped.topic.id:
-                for number in range(PARTITIONS):
-                    await check_partition(log, stopped, number, context)
-                return
-        pytest.fail(f"{context}: the topic is gone")
+        assert stopped.topic.id in [topic.id for topic in await log.topics()], f"{context}: the topic is gone"
+        for number in range(PARTITIONS):
+            await check_partition(log, stopped, number, context)
 
 
 async def check_partition(log: EmbeddedLog, stopped: Stopped, number: int, context: str) -> None:
@@ -180,3 +181,24 @@ async def test_no_damage_shortens_a_log_in_silence(kind: str, clean: bool, alone
                 except AssertionError as error:
                     failures.append(str(error).split("\n")[0])
     assert failures == []
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+async def test_the_same_on_real_files(clean: bool, tmp_path: Path) -> None:
+    stopped = LIVES[clean, False]
+    number = 0
+    for path in sorted(stopped.files):
+        data = stopped.files[path]
+        used = data.rstrip(b"\0")
+        middle = len(used) // 2
+        flipped = used[:middle] + bytes([used[middle] ^ 8]) + data[middle + 1 :] if used else data
+        for what, changed in (("bit", flipped), ("half", data[:middle]), ("empty", b""), ("whole", data)):
+            number += 1
+            home = tmp_path / str(number)
+            for name, content in stopped.files.items():
+                place = home / name.relative_to(HOME)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(changed if name == path else content)
+            for partition in range(PARTITIONS):
+                (home / "topics" / stopped.topic.id / str(partition)).mkdir(parents=True, exist_ok=True)
+            await check_opened(stopped, path, what, lambda home=home: EmbeddedLog.open(home, settings=OPTIONS))
