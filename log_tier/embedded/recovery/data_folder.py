@@ -16,7 +16,15 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
 from log_tier.embedded.storage.documents import read_document, write_document
 from log_tier.embedded.storage.settings import Entropy
-from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly, ForeignFolder, LogStopped
+from log_tier.model.errors import (
+    DiskFailed,
+    DiskFull,
+    DuramenError,
+    FolderReadOnly,
+    ForeignFolder,
+    LogDamaged,
+    LogStopped,
+)
 from log_tier.model.identifiers import Partition, TableId, table_id_from_bytes
 from log_tier.model.log import Topic
 
@@ -122,7 +130,11 @@ class DataFolder:
             topic = names.topic_name(name)
             if topic is None:
                 raise ForeignFolder(f"{self._topics / name} is no topic: move it away; Duramen did not make it")
-            fields = read_document(self._disk, self._topics / name / names.TOPIC_FILE, _TOPIC_KIND)
+            path = self._topics / name / names.TOPIC_FILE
+            fields = read_document(self._disk, path, _TOPIC_KIND)
+            if fields["id"] != topic:
+                message = f"{path} is of topic {fields['id']}, and lies in {topic}; restore it from a copy"
+                raise LogDamaged(message, file=str(path))
             found.append(Topic(topic, str(fields["name"]), int(fields["partitions"])))
         return found
 

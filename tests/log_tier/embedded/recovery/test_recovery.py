@@ -389,3 +389,31 @@ def as_version_1(batch: bytes) -> bytes:
     body = google_crc32c.extend(google_crc32c.value(middle), batch[40:])
     head = batch[:4] + middle + body.to_bytes(4, "little") + batch[16:36]
     return head + google_crc32c.value(head).to_bytes(4, "little") + batch[40:]
+
+
+async def test_another_partitions_checkpoint_removes_nothing() -> None:
+    """It says that its own partition was trimmed: believed here, it would remove segments that nobody gave up."""
+    disk = MemoryDisk()
+    async with await open_log(disk) as log:
+        topic = await log.create_topic("flights", partitions=2)
+        for number in range(60):
+            for partition in range(2):
+                await log.append(topic.id, Partition(partition), plain_batch(f"k{number:02}", value=b"x" * 60))
+        await log.trim(topic.id, Partition(1), Offset(40))
+    mine, other = (segment_files(disk, topic, number)[0].parent / "checkpoint.json" for number in (0, 1))
+    overwrite(disk, mine, bytes(disk.files[other].content))
+    async with await open_log(disk) as log:
+        assert sorted(keys_of(await read_all(log, topic.id))) == list(range(60))
+        (note,) = log.recovery.notes
+        assert f"{mine} is of partition {topic.id}/1" in note
+
+
+async def test_another_tables_description_is_refused() -> None:
+    disk = MemoryDisk()
+    async with await open_log(disk) as log:
+        flights = await log.create_topic("flights", partitions=2)
+        trains = await log.create_topic("trains", partitions=1)
+    mine, other = (HOME / "topics" / topic.id / "topic.json" for topic in (flights, trains))
+    overwrite(disk, mine, bytes(disk.files[other].content))
+    with pytest.raises(LogDamaged, match=f"{mine} is of topic {trains.id}"):
+        await open_log(disk)
