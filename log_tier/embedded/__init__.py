@@ -13,6 +13,8 @@ more.
 - Segments of a partition tile its offsets: each one's `end` is the next one's `base`. Only the newest is written to.
 - What readers may see moves in one place, `PartitionLog.publish`, after the sync.
 - Nothing is believed because an index says so: an entry is used only where the batch at its position agrees.
+- Open files are bounded: the most recently written segments stay open, the others are opened for a commit. A process
+  that is out of descriptors refuses the call before anything is written (`Overloaded`), and the log goes on.
 - Files come and go by rename, and the checkpoint is told before one goes; so a file that is missing is noticed.
 
 **How an append passes through.** `EmbeddedLog.append` checks the batch on the caller's side and queues it

@@ -12,9 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from log_tier.descriptors import descriptor_shares
 from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell
 from log_tier.embedded.commit.journal import Journal
+from log_tier.embedded.open_files import OpenFiles
 from log_tier.embedded.recovery.data_folder import DataFolder, refusal_of
 from log_tier.embedded.recovery.open_partition import RecoveryReport, open_partition
 from log_tier.embedded.segments.memory_blocks import keep_freed_blocks
@@ -68,8 +70,11 @@ class EmbeddedLog:
     def __init__(self, folder: DataFolder, disk: Disk, clock: Clock, settings: EngineSettings) -> None:
         self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
         self._memory = TailMemory(settings.tail_bytes_max)
+        self._files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
         self._committer = Committer(settings)
         self._topics: dict[TableId, _OpenTopic] = {}
+        self._names: set[str] = set()
+        """Of all topics. The keeper's."""
         self._closing = threading.Lock()
         self._refusal: ShuttingDown | None = None
         # Whatever changes which files there are happens in one thread, one thing at a time.
@@ -124,6 +129,7 @@ class EmbeddedLog:
             self._committer.journal = self._open_journal()
             for topic in topics:
                 self._topics[topic.id] = self._open_topic(topic)
+                self._names.add(topic.name)
         except OSError as error:
             raise refusal_of(error, self._folder.path) from error
 
@@ -168,6 +174,7 @@ class EmbeddedLog:
                     memory=self._memory,
                     report=self.recovery,
                     proved_end=self._proved.get((topic.id, Partition(number)), Offset(0)),
+                    files=self._files,
                 )
                 for number in range(topic.partitions)
             ],
@@ -261,13 +268,22 @@ class EmbeddedLog:
             )
 
         def work() -> Topic:
-            if any(opened.topic.name == name for opened in self._topics.values()):
+            if name in self._names:
                 raise TableExists(f"there is a topic {name!r} already: choose another name, or delete it first")
             if len(self._topics) >= TOPICS_MAX:
                 message = f"a log holds at most {TOPICS_MAX} topics: delete one first"
                 raise LimitExceeded(message, limit=TOPICS_MAX, size=len(self._topics))
             topic = self._folder.create(name, partitions)
-            self._topics = {**self._topics, topic.id: self._open_topic(topic)}
+            try:
+                opened = self._open_topic(topic)
+            except OSError as error:
+                refusal = refusal_of(error, self._folder.path)
+                if refusal is None:
+                    raise
+                self._folder.take_back(topic.id)
+                raise refusal from error
+            self._topics = {**self._topics, topic.id: opened}
+            self._names.add(name)
             return topic
 
         return await self._keep(work)
@@ -286,6 +302,7 @@ class EmbeddedLog:
             opened = self._topic(topic)
             gone = TableNotFound(f"topic {opened.topic.name!r} ({topic}) was deleted")
             self._topics = {key: value for key, value in self._topics.items() if key != topic}
+            self._names.discard(opened.topic.name)
             for partition in opened.partitions:
                 self._refuse(partition, gone)
             # The writer thread closes the files: it may be in the middle of a write to one of them.

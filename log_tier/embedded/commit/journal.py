@@ -36,6 +36,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from log_tier.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.embedded.journal_format import (
     FRAME_BYTES,
     FRAMES_AT,
@@ -76,6 +77,7 @@ class Journal:
         self._uncovered: set[Path] = set()
         """Segments with bytes that only this generation's frames made stable."""
         self._settling: Future[None] | None = None
+        self._being_settled: set[Path] = set()
         self._settler = ThreadPoolExecutor(1, thread_name_prefix="duramen-log-settler")
 
     @classmethod
@@ -131,7 +133,8 @@ class Journal:
     def write(self, entries: Sequence[JournalEntry], paths: Sequence[Path]) -> None:
         """Write one frame and sync: afterwards the entries are on stable storage.
 
-        `paths` are the segments' files, by entry. Raises `OSError`; then what is on the disk is unknown.
+        `paths` are the segments' files, by entry. Raises `OSError`; then what is on the disk is unknown, but for the
+        errors `OUT_OF_DESCRIPTORS`: then nothing was written here.
         """
         payload = encode_entries(entries)
         if self._position + FRAME_BYTES + len(payload) > FRAMES_AT + self._size:
@@ -149,16 +152,23 @@ class Journal:
     def _turn(self) -> None:
         """Go on in the other file, which must be settled; settle this one meanwhile. One sync more than a frame's."""
         self._wait_settled()
-        self._settling = self._settler.submit(_sync_all, self._disk, self._uncovered)
-        self._uncovered = set()
+        self._being_settled, self._uncovered = self._uncovered, set()
+        self._settling = self._settler.submit(_sync_all, self._disk, self._being_settled)
         self._generation += 1
         self._begin_file(self._generation)
         self._position = FRAMES_AT
 
     def _wait_settled(self) -> None:
-        if self._settling is not None:
+        if self._settling is None:
+            return
+        try:
             self._settling.result()
-            self._settling = None
+        except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:
+                # No sync failed: a segment could not be opened. It is tried again until the next turn.
+                self._settling = self._settler.submit(_sync_all, self._disk, self._being_settled)
+            raise
+        self._settling = None
 
     def close(self, *, settle: bool) -> None:
         """Let go of the files. With `settle`, sync what only frames cover and say so, so that no replay is needed."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from log_tier.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.embedded.recovery.open_partition import RecoveryReport
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
@@ -38,6 +40,8 @@ _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 def refusal_of(error: OSError, folder: Path) -> DuramenError:
     """The typed error for what the disk says: it names the file, what cannot be done any more, and what to do."""
+    if error.errno in OUT_OF_DESCRIPTORS:
+        return out_of_descriptors(f"{error.filename or folder} cannot be opened", error)
     file, why = str(error.filename or folder), error.strerror or str(error)
     if isinstance(error, SyncFailed):
         return LogStopped(
@@ -142,17 +146,30 @@ class DataFolder:
         """Make a topic's folders; it is there after the rename, and not at all before. Raises `OSError`."""
         topic = Topic(table_id_from_bytes(self._random_bytes(16)), name, partitions)
         building = names.new_topic(self._topics, topic.id)
-        for number in range(partitions):
-            self._disk.make_folder(building / names.partition_name(Partition(number)))
-        write_document(
-            self._disk,
-            building / names.TOPIC_FILE,
-            _TOPIC_KIND,
-            {"id": topic.id, "name": name, "partitions": partitions},
-        )
-        self._disk.rename(building, self._topics / topic.id)
-        self._disk.sync_folder(self._topics)
+        try:
+            for number in range(partitions):
+                self._disk.make_folder(building / names.partition_name(Partition(number)))
+            write_document(
+                self._disk,
+                building / names.TOPIC_FILE,
+                _TOPIC_KIND,
+                {"id": topic.id, "name": name, "partitions": partitions},
+            )
+            self._disk.rename(building, self._topics / topic.id)
+            self._disk.sync_folder(self._topics)
+        except OSError:
+            self.take_back(topic.id)
+            raise
         return topic
+
+    def take_back(self, topic: TableId) -> None:
+        """Remove what there is of a topic that could not be made. What cannot be removed now goes at the next open."""
+        building = names.new_topic(self._topics, topic)
+        with suppress(OSError):
+            if self._disk.exists(self._topics / topic):
+                self._disk.rename(self._topics / topic, building)
+            if self._disk.exists(building):
+                self._remove(building)
 
     def delete(self, topic: TableId) -> None:
         """Remove a topic; it is gone after the rename, whatever fails while its files are removed. Raises `OSError`."""

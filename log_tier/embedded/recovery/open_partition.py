@@ -7,7 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from log_tier.descriptors import descriptor_shares
 from log_tier.embedded.journal_replay import JournalCut
+from log_tier.embedded.open_files import OpenFiles
 from log_tier.embedded.recovery.segment_end import Cut, check_sealed, recover_newest
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.segment import Segment, damaged
@@ -51,6 +53,7 @@ def open_partition(
     memory: TailMemory,
     report: RecoveryReport,
     proved_end: Offset = _START,
+    files: OpenFiles | None = None,
 ) -> PartitionLog:
     """Open one partition, cut a torn tail, and add to the report. Damage does not raise: the partition remembers it.
 
@@ -112,6 +115,7 @@ def open_partition(
         clock=clock,
         settings=settings,
         memory=memory,
+        files=OpenFiles(descriptor_shares().segments) if files is None else files,
         segments=segments,
         checkpoint=checkpoint,
         damage=damage,

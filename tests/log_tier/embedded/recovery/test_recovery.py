@@ -19,6 +19,7 @@ from log_tier.embedded import EmbeddedLog, EngineSettings, RecoveryReport
 from log_tier.embedded.recovery.open_partition import open_partition
 from log_tier.embedded.segments.sparse_index import SparseIndex
 from log_tier.embedded.segments.tail_cache import TailMemory
+from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, read_header
 from log_tier.model.errors import LogDamaged
@@ -65,7 +66,7 @@ async def test_a_clean_close_leaves_no_reserved_space_and_nothing_to_report(tmp_
         topic = await log.create_topic("flights", partitions=1)
         await log.append(topic.id, ZERO, plain_batch("a"))
         (file,) = path.glob("topics/*/0/*.log")
-        assert file.stat().st_size == 1 << 20, "space is reserved while the log is open"
+        assert file.stat().st_size == PREALLOCATION_BYTES_MIN, "space is reserved while the log is open"
     assert file.stat().st_size == len(plain_batch("a"))
     async with await EmbeddedLog.open(path) as log:
         assert str(log.recovery) == "nothing to recover"
