@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Final
 
 from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.descriptors import descriptor_shares
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, NotHosted, TableNotFound, Unavailable
 from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
 from log_tier.model.log import Log, Topic
 from log_tier.model.record import Operation
+from serving_tier.open_environments import OpenEnvironments
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.replica import Replica
 from serving_tier.replica.version_folders import remove_versions
@@ -60,6 +62,7 @@ class Node:
         """Below it, an index folder for each replica: table id / partition."""
         self._clock_ms = clock_ms
         self._applier = Applier()
+        self._environments = OpenEnvironments(descriptor_shares().environments)
         # Replaced and never changed in place: other threads look into it without a lock.
         self._replicas: dict[ReplicaName, Replica] = {}
         self._ranks: dict[ReplicaName, int] = {}
@@ -140,7 +143,14 @@ class Node:
         self, topic: Topic, partition: Partition, folder: Path, *, repair: bool, start: Offset
     ) -> Replica:
         return await Replica.open(
-            topic, partition, log=self._log, applier=self._applier, folder=folder, repair=repair, start=start
+            topic,
+            partition,
+            log=self._log,
+            applier=self._applier,
+            folder=folder,
+            repair=repair,
+            start=start,
+            environments=self._environments,
         )
 
     def set_rank(self, name: ReplicaName, rank: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import lmdb
 
+from log_tier.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.model.errors import DiskFull, FolderInUse, IndexDamaged, InvalidKey, Overloaded
 
 __all__ = ["MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]
@@ -26,6 +27,7 @@ _READERS_MAX: Final = 512
 _SPARE_READS: Final = 32
 
 _NO_SPACE: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_NO_DESCRIPTOR: Final = {os.strerror(code): code for code in OUT_OF_DESCRIPTORS}
 _CUT_SHORT: Final = os.strerror(errno.EIO)
 _DAMAGE: Final = (
     lmdb.CorruptedError,
@@ -103,6 +105,9 @@ def named_troubles(path: Path, map_bytes: int) -> Iterator[None]:
         raise IndexDamaged(f"{path}: {error}: discard it and fold the log again", file=str(path)) from error
     except lmdb.Error as error:
         text = str(error)
+        code = next((code for words, code in _NO_DESCRIPTOR.items() if text.endswith(words)), None)
+        if code is not None:
+            raise out_of_descriptors(f"the index {path} cannot be opened", OSError(code, os.strerror(code))) from error
         if text.endswith(_NO_SPACE):
             raise DiskFull(f"the index {path} cannot grow: {text}: make room; nothing was applied") from error
         if text.endswith(_CUT_SHORT):
