@@ -250,6 +250,41 @@ class Replica:
         replica._start_following()
         return replica
 
+    @classmethod
+    def at_rest(
+        cls,
+        topic: Topic,
+        partition: Partition,
+        *,
+        log: Log,
+        applier: Applier,
+        folder: Path,
+        index: LmdbIndex,
+        latest: Offset,
+        environments: OpenEnvironments,
+        start: Offset = FIRST,
+    ) -> Replica:
+        """The same with an index at rest (`LmdbIndex.at_rest`) that the log can carry on, with no other version here.
+
+        `latest`: where the log ends. Some 50 µs.
+        """
+        replica = cls(
+            topic,
+            partition,
+            log=log,
+            applier=applier,
+            index=index,
+            latest=latest,
+            lag_bounds=LagBounds(),
+            clock=time.monotonic,
+        )
+        replica._folder = folder
+        replica._opening = partial(
+            LmdbIndex.open, table_id=topic.id, partition=partition, start=start, environments=environments
+        )
+        replica._start_following()
+        return replica
+
     def version_folder(self, number: int) -> Path:
         """Where another version of this replica lies."""
         return version_folder(self._folder, number)
