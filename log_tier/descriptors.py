@@ -1,12 +1,14 @@
 """Open files of this process: how many it may have, and who gets how many of them.
 
 Everything that a process opens counts against one limit (`RLIMIT_NOFILE`): segments, LMDB environments, connections.
-Connections come from outside and would take all of it, so each consumer has a share, and stays within it:
+Connections come from outside and would take all of it, so each consumer has a share, and stays within it. Of what is
+left after 64 for the process itself:
 
     1/8  segment files that are open for writing      the least recently written one is closed for the next
     3/8  LMDB environments, two descriptors each      the least recently read one is closed for the next
-    3/8  connections of clients                       one more is refused
-    1/8  everything else                              cold reads, checkpoints, copies, the process itself
+    2/8  connections over the Redis protocol          one more is refused
+    1/8  connections over gRPC                        one more is refused
+    1/8  everything else                              cold reads, checkpoints, copies
 
 A share is what its owner may keep open for its own convenience. Whoever finds the process without a descriptor all the
 same refuses the call before anything is written, with `out_of_descriptors`.
@@ -31,8 +33,11 @@ __all__ = [
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 """The errors that pass when somebody closes a file: of this process, and of the whole machine."""
 
-# Below this a share would be nothing: eight segments, six environments, 24 connections.
-_LIMIT_MIN: Final = 64
+# What a server has open before it has opened anything of a table: listeners, event loops, gRPC's own, some 40.
+_PROCESS: Final = 64
+
+# Below this a share would be nothing: eight segments, twelve environments, 24 connections.
+_LIMIT_MIN: Final = 128
 
 # "No limit" is a number too: more than this many files no process of ours opens.
 _LIMIT_MAX: Final = 1 << 20
@@ -47,8 +52,10 @@ class DescriptorShares(NamedTuple):
     """Segment files open for writing."""
     environments: int
     """LMDB environments. Each takes two descriptors."""
-    connections: int
-    """Connections of clients, over all endpoints."""
+    resp_connections: int
+    """Connections over the Redis protocol."""
+    grpc_connections: int
+    """Connections over gRPC."""
 
 
 def descriptor_shares(limit: int | None = None) -> DescriptorShares:
@@ -57,8 +64,8 @@ def descriptor_shares(limit: int | None = None) -> DescriptorShares:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         limit = _LIMIT_MAX
-    part = min(max(limit, _LIMIT_MIN), _LIMIT_MAX) // 8
-    return DescriptorShares(limit, part, 3 * part // 2, 3 * part)
+    part = (min(max(limit, _LIMIT_MIN), _LIMIT_MAX) - _PROCESS) // 8
+    return DescriptorShares(limit, part, 3 * part // 2, 2 * part, part)
 
 
 def raise_descriptor_limit() -> int:
