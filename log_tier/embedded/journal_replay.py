@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from log_tier.embedded.journal_format import FileHeader, JournalEntry, Walk, has_frame, read_headers, walk
 from log_tier.embedded.storage import names
@@ -31,6 +31,9 @@ from log_tier.model.identifiers import Offset, Partition, TableId
 __all__ = ["JournalCut", "Replayed", "Witness", "load_journal", "replay"]
 
 _KIND = "duramen-log-journal"
+
+# A journal may name thousands of segments: so many of them are open at a time while it is replayed.
+_REPLAY_FILES_MAX: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,10 @@ def replay(
     segment_of: Callable[[TableId, Partition, Offset], Path | None],
     replayed: Replayed,
 ) -> None:
-    """Put back what segments lost; afterwards they hold every entry on stable storage. One sync a segment."""
+    """Put back what segments lost; afterwards they hold every entry on stable storage.
+
+    Two syncs each time a segment is opened: once, or again where more than `_REPLAY_FILES_MAX` take turns.
+    """
     opened: dict[Path, File] = {}
     try:
         for entry in (entry for found in walks for frame in found.frames for entry in frame.entries):
@@ -219,13 +225,17 @@ def replay(
             segment = segment_of(entry.topic, entry.partition, entry.segment)
             if segment is None:
                 continue
-            if segment not in opened:
-                file = opened[segment] = disk.open(segment, write=True)
+            file = opened.pop(segment, None)
+            if file is None:
+                if len(opened) >= _REPLAY_FILES_MAX:
+                    _let_go(opened)
+                file = disk.open(segment, write=True)
                 # What a killed process wrote may be in the kernel's memory only, and after a failed sync the kernel
                 # may show bytes that never reached the device. The journal is overwritten after this.
                 file.fdatasync()
                 file.forget_cached()
-            _put_back(entry, opened[segment], replayed)
+            opened[segment] = file
+            _put_back(entry, file, replayed)
         replayed.frames += sum(len(found.frames) for found in walks)
         for file in opened.values():
             file.fdatasync()
@@ -236,6 +246,15 @@ def replay(
     finally:
         for file in opened.values():
             file.close()
+
+
+def _let_go(opened: dict[Path, File]) -> None:
+    """Sync and close the segment that was needed least recently: `opened` is in the order of use."""
+    file = opened.pop(next(iter(opened)))
+    try:
+        file.fdatasync()
+    finally:
+        file.close()
 
 
 def _put_back(entry: JournalEntry, target: File, replayed: Replayed) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kit.log.engine_steps import HOME, SMALL, copy_of, open_log
-from kit.log.memory_disk import MemoryDisk, MemoryFile
+from kit.log.engine_steps import HOME, SMALL, copy_of, open_log, segment_files
+from kit.log.memory_disk import Inode, MemoryDisk, MemoryFile
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
@@ -124,6 +124,23 @@ async def test_a_commit_over_more_partitions_than_may_be_open_goes_through() -> 
         other = await log.create_topic("other", partitions=1)
         await log.append(other.id, Partition(0), plain_batch("k"))
         assert len(disk.open_segments) <= SOME
+
+
+async def test_a_replay_of_many_segments_needs_few_open_files() -> None:
+    disk = CountingDisk()
+    async with await EmbeddedLog.open(HOME, disk=disk, settings=EngineSettings(open_segments_max=SOME)) as log:
+        topic = await log.create_topic("wide", partitions=200)
+        for turn in range(2):
+            parts = [(topic.id, Partition(number), plain_batch(f"k{turn}")) for number in range(200)]
+            assert all(isinstance(found, Appended) for found in await log.append_many(parts))
+        lost = CountingDisk()
+        lost.folders, lost.files = set(disk.folders), dict(disk.files)
+        for path in segment_files(disk, topic, 7):
+            lost.files[path] = Inode(bytes(disk.files[path].content[: len(plain_batch("k0"))]))
+    async with await EmbeddedLog.open(HOME, disk=lost) as log:
+        assert lost.most <= 40
+        for number in range(200):
+            assert list(keys_of(await read_all(log, topic.id, number)).values()) == [b"k0", b"k1"]
 
 
 async def _one_round(log: EmbeddedLog, number: int, acknowledged: dict[str, list[str]]) -> list[DuramenError]:
