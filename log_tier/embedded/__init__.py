@@ -45,6 +45,5 @@ from log_tier.embedded.engine import EmbeddedLog
 from log_tier.embedded.recovery.open_partition import RecoveryReport
 from log_tier.embedded.statistics import EngineStatistics
 from log_tier.embedded.storage.settings import EngineSettings
-from log_tier.embedded.upkeep.retention import Retention
 
-__all__ = ["EmbeddedLog", "EngineSettings", "EngineStatistics", "RecoveryReport", "Retention"]
+__all__ = ["EmbeddedLog", "EngineSettings", "EngineStatistics", "RecoveryReport"]

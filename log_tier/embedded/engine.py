@@ -28,7 +28,6 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, LocalDisk, SyncFailed
 from log_tier.embedded.storage.settings import TOPICS_MAX, Clock, EngineSettings, wall_clock_ms
 from log_tier.embedded.upkeep.compactor import compact_partition
-from log_tier.embedded.upkeep.retention import Retention, plan_trim
 from log_tier.embedded.upkeep.trim import trim_partition
 from log_tier.model.batch import check_batch
 from log_tier.model.errors import (
@@ -399,13 +398,6 @@ class EmbeddedLog:
         """Remove the segments that lie wholly below `before`. Two syncs."""
         log = self._partition(topic, partition)
         return await self._keep(lambda: trim_partition(log, before, in_writer=self._in_writer))
-
-    async def retain(self, topic: TableId, partition: Partition, policy: Retention, *, floor: Offset) -> Offset:
-        """Trim by age and size, never records at or above `floor`; return the earliest offset that is left."""
-        log = self._partition(topic, partition)
-        with log.lock:
-            before = plan_trim(log.segments, policy, now_ms=self._clock(), floor=floor)
-        return await self.trim(topic, partition, before)
 
     async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
         """Drop void records from sealed segments; see `log_tier.embedded.upkeep.compaction`. Rewrites what changes."""

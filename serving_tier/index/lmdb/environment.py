@@ -76,13 +76,25 @@ def open_environment(path: Path, *, map_bytes: int, reads_only: bool = False) ->
         try:
             # Slots of the reader table that a killed process left would keep old pages alive for ever.
             env.reader_check()
-            names = Databases._fields
-            return env, Databases(
-                *(env.open_db(name.encode(), dupsort=name == "expiries", create=not reads_only) for name in names)
-            )
+            if reads_only:
+                return env, Databases(
+                    *(
+                        env.open_db(name.encode(), dupsort=name == "expiries", create=False)
+                        for name in Databases._fields
+                    )
+                )
+            return env, _databases(env)
         except BaseException:
             env.close()
             raise
+
+
+def _databases(env: Any) -> Databases:
+    """Open or make all databases in one transaction: each by itself takes the writer's lock."""
+    with env.begin(write=True) as txn:
+        return Databases(
+            *(env.open_db(name.encode(), txn=txn, dupsort=name == "expiries") for name in Databases._fields)
+        )
 
 
 @contextmanager
