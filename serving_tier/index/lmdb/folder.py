@@ -109,7 +109,7 @@ def check_folder(path: Path, *, table_id: TableId, partition: Partition, boot_id
 def summary_of_folder(
     path: Path, *, table_id: TableId, partition: Partition, boot: str
 ) -> tuple[IndexSummary | None, bool]:
-    """What a folder's marker says about its file, and whether the file is clean. One small read; no look at the file.
+    """What a folder's marker says about its file, and whether that is clean. Of the file, the two meta pages are read.
 
     No summary where the file has to be looked at: it was in use when its process ended, or an earlier version closed
     it. Raises `IndexDamaged` for a folder that cannot be trusted, and `FileNotFoundError` where there is none.
@@ -120,6 +120,7 @@ def summary_of_folder(
     _check_marker(marker, path, table_id=table_id, partition=partition, boot=boot)
     if marker.summary is None:
         return None, marker.clean
+    _check_data(path / _DATA)
     try:
         return IndexSummary.from_json(marker.summary), marker.clean
     except (KeyError, TypeError, ValueError) as error:
