@@ -9,6 +9,7 @@ from bench.workloads.cluster import CLUSTER
 from bench.workloads.embedded_get import EMBEDDED_GET
 from bench.workloads.kafka import KAFKA
 from bench.workloads.log_append import LOG_APPEND
+from bench.workloads.many_tables import MANY_TABLES
 from bench.workloads.memory import MEMORY
 from bench.workloads.replay import REPLAY
 from bench.workloads.resp_client import DOOR_CLIENT
@@ -32,6 +33,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         EMBEDDED_GET,
         VISIBLE,
         RESTART,
+        MANY_TABLES,
         MEMORY,
         *CLUSTER,
         *FAST_DOOR,
