@@ -38,7 +38,7 @@ copy. It does not merge small partitions into one file; the price is two files a
 sync.
 
 **Reading order**: `storage/` (what there is on the disk, and the seam to it), `segments/`, `commit/`, `recovery/`,
-`upkeep/`, and `engine.py`, which wires them. `docs/FORMATS.md` has the bytes.
+`upkeep/`, and `engine.py`, which wires them. `docs/FORMATS.md` has the bytes, `closing.py`, `statistics.py`.
 """
 
 from log_tier.embedded.engine import EmbeddedLog

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from log_tier.embedded.commit.committer import Committer
-from log_tier.embedded.recovery.data_folder import refusal_of
 from log_tier.embedded.segments.partition_log import PartitionLog
+from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.model.errors import DuramenError
 
 __all__ = ["close_files"]

@@ -12,20 +12,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from log_tier.descriptors import descriptor_shares
+from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell
 from log_tier.embedded.commit.journal import Journal
-from log_tier.embedded.open_files import OpenFiles
-from log_tier.embedded.recovery.data_folder import DataFolder, refusal_of
+from log_tier.embedded.recovery.data_folder import DataFolder
 from log_tier.embedded.recovery.open_partition import RecoveryReport, open_partition
 from log_tier.embedded.segments.memory_blocks import keep_freed_blocks
+from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.reader import read_partition
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.statistics import EngineStatistics
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, LocalDisk, SyncFailed
+from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.embedded.storage.settings import TOPICS_MAX, Clock, EngineSettings, wall_clock_ms
 from log_tier.embedded.upkeep.compactor import compact_partition
 from log_tier.embedded.upkeep.trim import trim_partition

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.background import Failed, only_logged, run_forever
-from log_tier.descriptors import descriptor_shares
+from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, NotHosted, TableNotFound, Unavailable
 from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
 from log_tier.model.log import Bounds, Log, Topic
 from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.open_environments import OpenEnvironments
+from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.replica import Replica
 from serving_tier.replica.version_folders import is_version_of, remove_versions
@@ -150,7 +150,7 @@ class Node:
 
     async def host_resting(self, wanted: Sequence[RestingReplica]) -> None:
         """Host those of `wanted` whose index need not be looked at: it has no file yet and nothing to fold, or its
-        folder says what it holds (`serving_tier.index_summary`) and the log can carry that on.
+        folder says what it holds (`serving_tier.index.lmdb.summary`) and the log can carry that on.
 
         The others are left to `host`, which knows what to do about them. Some 0.2 ms each, whatever their sizes.
         """

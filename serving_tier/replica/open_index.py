@@ -13,7 +13,7 @@ from log_tier.model.identifiers import FIRST, Offset, Partition
 from log_tier.model.log import Bounds, Topic
 from serving_tier.index.lmdb.folder import folder_trouble
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.open_environments import OpenEnvironments
+from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.replica.applier import Applier
 
 __all__ = ["open_index"]

@@ -52,8 +52,8 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition
 from log_tier.model.log import Log, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.index.lmdb.pinned_read import PinnedRead
-from serving_tier.open_environments import OpenEnvironments
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.apply import Applying
 from serving_tier.replica.lag import Lag, LagBounds, ReplicaState, next_state

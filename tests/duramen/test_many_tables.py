@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import duramen
-from log_tier.descriptors import DescriptorShares, descriptor_shares
+from log_tier.concurrency.descriptors import DescriptorShares, descriptor_shares
 
 DEADLINE_S = 60.0
 LIMIT = 1024

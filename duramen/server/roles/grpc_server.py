@@ -13,7 +13,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from log_tier.descriptors import descriptor_shares
+from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
 from log_tier.rpc.channel import SERVER_OPTIONS
 from log_tier.rpc.checked import CheckedHandler

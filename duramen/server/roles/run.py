@@ -9,7 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from log_tier.descriptors import raise_descriptor_limit
+from log_tier.concurrency.descriptors import raise_descriptor_limit
 from log_tier.model.errors import DuramenError
 
 __all__ = ["Role", "run_role", "run_until_signal"]

@@ -24,7 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
-from log_tier.descriptors import OUT_OF_DESCRIPTORS
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.quick_disk import QuickDisk
 from log_tier.embedded.segments.partition_log import PartitionLog, Staged

@@ -36,8 +36,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from log_tier.descriptors import OUT_OF_DESCRIPTORS
-from log_tier.embedded.journal_format import (
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
+from log_tier.embedded.commit.journal_format import (
     FRAME_BYTES,
     FRAMES_AT,
     HEADERS_AT,
@@ -47,7 +47,7 @@ from log_tier.embedded.journal_format import (
     encode_header,
     entry_bytes,
 )
-from log_tier.embedded.journal_replay import Replayed, Witness, load_journal, replay
+from log_tier.embedded.commit.journal_replay import Replayed, Witness, load_journal, replay
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
 from log_tier.model.identifiers import Offset, Partition, TableId

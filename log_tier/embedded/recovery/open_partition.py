@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from log_tier.descriptors import descriptor_shares
-from log_tier.embedded.journal_replay import JournalCut
-from log_tier.embedded.open_files import OpenFiles
+from log_tier.concurrency.descriptors import descriptor_shares
+from log_tier.embedded.commit.journal_replay import JournalCut
 from log_tier.embedded.recovery.segment_end import Cut, check_sealed, recover_newest
+from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.segment import Segment, damaged
 from log_tier.embedded.segments.tail_cache import TailMemory
@@ -60,11 +60,7 @@ def open_partition(
     `proved_end` is an end that the journal says was on stable storage. Reads one index and about 64 KiB per segment,
     and what the newest holds behind its last index entry.
     """
-    found = disk.list(folder)
-    for name in found:
-        if name.endswith(names.PART):
-            disk.unlink(folder / name)
-    bases = sorted(base for base in map(names.segment_base, found) if base is not None)
+    bases = _segment_bases(disk, folder)
     try:
         checkpoint = Checkpoint.read(disk, folder / names.CHECKPOINT)
     except (LogDamaged, ForeignFolder, UnknownFormat) as error:
@@ -121,6 +117,15 @@ def open_partition(
         damage=damage,
         damage_at_end=damage_at_end,
     )
+
+
+def _segment_bases(disk: Disk, folder: Path) -> list[Offset]:
+    """The segments that are there, in order; what is half written goes."""
+    found = disk.list(folder)
+    for name in found:
+        if name.endswith(names.PART):
+            disk.unlink(folder / name)
+    return sorted(base for base in map(names.segment_base, found) if base is not None)
 
 
 def _finish_trim(disk: Disk, folder: Path, bases: list[Offset], earliest: Offset) -> list[Offset]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 
-from log_tier.embedded.recovery.data_folder import refusal_of
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.segment import Segment, damaged, first_in_index, read_run
 from log_tier.embedded.segments.sparse_index import SparseIndex
 from log_tier.embedded.storage.disk import File
+from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.model.errors import OffsetTrimmed
 from log_tier.model.identifiers import Offset
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from log_tier.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
-from log_tier.embedded.open_files import OpenFiles
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
+from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.segment import Segment
 from log_tier.embedded.segments.sparse_index import SparseIndex, encode_entries
 from log_tier.embedded.segments.tail_cache import TailCache, TailMemory

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import Executor
 from typing import Final
 
-from log_tier.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.embedded.segments.cold_reader import ColdReader, trimmed
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.model.errors import InvalidRequest, TokenAhead

@@ -62,7 +62,8 @@ class EngineSettings:
     """Age under which compaction keeps a delete that nothing older needs any more: whoever restores from a younger
     snapshot still learns of it."""
     open_segments_max: int = 0
-    """Segment files that stay open for writing; 0: this log's share of the process' limit (`log_tier.descriptors`)."""
+    """Segment files that stay open for writing; 0: this log's share of the process' limit
+    (`log_tier.concurrency.descriptors`)."""
     random_bytes: Entropy = os.urandom
     """Where topic ids come from."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import lmdb
 
-from log_tier.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.model.errors import DiskFull, FolderInUse, IndexDamaged, InvalidKey, Overloaded
 
 __all__ = ["MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]

@@ -12,7 +12,7 @@ closed cleanly is trusted only in the boot that wrote it (I10).
     rest     → the same, with a summary of the index      when its file is closed, to be opened again when it is needed
     release  → the marker says: clean, with a summary     after everything was synced
 
-A marker with a summary (`serving_tier.index_summary`) is believed without a look into the file, so that a node of
+A marker with a summary (`serving_tier.index.lmdb.summary`) is believed without a look into the file, so that a node of
 thousands of replicas opens without opening their files. Markers of earlier versions have none.
 
 The check of the two meta pages before LMDB maps the file costs one read and catches what would crash the process at
@@ -31,12 +31,12 @@ from typing import Any, Final, NamedTuple
 
 from lmdb.verify import VerifyError, verify
 
-from log_tier.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.model.errors import DiskFull, DuramenError, FolderReadOnly, IndexDamaged
 from log_tier.model.identifiers import Partition, TableId
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, NoMetaPage, newest_meta
-from serving_tier.index_summary import IndexSummary
+from serving_tier.index.lmdb.summary import IndexSummary
 
 __all__ = [
     "BootId",

@@ -48,9 +48,9 @@ from serving_tier.index.lmdb.folder import (
 )
 from serving_tier.index.lmdb.format import VERSION, State, pack_version
 from serving_tier.index.lmdb.identity import find_identity
+from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.index.lmdb.reads import LmdbReads, closed
-from serving_tier.index_summary import IndexSummary
-from serving_tier.open_environments import OpenEnvironments
+from serving_tier.index.lmdb.summary import IndexSummary
 
 __all__ = ["LmdbIndex", "applied_of"]
 
@@ -73,7 +73,8 @@ _IDLE_HANDLE_REFERENCES: Final = 3
 class LmdbIndex(LmdbReads):
     """See `serving_tier.index.index.Index`. Made by `open`, or by `at_rest`.
 
-    With `environments` its file is open only while it is used now and then; see `serving_tier.open_environments`.
+    With `environments` its file is open only while it is used now and then; see
+    `serving_tier.index.lmdb.open_environments`.
     """
 
     def __init__(
@@ -281,7 +282,7 @@ class LmdbIndex(LmdbReads):
             others.opened(self)
 
     def watch_use(self) -> bool:
-        """See `serving_tier.open_environments`."""
+        """See `serving_tier.index.lmdb.open_environments`."""
         if self._begin == self._enter:
             return False
         if not self._closed:

@@ -14,7 +14,7 @@ from kit.log.memory_disk import Inode, MemoryDisk, MemoryFile
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from log_tier.embedded.open_files import OpenFiles
+from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.model.errors import DuramenError, LogStopped, Overloaded
 from log_tier.model.identifiers import Partition
 from log_tier.model.log import Appended

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Maps
-from log_tier.descriptors import descriptor_shares
+from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
 from router.admin.admin import Admin

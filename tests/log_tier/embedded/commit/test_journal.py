@@ -13,7 +13,7 @@ from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded.commit.journal import Journal, JournalEntry
-from log_tier.embedded.journal_format import FRAMES_AT
+from log_tier.embedded.commit.journal_format import FRAMES_AT
 from log_tier.model.errors import DuramenError, LogStopped
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Appended

@@ -18,7 +18,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.index.lmdb import lmdb_index
 from serving_tier.index.lmdb.folder import read_boot_id
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.open_environments import OpenEnvironments
+from serving_tier.index.lmdb.open_environments import OpenEnvironments
 
 
 def resting(folder: Path, environments: OpenEnvironments, *, boot: str = "") -> LmdbIndex:

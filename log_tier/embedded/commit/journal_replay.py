@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from log_tier.embedded.journal_format import FileHeader, JournalEntry, Walk, has_frame, read_headers, walk
+from log_tier.embedded.commit.journal_format import FileHeader, JournalEntry, Walk, has_frame, read_headers, walk
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
 from log_tier.embedded.storage.documents import read_document, write_document
