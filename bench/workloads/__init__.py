@@ -7,6 +7,7 @@ from typing import Final
 from bench.workload import Workload
 from bench.workloads.cluster import CLUSTER
 from bench.workloads.embedded_get import EMBEDDED_GET
+from bench.workloads.go_callers import GO_CALLERS
 from bench.workloads.kafka import KAFKA
 from bench.workloads.log_append import LOG_APPEND
 from bench.workloads.many_tables import MANY_TABLES
@@ -39,6 +40,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         *FAST_DOOR,
         *DOOR_CLIENT,
         *DOOR_READERS,
+        *GO_CALLERS,
         *KAFKA,
         *VERSIONS,
         *SPARK_SOURCE,
