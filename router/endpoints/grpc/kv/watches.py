@@ -7,13 +7,14 @@ W2  A message's token names what was sent up to and with it, in all partitions: 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
 
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
-from log_tier.model.errors import InvalidRequest, TableNotFound
+from log_tier.model.errors import InvalidRequest, TableNotFound, Unavailable
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from log_tier.model.table_ref import TableRef
@@ -25,6 +26,9 @@ from router.endpoints.grpc.kv.scans import MESSAGE_BYTES_MAX
 from router.proto import kv_pb2 as kv
 
 __all__ = ["watch_changes"]
+
+# How long the news of a replica that was opened takes, about.
+_PAUSE_S: Final = 0.05
 
 _SILENT: Final = frozenset({int(Operation.NOOP), int(Operation.VOID)})
 """Records that change nothing and say nothing to a subscriber."""
@@ -57,14 +61,23 @@ async def watch_changes(
     after = parse_token(request.after)
     start = await _start(connection, table, request, after, timeout)
     seen: dict[Partition, Offset] = {}
-    async with aclosing(cast("Any", connection.watch(table.id, start))) as events:
-        async for event in cast("AsyncIterator[WatchEvent]", events):
-            if event.positions is not None:
-                seen = {partition: Offset(position - 1) for partition, position in event.positions.items()}
-                yield kv.KVWatchResponse(token=token_text(table, seen, after))
-                continue
-            for message in _messages(table, event, seen, after):
-                yield message
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + timeout
+    while True:
+        try:
+            async with aclosing(cast("Any", connection.watch(table.id, start))) as events:
+                async for event in cast("AsyncIterator[WatchEvent]", events):
+                    if event.positions is not None:
+                        seen = {partition: Offset(position - 1) for partition, position in event.positions.items()}
+                        yield kv.KVWatchResponse(token=token_text(table, seen, after))
+                        continue
+                    for message in _messages(table, event, seen, after):
+                        yield message
+        except Unavailable:
+            # Of a table that was just made this server may not know yet who serves it.
+            if seen or loop.time() + _PAUSE_S >= give_up:
+                raise
+        await asyncio.sleep(_PAUSE_S)
 
 
 def _messages(
