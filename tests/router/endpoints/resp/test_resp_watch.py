@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from kit.cluster.one_machine import puts
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
+
+from log_tier.model.identifiers import Partition
 
 OK = Status("OK")
 QUEUED = Status("QUEUED")
@@ -158,8 +163,9 @@ def test_unwatch_forgets(alone: ServerThread, pair: tuple[Raw, Raw], key: str) -
 def test_expired_keys_and_watches(pair: tuple[Raw, Raw], key: str) -> None:
     """What expires between WATCH and EXEC has changed; what had expired before it has not."""
     watcher, _ = pair
-    assert watcher.call("SET", key, "1", "PX", "40") == OK
+    assert watcher.call("SET", key, "1", "PX", "2000") == OK
     assert watcher.call("WATCH", key) == OK
+    assert watcher.call("PTTL", key) > 0, "it was there when it was watched"
     while watcher.call("EXISTS", key):
         pass
     watcher.send(transaction(("SET", key, "2")))
@@ -167,6 +173,37 @@ def test_expired_keys_and_watches(pair: tuple[Raw, Raw], key: str) -> None:
     assert watcher.call("WATCH", key) == OK
     watcher.send(transaction(("SET", key, "3")))
     assert outcome(watcher) == [OK]
+
+
+def test_a_value_never_goes_back_behind_its_watched_version(
+    alone: ServerThread, pair: tuple[Raw, Raw], key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers see a commit before the index says which offset it has applied; no value that was read before follows."""
+    raw, _ = pair
+    assert raw.call("SET", key, "old") == OK
+    table = alone.run(lambda: alone.server.tables.open("default"))
+    index = alone.data_plane.node.replica(table.ref.id, Partition(0)).index
+    go_on, commit = threading.Event(), index._commit
+
+    def late(*state: Any) -> None:
+        assert go_on.wait(20), "nobody let the commit go on"
+        commit(*state)
+
+    while raw.call("GET", f"{key}-none") is not None or raw.call("GET", key) != b"old":
+        pass
+    raw.call("GET", key)
+    monkeypatch.setattr(index, "_commit", late)
+    try:
+        # By another way than this endpoint, which does not know of it.
+        alone.run(lambda: alone.data_plane.log.append(table.ref.id, Partition(0), puts((key.encode(), b"new"))))
+        deadline = time.monotonic() + 20
+        while (stored := index.stored(key.encode())) is None or not stored.endswith(b"new"):
+            assert time.monotonic() < deadline, "it is not applied"
+        assert raw.call("DURAMEN.GETV", key)[0] == b"new"
+        assert raw.call("GET", key) == b"new"
+        assert raw.call("MGET", key) == [b"new"]
+    finally:
+        go_on.set()
 
 
 @pytest.mark.parametrize("pipelined", [True, False], ids=["pipelined", "one at a time"])
