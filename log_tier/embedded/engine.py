@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.embedded.commit.committer import Committer, tell
 from log_tier.embedded.commit.journal import Journal
 from log_tier.embedded.recovery.data_folder import DataFolder, refusal_of
@@ -22,7 +23,7 @@ from log_tier.embedded.segments.reader import read_partition
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, LocalDisk
-from log_tier.embedded.storage.settings import TOPICS_MAX, Clock, EngineSettings, wall_clock_ms
+from log_tier.embedded.storage.settings import TOPICS_MAX, ClockMs, EngineSettings
 from log_tier.embedded.upkeep.compactor import compact_partition
 from log_tier.embedded.upkeep.retention import Retention, plan_trim
 from log_tier.embedded.upkeep.trim import trim_partition
@@ -74,7 +75,7 @@ class EmbeddedLog:
     the loop that made it.
     """
 
-    def __init__(self, folder: DataFolder, disk: Disk, clock: Clock, settings: EngineSettings) -> None:
+    def __init__(self, folder: DataFolder, disk: Disk, clock: ClockMs, settings: EngineSettings) -> None:
         self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
         self._memory = TailMemory(settings.tail_bytes_max)
         self._committer = Committer(settings)
@@ -93,7 +94,7 @@ class EmbeddedLog:
         path: str | Path,
         *,
         disk: Disk | None = None,
-        clock: Clock = wall_clock_ms,
+        clock: ClockMs = SYSTEM_CLOCK.wall_ms,
         settings: EngineSettings | None = None,
     ) -> EmbeddedLog:
         """Open the log in a folder, or begin one in an empty one; recover what a crash left.

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from log_tier.catalog.catalog import Maps
+from log_tier.catalog.catalog import Maps, newer_map
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.model.errors import (
@@ -172,8 +172,7 @@ class Hosting:
 
     async def _follow(self, seen: ClusterMap) -> None:
         while True:
-            version = seen.version
-            seen = await self.maps.wait_for(lambda cluster: cluster.version > version)  # noqa: B023 - awaited here
+            seen = await newer_map(self.maps, seen)
             await self._compare(seen)
 
     async def _compare(self, cluster: ClusterMap) -> None:

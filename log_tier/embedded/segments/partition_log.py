@@ -19,7 +19,7 @@ from log_tier.embedded.segments.tail_cache import TailCache, TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, File
-from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, Clock, EngineSettings
+from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, ClockMs, EngineSettings
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import DiskFull, DuramenError, LogDamaged, LogStopped
 from log_tier.model.identifiers import NOTHING, Offset, Partition
@@ -64,7 +64,7 @@ class PartitionLog:
         folder: Path,
         *,
         disk: Disk,
-        clock: Clock,
+        clock: ClockMs,
         settings: EngineSettings,
         memory: TailMemory,
         segments: list[Segment],

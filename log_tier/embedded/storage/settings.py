@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from log_tier.model.batch_header import BATCH_BYTES_MAX
 
-__all__ = ["PREALLOCATION_BYTES_MIN", "TOPICS_MAX", "Clock", "EngineSettings", "Entropy", "wall_clock_ms"]
+__all__ = ["PREALLOCATION_BYTES_MIN", "TOPICS_MAX", "ClockMs", "EngineSettings", "Entropy"]
 
 # One folder and one small file each, all read when the log opens: ten thousand take about a second.
 TOPICS_MAX: Final = 10_000
@@ -19,16 +18,11 @@ TOPICS_MAX: Final = 10_000
 # 64 GiB, and a busy one pays for ten growths in its life.
 PREALLOCATION_BYTES_MIN: Final = 1 << 20
 
-Clock = Callable[[], int]
+ClockMs = Callable[[], int]
 """Milliseconds since 1970. May jump; a partition's log time never falls all the same."""
 
 Entropy = Callable[[int], bytes]
 """So many random bytes."""
-
-
-def wall_clock_ms() -> int:
-    """The machine's clock."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
