@@ -6,5 +6,5 @@ retry policy, `broadcast.py` wakes everybody who waits for a change, `clocks.py`
 `background.py` and `tasks.py` keep tasks, report their failures and end them.
 
 Reading order: `clocks.py`, `backoff.py`, `broadcast.py`, `background.py`, `tasks.py`, `blocking_wait.py`, `threads.py`,
-`forking.py`, `background_loop.py`.
+`forking.py`, `background_loop.py`, `descriptors.py`.
 """
