@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.server_process import ServerProcess
-from programs import ROOT, go_tool, run_checked
+from kit.clients.programs import ROOT, go_tool, run_checked
 
 GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.1"
 ADDRESS = "localhost:7070"

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kit.clients.programs import EXAMPLES, LANGUAGES, Language, built
 from kit.cluster.cluster_process import ClusterProcess
-from programs import EXAMPLES, LANGUAGES, Language, built
 
 import duramen
 

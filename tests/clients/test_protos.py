@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from programs import ROOT, need, run_checked
+from kit.clients.programs import ROOT, need, run_checked
 
 BUF = "@bufbuild/buf@1.47.2"
 PROTOS = ROOT / "protos"

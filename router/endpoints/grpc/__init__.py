@@ -8,7 +8,7 @@ A call that fails as a whole ends with a gRPC status and a `Problem` in its trai
 `Problem` in its place in the reply. Both become the same typed errors on the other side. Other languages read the
 `google.rpc.Status` beside it.
 
-`kv` is a second service on the same data plane, for programs in any language: tables by name, one key a call.
+`kv/` is a second service on the same data plane, for programs in any language: tables by name, one key a call.
 
-Reading order: `messages.py`, `timeouts.py`, `services.py`, `connection.py`, `router/routing/failover.py`, `kv`.
+Reading order: `timeouts.py`, `services.py`, `kv/`.
 """

@@ -1,7 +1,4 @@
-"""The server's side of the endpoint: `duramen.v1.KeyValue` and `duramen.v1.Tables` over a data plane, or whatever else
-is a
-`Connection`: a router's way to the nodes.
-"""
+"""The services `duramen.v1.KeyValue` and `duramen.v1.Tables` over any `Connection`: local data, or a router's nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
 from router.data.requests import Connection
-from router.endpoints.grpc import messages
 from router.endpoints.grpc.timeouts import call_timeout
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc

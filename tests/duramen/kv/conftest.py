@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kv_servers import KVClient, served
+from kit.clients.kv_servers import KVClient, served
 
 
 @pytest.fixture(params=["single", "node", "router"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import grpc
-from kv_servers import DEADLINE_S, KVClient, number, refused, taken
+from kit.clients.kv_servers import DEADLINE_S, KVClient, number, refused, taken
 
 from log_tier.model.tokens import Token
 from router.proto import kv_pb2 as kv

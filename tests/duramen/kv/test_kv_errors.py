@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from kv_servers import DEADLINE_S, KVClient, Refusal, number, refusal_of, refused, served
+from kit.clients.kv_servers import DEADLINE_S, KVClient, Refusal, number, refusal_of, refused, served
 
 from log_tier.model.errors import ERRORS, ConditionFailed, DuramenError, Overloaded
 from log_tier.model.identifiers import Offset, Partition

@@ -15,7 +15,7 @@ import pytest
 
 __all__ = ["EXAMPLES", "LANGUAGES", "ROOT", "Language", "built", "go_tool", "need", "run_checked"]
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 EXAMPLES: Final = ROOT / "examples" / "clients"
 
 # The first build fetches modules; the later ones take seconds.
