@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -291,9 +290,10 @@ class Node:
 
     async def _tick(self) -> None:
         backoff: dict[Replica, tuple[float, float]] = {}
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_EXPIRY_TICK_S)
-            now_ms, now_s = self._clock_ms(), time.monotonic()
+            now_ms, now_s = self._clock_ms(), loop.time()
             waiting: dict[Replica, tuple[float, float]] = {}
             for name, replica in self._replicas.items():
                 not_before, pause = backoff.get(replica, (0.0, _EXPIRY_TICK_S))
