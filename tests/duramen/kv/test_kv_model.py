@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from duramen.client.loop_thread import LoopThread
+from duramen.client.transport.loop_thread import LoopThread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kit.clients.kv_servers import KVClient, number, refusal_of
