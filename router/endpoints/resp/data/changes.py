@@ -23,6 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Final
 
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import ConditionFailed, DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.record import Condition, Expiry, Operation, attribute_of
@@ -90,7 +92,7 @@ class Changes:
         self._clock_ms = clock_ms
         self._loop = asyncio.get_running_loop()
         self._queues: dict[tuple[TableId, Partition], list[_Job]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def run(
         self,
@@ -112,9 +114,7 @@ class Changes:
         queue = self._queues.get(place)
         if queue is None:
             self._queues[place] = [job]
-            task = self._loop.create_task(self._work(table, partition))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._work(table, partition))
         else:
             queue.append(job)
         return await future
@@ -124,14 +124,17 @@ class Changes:
         place = (table.ref.id, partition)
         queue = self._queues[place]
         jobs: list[_Job] = []
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         try:
             while queue:
                 jobs, queue[:] = queue[:_ROUND_MAX], queue[_ROUND_MAX:]
                 again = await self._round(table, partition, jobs)
                 queue[:0] = again
                 tries = max((job.tries for job in again), default=0)
-                if tries >= _PAUSE_AFTER:
-                    await asyncio.sleep(min(_PAUSE_FIRST_S * 2 ** (tries - _PAUSE_AFTER), _PAUSE_MAX_S))
+                if tries < _PAUSE_AFTER:
+                    backoff.reset()
+                else:
+                    await backoff.pause()
         except BaseException as error:
             reason = DuramenError(f"the commands of {table.ref.name}/{partition} ended: {error!r}")
             for job in (*jobs, *queue):
@@ -192,9 +195,7 @@ class Changes:
 
     async def close(self) -> None:
         """End what is under way."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
 
 def _reply(job: _Job, overlay: Overlay) -> Any:
