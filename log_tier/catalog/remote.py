@@ -11,6 +11,7 @@ from typing import Any, Final
 from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.map_json import map_from_json
+from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, ShuttingDown
@@ -68,7 +69,7 @@ class RemoteMaps:
     async def open(cls, target: str, view: View, *others: str) -> RemoteMaps:
         """Follow from a first view on; `target`, `others` and the nodes of the map are who can be asked."""
         maps = cls([target, *others], view.map)
-        maps._follower = asyncio.create_task(maps._follow(), name=f"follow map at {target}")
+        maps._follower = run_forever(maps._follow(), name=f"follow map at {target}", failed=maps._feed.fail)
         return maps
 
     @property

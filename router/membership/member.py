@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from log_tier.catalog.cluster_map import NodeEntry
+from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.tasks import TaskSet, end_tasks
@@ -77,7 +78,9 @@ class Member:
 
     def start(self) -> None:
         """Begin to follow."""
-        self._follower = self._loop.create_task(self._follow(), name=f"status of node {self.id}")
+        self._follower = run_forever(
+            self._follow(), name=f"status of node {self.id}", failed=lambda error: self.lose(error.message)
+        )
 
     # --- status
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from duramen.server.supervisor.parent import PARENT_VARIABLE
+from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError
@@ -58,9 +59,7 @@ class Readers:
         except BaseException:
             await readers.close()
             raise
-        readers._keeping = [
-            asyncio.create_task(readers._keep(task), name=f"keep reader {task.number}") for task in tasks
-        ]
+        readers._keeping = [run_forever(readers._keep(task), name=f"keep reader {task.number}") for task in tasks]
         return readers
 
     async def _start(self, task: ReaderTask) -> None:

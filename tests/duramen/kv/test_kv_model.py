@@ -9,11 +9,11 @@ from typing import Any
 
 import grpc
 import pytest
-from duramen.client.transport.loop_thread import LoopThread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kit.clients.kv_servers import KVClient, number, refusal_of
 
+from duramen.client.transport.loop_thread import LoopThread
 from duramen.server.roles.all_in_one import SingleServer
 from router.proto import kv_pb2 as kv
 

@@ -8,9 +8,9 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.virtual_loop import run_virtually
 
 from log_tier.concurrency.backoff import Backoff
-from tests.kit.virtual_loop import run_virtually
 
 FIRST = st.floats(0.0, 10.0)
 CHANCES = st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=80)
