@@ -199,7 +199,7 @@ class Changes:
 
 
 def _reply(job: _Job, overlay: Overlay) -> Any:
-    if any(overlay.version(key) != version for key, version in job.watched.items()):
+    if not all(overlay.is_still(key, version) for key, version in job.watched.items()):
         return NULL_ARRAY
     before = len(overlay.writes)
     try:

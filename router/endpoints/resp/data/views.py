@@ -71,6 +71,10 @@ class Overlay:
     """A view that notes what is changed: `writes`, in order.
 
     Invariant: `get` sees every earlier `put` and `remove`; `found` is what was there before all of them.
+
+    **Versions.** A key that was written here gets its version when the log gives the record its offset. Until then it
+    has none that anybody can know, so a key that was written here has changed for every watcher (`is_still`), even if
+    it was deleted again.
     """
 
     __slots__ = ("_entries", "found", "now_ms", "writes")
@@ -97,7 +101,11 @@ class Overlay:
         self._entries[key] = None
         self.writes.append((key, None, NEVER))
 
+    def is_still(self, key: bytes, version: Offset) -> bool:
+        """Does a key still have the version that its watcher saw? False for what was written here since."""
+        return key not in self._entries and self.version(key) == version
+
     def version(self, key: bytes) -> Offset:
-        """The version of what was there; `NOTHING` where nothing was, or only what has expired."""
+        """The version of what was there before all changes; `NOTHING` where nothing was, or only what has expired."""
         entry = self.found[key]
         return NOTHING if entry is None or 0 < entry.expires_at_ms <= self.now_ms else entry.version
