@@ -24,6 +24,8 @@ from collections import deque
 from collections.abc import Sequence, Set
 from typing import Final
 
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.batch import BATCH_RECORDS_MAX, encode_batch
 from log_tier.model.errors import (
     DeadlineExceeded,
@@ -64,6 +66,9 @@ _VERDICT_PATIENCE_S: Final = 0.05
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
 
+# How long closing waits for what is under way: a write is over in milliseconds.
+_CLOSE_PATIENCE_S: Final = 1.0
+
 # After these the same bytes may be sent again: nothing is known against them.
 _REPEATABLE: Final = (Disconnected, Overloaded, WriteUnknown)
 
@@ -88,7 +93,7 @@ class SharedWriter:
         self._pending_bytes = 0
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self.batches = 0
         self.records = 0
 
@@ -215,16 +220,14 @@ class SharedWriter:
             self._in_flight += 1
             self.batches += len(sent)
             self.records += sum(len(each.draft.keys) for each in sent)
-            task = self._loop.create_task(self._fly(sent))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._fly(sent))
 
     async def _fly(self, sent: list[Sent]) -> None:
         left, in_flight = sent, True
         began_s = self._loop.time()
         deadline = began_s + REQUEST_TIMEOUT_S
         writers = sum(len(each.draft.waiters) + len(each.draft.judged) for each in sent)
-        pause = _PAUSE_FIRST_S
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         landed: list[tuple[Draft, WriteResult]] = []
         unknown: set[int] = set()
         try:
@@ -243,8 +246,7 @@ class SharedWriter:
                 landed.clear()
                 if not left:
                     return
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _PAUSE_MAX_S)
+                await backoff.pause()
         except BaseException as error:
             # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
             reason = WriteUnknown(f"this server stopped before the write was answered ({error!r}): read the key")
@@ -324,11 +326,7 @@ class SharedWriter:
     async def close(self) -> None:
         """Take nothing more; give what is under way a moment, then give it up."""
         self._closed = True
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1.0)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close(patience_s=_CLOSE_PATIENCE_S)
         for queue in self._drafts.values():
             for draft in queue:
                 draft.fail(ShuttingDown("this server stopped before the write was sent"))
