@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from duramen.client import atomic, database, table, writer
-from duramen.client.results import Change, Done
+from duramen.client.model.results import Change, Done
 from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.client.transport.resp_fast_path import FastPathTable
@@ -108,7 +108,7 @@ class Table:
         self._inner = inner
         self._owner = owner
         self._loop = loop
-        self._fast_path: FastPathTable | None = inner.door_table()
+        self._fast_path: FastPathTable | None = inner.fast_path()
         self._direct: DirectReads | FastPathTable | None = inner.direct_reads() or self._fast_path
         self.name = inner.name
 
@@ -311,7 +311,7 @@ def start(make: Callable[[], Awaitable[database.Database]], *, isolated: bool) -
     loop = LoopThread(shared=not isolated)
     try:
         made = loop.run(make())
-        loop.run(made.find_door())
+        loop.run(made.context.find_resp_endpoint())
         return Database(made, loop)
     except BaseException:
         loop.stop()

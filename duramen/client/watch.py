@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
-from duramen.client.results import Change
+from duramen.client.lookup import TableLookup
+from duramen.client.model.results import Change
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import read_header, split_batches
 from log_tier.model.errors import Disconnected, DuramenError, TableNotFound, Unavailable
@@ -15,9 +16,6 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from log_tier.model.table_ref import TableRef
 from router.data.requests import WatchEvent
-
-if TYPE_CHECKING:
-    from duramen.client.database import Database
 
 __all__ = ["Watch", "changes_of", "watch_table"]
 
@@ -64,7 +62,7 @@ class Watch:
 
 
 async def watch_table(
-    database: Database,
+    lookup: TableLookup,
     ref: TableRef,
     after: Mapping[Partition, Offset] | None,
     start: Literal["now", "earliest"],
@@ -76,12 +74,13 @@ async def watch_table(
     the log itself says it and not as a replica has applied it, so that everything that is acknowledged later is shown.
     The positions are kept here, and a new connection begins exactly there: no gap, no duplicate.
     """
+    context = lookup.context
     partitions = [Partition(number) for number in range(ref.partitions)]
     positions: dict[Partition, Offset] = {}
     if after is not None:
         positions = {partition: Offset(after.get(partition, NOTHING) + 1) for partition in partitions}
     elif start == "earliest":
-        description = await database.describe_table(ref.name, timeout=timeout)
+        description = await lookup.describe(timeout=timeout)
         if description.table.id != ref.id:
             raise TableNotFound(f"table {ref.name} was dropped and made again; watch it anew", table=ref.name)
         positions = {part.partition: part.earliest for part in description.partitions}
@@ -90,7 +89,7 @@ async def watch_table(
     begun = False
     while True:
         try:
-            watch: Any = database.connection.watch(ref.id, positions)
+            watch: Any = context.connection.watch(ref.id, positions)
             async with aclosing(watch) as events:
                 async for event in cast("AsyncIterator[WatchEvent]", events):
                     pause, lost_at = _PAUSE_FIRST_S, 0.0
@@ -105,7 +104,7 @@ async def watch_table(
                     position = max(positions[event.partition], _after(event))
                     positions[event.partition] = position
                     # What a watch has shown, this client has seen: no later read shows less.
-                    database.session.saw(ref, event.partition, Offset(position - 1))
+                    context.session.saw(ref, event.partition, Offset(position - 1))
                     if changes:
                         yield changes
         except Unavailable as error:

@@ -27,7 +27,7 @@ from duramen.cli.terminal.text import bytes_of, json_text, shown_key
 from log_tier.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from duramen.client.results import Change
+    from duramen.client.model.results import Change
 
 __all__ = ["scan", "watch"]
 

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from duramen.client.gather.batch_builder import BatchBuilder, Written
-from duramen.client.session import Session
+from duramen.client.model.session import Session
 from log_tier.model.batch import BATCH_RECORDS_MAX, Columns
 from log_tier.model.errors import (
     DatabaseClosed,

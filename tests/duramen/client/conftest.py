@@ -73,5 +73,5 @@ async def local(between: InBetween) -> AsyncIterator[Database]:
     await database.create_table("flights", partitions=4)
     yield database
     # The core belongs to its own fixture.
-    await database.writes.close()
-    await database.reads.close()
+    await database.context.writes.close()
+    await database.context.reads.close()

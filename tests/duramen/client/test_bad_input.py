@@ -336,11 +336,11 @@ async def test_timeouts(remote: Database, flights: Table, machine: Server, timeo
 
 
 async def test_more_than_this_client_may_hold(flights: Table) -> None:
-    database = flights._database
-    database.writes._pending_bytes = WRITES_PENDING_BYTES_MAX
+    writes = flights.lookup.context.writes
+    writes._pending_bytes = WRITES_PENDING_BYTES_MAX
     with pytest.raises(duramen.Overloaded, match="write more slowly"):
         await flights.put(b"k", b"v")
-    database.writes._pending_bytes = 0
+    writes._pending_bytes = 0
     await flights.put(b"k", b"v")
 
 

@@ -152,8 +152,8 @@ async def test_the_default_timeout_holds_beside_a_longer_one(between: InBetween,
             await table.put(b"k", b"v")
     between.gate.set()
     await asyncio.gather(*patient)
-    await database.writes.close()
-    await database.reads.close()
+    await database.context.writes.close()
+    await database.context.reads.close()
 
 
 async def test_a_partition_that_waits_does_not_hold_up_the_others(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import duramen
 from duramen.client.database import Database
-from duramen.client.session import Session
+from duramen.client.model.session import Session
 from duramen.client.table import Table
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.model.identifiers import NOTHING, Offset, Partition, table_id_from_bytes
@@ -60,7 +60,7 @@ async def test_a_lagging_replica_lets_a_session_wait_and_nobody_else(
         done = await flights.put(b"k", b"new")
         assert await stranger.get(b"k") == b"old"
         assert await flights.get(b"k", level="eventual") == b"old"
-        friend._database.merge_token(done.token)
+        friend.lookup.context.session.merge(Token.parse(done.token))
         waiting = [
             asyncio.ensure_future(call)
             for call in (
@@ -107,11 +107,11 @@ async def test_what_was_read_is_never_unread(machine: Server, flights: Table, co
     for way in ways:
         reader = (await connected()).table("flights")
         await way(reader)  # type: ignore[misc]
-        seen = Token.parse(reader._database.token()).tables[done.table_id]
+        seen = Token.parse(str(reader.lookup.context.session.token())).tables[done.table_id]
         assert seen, "the session has learnt nothing"
-        ref = reader._ref
+        ref = reader.lookup.ref
         assert ref is not None
-        assert reader._database.session.offsets(ref) == [seen.get(Partition(n), NOTHING) for n in range(4)]
+        assert reader.lookup.context.session.offsets(ref) == [seen.get(Partition(n), NOTHING) for n in range(4)]
 
 
 async def test_an_eventual_read_teaches_nothing(flights: Table, connected: Callable) -> None:

@@ -95,7 +95,7 @@ async def test_goes_on_behind_what_was_written(table: Table) -> None:
 async def test_what_is_sent_twice_takes_effect_once(database: Database, table: Table) -> None:
     lost = WriteUnknown("the reply was lost")
     faulty = Faulty(database.connection, before={1: DiskFull("no space")}, after={2: lost, 4: Disconnected("gone")})
-    database.connection = faulty  # type: ignore[assignment]
+    database.context.connection = faulty  # type: ignore[assignment]
     async with table.writer("load") as writer:
         await writer.put_rows(ROWS)
     assert (writer.written, writer.skipped) == (len(ROWS), 0)
@@ -111,7 +111,7 @@ async def test_what_is_sent_twice_takes_effect_once(database: Database, table: T
 
 async def test_nothing_is_written_behind_a_failure(database: Database, table: Table) -> None:
     faulty = Faulty(database.connection, before={2: LogStopped("a sync failed")}, after={})
-    database.connection = faulty  # type: ignore[assignment]
+    database.context.connection = faulty  # type: ignore[assignment]
     writer = table.writer("load")
     with pytest.raises(LogStopped):
         async with writer:

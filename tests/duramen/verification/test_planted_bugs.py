@@ -14,7 +14,7 @@ from kit.client.checked import changed, checked
 
 from duramen.client import watch as client_watching
 from duramen.client.gather.batch_builder import BatchBuilder
-from duramen.client.session import Session
+from duramen.client.model.session import Session
 from duramen.verification import observations as truth
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Batch, Columns, decode_batch, encode_batch

@@ -17,8 +17,8 @@ from kit.cluster.one_machine import NO_TABLE, held, puts, until, write
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
-from duramen.client.results import Done
-from duramen.client.session import Session
+from duramen.client.model.results import Done
+from duramen.client.model.session import Session
 from duramen.client.transport.resp_fast_path import RespFastPath
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.tokens import Token
@@ -196,7 +196,7 @@ def test_the_python_client_keeps_its_floors_over_a_new_connection(server: Server
     """They belong to its session: a connection that broke, and one of another thread, know them."""
     table = table_of(server)
     client = RespFastPath("127.0.0.1", server.server.port, Session(), compress=False)
-    short = client.table(SimpleNamespace(found=table.ref))  # type: ignore[arg-type]
+    short = client.table(SimpleNamespace(ref=table.ref))  # type: ignore[arg-type]
     try:
         assert isinstance(short.put(key.encode(), b"old"), Done)
         while short.get(key.encode()) is NOT_FRESH:
