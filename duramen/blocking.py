@@ -10,7 +10,7 @@ in this process and a read is one short LMDB transaction. Crossing to the loop a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -188,7 +188,7 @@ class Table:
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
-    ) -> Iterator[tuple[bytes, bytes]]:
+    ) -> Generator[tuple[bytes, bytes], None, None]:
         """See `duramen.client.table.Table.scan`."""
         return self._loop.iterate(
             self._inner.scan_pages(
@@ -209,7 +209,7 @@ class Table:
         after: str | Token | None = None,
         start: Literal["now", "earliest"] = "now",
         timeout: float | None = None,
-    ) -> Iterator[Change]:
+    ) -> Generator[Change, None, None]:
         """See `duramen.client.table.Table.watch`. When this returns, the position is fixed: every write that is
         acknowledged from then on, to anybody, is shown. Raises what the first step would raise."""
         return self._loop.iterate_begun(self._inner.watch_runs(after=after, start=start, timeout=timeout))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from duramen.client.lookup import TableLookup
 from duramen.client.model.results import Change
@@ -89,9 +89,9 @@ async def watch_table(
     begun = False
     while True:
         try:
-            watch: Any = context.connection.watch(ref.id, positions)
+            watch = context.connection.watch(ref.id, positions)
             async with aclosing(watch) as events:
-                async for event in cast("AsyncIterator[WatchEvent]", events):
+                async for event in events:
                     pause, lost_at = _PAUSE_FIRST_S, 0.0
                     if event.positions is not None:
                         positions = dict(event.positions)

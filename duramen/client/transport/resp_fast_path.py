@@ -46,8 +46,10 @@ _VALUE_BYTES_MAX: Final = 1 << 20
 class Finding(Protocol):
     """Where the table behind a name is kept."""
 
-    ref: TableRef | None
-    """None: it is not known at this moment."""
+    @property
+    def ref(self) -> TableRef | None:
+        """The table; None: it is not known at this moment."""
+        ...
 
 
 class Lost(NamedTuple):
