@@ -11,9 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from kit.kafka.kafka_brokers import eventually
-from test_up_on_kafka import Up, up
-
-__all__ = ["up"]
+from kit.kafka.up_on_kafka import Up
 
 pytestmark = pytest.mark.kafka
 

@@ -109,7 +109,8 @@ class _GatedStatus(NodeService):
 
     async def Status(self, request: Any, context: Any) -> None:  # noqa: N802
         await self.gate.passed()
-        await super().Status(request, _GatedContext(context, self.gate))
+        gated: Any = _GatedContext(context, self.gate)
+        await super().Status(request, gated)
 
 
 class Serving:
