@@ -104,7 +104,7 @@ def test_closing_one_ends_its_calls_and_not_the_others(server: ServerProcess, ta
             assert isinstance(ended.exception(DEADLINE_S), duramen.DuramenError)
             other.table(table_name).put(b"k", b"w")
             assert goes_on.result(DEADLINE_S).value == b"w"
-        others.close()  # type: ignore[attr-defined]
+        others.close()
 
 
 STORM = """

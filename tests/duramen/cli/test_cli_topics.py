@@ -47,7 +47,7 @@ def test_a_table_by_murmur2(server: ServerProcess, database: Database, table_nam
     rows.write_text("id,n\n" + "".join(f"key{number},{number}\n" for number in range(90)))
     assert run("load", table_name, str(rows), "-k", "id").returncode == 0
     held = [part.latest + 1 for part in database.describe_table(table_name).partitions]
-    places = [partition_of(b"key%d" % number, 3, "murmur2") for number in range(90)]
+    places: list[int] = [partition_of(b"key%d" % number, 3, "murmur2") for number in range(90)]
     assert held == [places.count(number) for number in range(3)]
     assert run("get", table_name, "key7").stdout == '{"id":"key7","n":"7"}\n'
 

@@ -20,7 +20,7 @@ from log_tier.model.partitioner import partition_of
 from router.data.local_data import LocalData
 
 DEADLINE_S = 20
-KEYS = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
+KEYS: dict[int, bytes] = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def flights(local: Database, between: InBetween) -> Table:
 
 @contextmanager
 def nothing_applied(data_plane: LocalData) -> Iterator[None]:
-    with held(*all_replicas(data_plane, data_plane.catalog.map.find("flights").topic)):
+    with held(*all_replicas(data_plane, data_plane.catalog.map.find("flights").ref)):
         yield
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
@@ -34,11 +34,12 @@ async def test_an_unclean_election_is_noticed(start_brokers: StartBrokers) -> No
         for n in range(3):
             await log.append(topic.id, ZERO, plain_batch(f"both{n}"))
         leader = await asyncio.to_thread(brokers.leader_of, name, 0)
+        assert leader is not None
         (follower,) = await asyncio.to_thread(_followers, brokers.bootstrap, name, leader)
         # Until only the leader is in sync, an append needs the follower too; what it cannot take back stays.
         await asyncio.to_thread(brokers.kill, follower)
         chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
-        async with aclosing(chunks):  # type: ignore[type-var]
+        async with aclosing(chunks):
             seen = await _append_alone(log, topic.id, chunks)
             await asyncio.to_thread(brokers.kill, leader)
             await asyncio.to_thread(brokers.restart, follower)
@@ -75,7 +76,7 @@ def _followers(bootstrap: str, name: str, leader: int) -> list[int]:
     return [node.id for node in description.partitions[0].replicas if node.id != leader]
 
 
-async def _append_alone(log: KafkaLog, topic: TableId, chunks: AsyncIterator[ReadChunk]) -> int:
+async def _append_alone(log: KafkaLog, topic: TableId, chunks: AsyncGenerator[ReadChunk, None]) -> int:
     """Twenty appends that the leader alone acknowledges; returns how far the reader has come."""
     done = 0
     async with asyncio.timeout(DEADLINE_S):
@@ -100,6 +101,6 @@ async def _refused(log: KafkaLog, topic: TableId) -> DuramenError:
             return error
 
 
-async def _drain(chunks: AsyncIterator[ReadChunk]) -> None:
+async def _drain(chunks: AsyncGenerator[ReadChunk, None]) -> None:
     async for _ in chunks:
         pass

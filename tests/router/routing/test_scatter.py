@@ -76,10 +76,11 @@ class Cluster:
 
     def __init__(self, partitions: int = 2) -> None:
         self.nodes = {node: Told(node, partitions) for node in ("n1", "n2", "n3")}
-        self.maps: Any = MapFeed()
+        maps: Any = MapFeed()
+        self.maps: MapFeed = maps
         self.assign(dict.fromkeys(range(partitions), ("n1", "n2", "n3")))
         membership: Any = SimpleNamespace(members=self.nodes, failures=self.failures)
-        self.routes = Routes(self.maps, membership)
+        self.routes = Routes(maps, membership)
         self.scatter = Scatter(self.routes)
         self.answered: dict[int, str] = {}
         self.patiences: list[float] = []
@@ -342,7 +343,7 @@ async def test_a_server_that_may_reach_them(cluster: Cluster) -> None:
     """It is asked where no node answers, and only there."""
 
     class Server(Told, Through):
-        alive = True  # type: ignore[assignment]
+        alive = True
 
     server = Server("", 0)
     cluster.routes._through = server

@@ -29,13 +29,13 @@ class Setting:
         self.log, self.topic, self.applier, self.folder = log, topic, applier, folder
         self.clock = SteppedClock()
         self.replicas: list[Replica] = []
-        self.ends = LogEnds(log, self.replicas, clock=self.clock, every_s=1000)  # type: ignore[arg-type]
+        self.ends = LogEnds(log, self.replicas, clock=self.clock, every_s=1000)
 
     async def open(self, partition: int = 0) -> Replica:
         replica = await Replica.open(
             self.topic,
             Partition(partition),
-            log=self.log,  # type: ignore[arg-type]
+            log=self.log,
             applier=self.applier,
             folder=self.folder / str(partition),
             clock=self.clock,
@@ -166,7 +166,7 @@ async def test_a_log_that_stopped_is_told_once(setting: Setting, caplog: pytest.
 
 async def test_it_asks_by_itself_until_it_is_closed(setting: Setting) -> None:
     await setting.open()
-    ends = LogEnds.open(setting.log, setting.replicas, clock=setting.clock, every_s=0.001)  # type: ignore[arg-type]
+    ends = LogEnds.open(setting.log, setting.replicas, clock=setting.clock, every_s=0.001)
     await until(lambda: setting.log.asked > 3)
     await ends.close()
     asked = setting.log.asked

@@ -242,7 +242,7 @@ async def test_closing_closes_all_though_one_fails(
     topic = await log.create_topic("flights", partitions=3)
     await host_all(node, topic)
     replicas = list(node)
-    monkeypatch.setattr(replicas[0].index, "close", lambda *, clean: {}["no such key"])
+    monkeypatch.setattr(replicas[0].index, "close", lambda *, clean: {"a key": 7}["no such key"])
     with pytest.raises(KeyError):
         await node.close()
     assert [replica.state for replica in replicas] == ["closed"] * 3

@@ -54,7 +54,7 @@ class Setting:
             await replica.close()
 
     async def write(self, *said: Said, producer_id: int = 0, sequence: int = 0) -> Offset:
-        batch = encode_batch(columns_of(said), producer_id=producer_id, sequence=sequence)
+        batch = encode_batch(columns_of(list(said)), producer_id=producer_id, sequence=sequence)
         appended = await self.log.append(self.topic.id, ZERO, batch)
         return Offset(appended.base_offset + len(said) - 1)
 

@@ -29,7 +29,7 @@ def exports(draw: st.DrawFn) -> ExportManifest:
     return ExportManifest(
         id=draw(st.text("0123456789abcdef", min_size=1, max_size=16)),
         number=draw(NUMBERS),
-        kind=draw(st.sampled_from(["table", "changes"])),  # type: ignore[arg-type]
+        kind=draw(st.sampled_from(["table", "changes"])),
         table=draw(st.binary(min_size=16, max_size=16).map(table_id_from_bytes)),
         table_name=draw(st.text(max_size=20)),
         partitions=partitions,

@@ -19,7 +19,7 @@ from log_tier.embedded.segments.sparse_index import SparseIndex
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import LogDamaged
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds, Topic
 
 LARGE = EngineSettings(segment_bytes=1 << 20, index_every_bytes=700)
@@ -142,7 +142,7 @@ async def test_a_cut_after_a_clean_close_is_damage_and_not_a_tear(filling: bytes
             found, met = await readable(log, topic)
             assert found == {n: b"k%d" % n for n in range(kept)}
             assert met is not None
-            other = await log.append(topic.id, 1, plain_batch("other"))
+            other = await log.append(topic.id, Partition(1), plain_batch("other"))
             assert other.base_offset == 0, "the other partitions go on"
 
 

@@ -200,7 +200,8 @@ class FakeTransport:
 
 
 def test_progress_in_either_direction_is_a_sign_of_life() -> None:
-    transport, loop, dropped = FakeTransport(), FakeLoop(), []
+    transport, loop = FakeTransport(), FakeLoop()
+    dropped: list[str] = []
     reply_queue = ReplyQueue(
         transport,  # type: ignore[arg-type]
         loop,  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from kit.resp.raw_client import Raw, RawError, Status, packed
@@ -145,7 +146,8 @@ def test_random_pipelines_against_a_dict(server: ServerThread, seed: int) -> Non
     values: dict[str, str] = {}
     with server.connect() as connection:
         for _ in range(60):
-            stream, expected = b"", []
+            stream = b""
+            expected: list[Any] = []
             for _ in range(chance.randrange(1, 12)):
                 key, value = chance.choice(keys), str(chance.randrange(100))
                 known = values.get(key)
