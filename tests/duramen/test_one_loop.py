@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kit.client.server_process import ServerProcess, wait_until
+from kit.client.server_process import ServerProcess
+from kit.deadlines import wait_until
 
 import duramen
 from duramen.blocking import Database

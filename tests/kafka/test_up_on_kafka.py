@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.deadlines import wait_until
 from kit.kafka.foreign import DEADLINE_S, Record, end_of, make_topic, producer, send
-from kit.kafka.kafka_brokers import eventually
 from kit.kafka.up_on_kafka import Up, first_line
 
 from log_tier.kafka.records.header import HEADER_NAME, pack_header
@@ -135,7 +135,7 @@ def test_people_see_the_mistakes_of_others(kafka: str, tmp_path: Path, up: Calla
         found = {each["table"]: each for each in server.documents("admin", "partitions")}
         return bool(found["orders"]["void"] == 2 and found["later"]["replicas"][0]["state"] == "stopped")
 
-    eventually(stands)
+    wait_until(stands)
     (orders,) = server.documents("admin", "partitions", "orders")
     assert orders["replicas"][0]["void"] == 2
     shown = server.says("admin", "partitions")

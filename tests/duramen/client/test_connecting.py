@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of
-from kit.cluster.one_machine import held, until
+from kit.cluster.one_machine import held
+from kit.deadlines import until
 
 import duramen
 from duramen import aio

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import ServerProcess, wait_until
+from kit.client.server_process import ServerProcess
+from kit.deadlines import wait_until
 
 import duramen
 from duramen.blocking import Database, Table

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
-from kit.client.server_process import wait_until
+from kit.deadlines import wait_until
 
 import duramen
 from duramen.blocking import Database

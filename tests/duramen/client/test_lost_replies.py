@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from kit.client.in_between import InBetween, fail_with, lose_reply, lose_request, refuse, stop_after_writing
-from kit.cluster.one_machine import held, until
+from kit.cluster.one_machine import held
+from kit.deadlines import until
 
 import duramen
 from duramen.client.database import Database

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from kit.client.in_between import InBetween, refuse
-from kit.cluster.one_machine import all_replicas, held, until
+from kit.cluster.one_machine import all_replicas, held
+from kit.deadlines import until
 
 import duramen
 from duramen.client.database import Database

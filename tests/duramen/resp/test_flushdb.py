@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import ServerProcess, run_duramen, wait_until
+from kit.client.server_process import ServerProcess, run_duramen
 from kit.cluster.up_cluster import UpCluster
+from kit.deadlines import wait_until
 
 import duramen
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import run_duramen, wait_until
+from kit.client.server_process import run_duramen
 from kit.cluster.up_cluster import NODES, UpCluster
+from kit.deadlines import wait_until
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import ServerProcess, run_duramen, wait_until
+from kit.client.server_process import ServerProcess, run_duramen
+from kit.deadlines import wait_until
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 

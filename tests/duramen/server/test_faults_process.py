@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kit.client.server_process import ServerProcess, run_duramen, wait_until
+from kit.client.server_process import ServerProcess, run_duramen
+from kit.deadlines import wait_until
 
 import duramen
 from duramen.blocking import Database, Table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -123,9 +122,3 @@ async def two_nodes(folder: Path) -> AsyncIterator[TwoNodes]:
         finally:
             for served in nodes:
                 await served.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
-from kit.kafka.kafka_brokers import StartBrokers, eventually
+from kit.deadlines import wait_until
+from kit.kafka.kafka_brokers import StartBrokers
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.kafka.engine import KafkaLog
@@ -43,7 +44,7 @@ async def test_an_unclean_election_is_noticed(start_brokers: StartBrokers) -> No
             seen = await _append_alone(log, topic.id, chunks)
             await asyncio.to_thread(brokers.kill, leader)
             await asyncio.to_thread(brokers.restart, follower)
-            await asyncio.to_thread(eventually, lambda: brokers.leader_of(name, 0) == follower, deadline_s=DEADLINE_S)
+            await asyncio.to_thread(wait_until, lambda: brokers.leader_of(name, 0) == follower, seconds=DEADLINE_S)
             error = await asyncio.wait_for(_refused(log, topic.id), DEADLINE_S)
             assert isinstance(error, LogDamaged)
             assert "lost records" in error.message

@@ -18,9 +18,9 @@ from kit.cluster.one_machine import (
     operations,
     put_all,
     puts,
-    until,
     write,
 )
+from kit.deadlines import until
 
 from log_tier.catalog.catalog import CATALOG_TOPIC
 from log_tier.model.errors import (

@@ -13,9 +13,9 @@ from kit.cluster.one_machine import (
     operations,
     put_all,
     puts,
-    until,
     write,
 )
+from kit.deadlines import until
 
 from log_tier.model.errors import ReplicaBehind, TableNotFound, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition

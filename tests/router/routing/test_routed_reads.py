@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, moved, taken_away, written
-from kit.cluster.one_machine import held, puts, until
+from kit.cluster.one_machine import held, puts
+from kit.deadlines import until
 
 from log_tier.model.errors import (
     DuramenError,

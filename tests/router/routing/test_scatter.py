@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kit.cluster.one_machine import until
+from kit.deadlines import until
 
 from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry

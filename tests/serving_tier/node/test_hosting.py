@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.deadlines import until
 from kit.log.stored_log import columns_of, put
 
 from log_tier.catalog.catalog import Catalog
@@ -121,12 +122,6 @@ async def append(log: EmbeddedLog, topic: Topic, partition: Partition, count: in
         batch = encode_batch(columns_of([put(b"key%d" % number, b"v" * 100)]))
         last = (await log.append(topic.id, partition, batch)).base_offset
     return last
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
 
 
 async def start_move(catalog: Catalog, topic: Topic, source: str, target: str) -> int:

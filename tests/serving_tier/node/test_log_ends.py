@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
 from kit.log.held_log import HeldLog, SteppedClock
 from kit.log.stored_log import columns_of, put
 
@@ -60,12 +61,6 @@ async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
         for replica in made.replicas:
             await replica.close()
         await applier.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
 
 
 async def test_ready_behind_and_ready_again(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:

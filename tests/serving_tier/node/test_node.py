@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
 from kit.log.stored_log import columns_of, put
 
 from log_tier.embedded import EmbeddedLog
@@ -60,12 +61,6 @@ async def node(
     opened = await Node.open(log, tmp_path / "index", clock_ms=clock)
     yield opened
     await opened.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
 
 
 async def host_all(node: Node, topic: Topic) -> None:

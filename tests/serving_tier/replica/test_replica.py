@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
 from kit.log.stored_log import columns_of, put
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
@@ -91,12 +92,6 @@ class Held:
 
     def release(self) -> None:
         self._may_go.set()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
 
 
 async def test_it_follows_the_log(setting: Setting, replica: Replica) -> None:

@@ -7,12 +7,13 @@ import gc
 import random
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
 from kit.log.stored_log import Said, StoredLog, add, columns_of, delete, put
 
 from log_tier.embedded import EmbeddedLog
@@ -87,12 +88,6 @@ async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
         applier.start()
         yield Setting(log, topic, applier, tmp_path / "index")
         await applier.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
 
 
 async def applied(replica: Replica, offset: Offset) -> None:

@@ -7,7 +7,8 @@ import random
 import threading
 
 import pytest
-from kit.cluster.two_nodes import DEADLINE_S, TwoNodes, until
+from kit.cluster.two_nodes import DEADLINE_S, TwoNodes
+from kit.deadlines import until
 
 from log_tier.model.errors import (
     InvalidRequest,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
+from kit.deadlines import wait_until
 from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
@@ -164,13 +164,6 @@ def test_what_is_sent_without_reading_is_noticed(alone: ServerThread, key: str) 
         wait_until(lambda: client.reply_queue._heard, "what came is a sign of life")
         drain(raw, 41 * (MEGABYTE + len(b"$1000000\r\n\r\n")))
         assert raw.call("PING") == Status("PONG")
-
-
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
 
 
 class FakeTimer:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
-from kit.cluster.one_machine import NO_TABLE, held, puts, until, write
+from kit.cluster.one_machine import NO_TABLE, held, puts, write
+from kit.deadlines import until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
