@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from kit.client.table_size import records
 
 import duramen
 from duramen import aio
@@ -67,12 +68,7 @@ async def test_keys(flights: Table, call: Any, key: object, message: str) -> Non
         await call(flights, key)
     with pytest.raises(duramen.InvalidKey, match=message):
         flights.batch().put(key, b"")  # type: ignore[arg-type]
-    assert await total(flights) == 0
-
-
-async def total(table: Table) -> int:
-    """Records in the table's log."""
-    return sum(part.latest + 1 for part in (await table.describe()).partitions)
+    assert await records(flights) == 0
 
 
 @pytest.mark.parametrize(
@@ -93,7 +89,7 @@ async def test_values(flights: Table, value: Any, message: str) -> None:
     for call in calls:
         with pytest.raises(duramen.InvalidValue, match=message):
             await call
-    assert await total(flights) == 0
+    assert await records(flights) == 0
 
 
 async def test_the_largest_that_is_allowed(flights: Table) -> None:
@@ -333,7 +329,7 @@ async def test_timeouts(remote: Database, flights: Table, machine: Server, timeo
     for call in calls:
         with pytest.raises(duramen.InvalidRequest, match="timeout is a number of seconds above 0"):
             await call()
-    assert await total(flights) == 0
+    assert await records(flights) == 0
 
 
 async def test_more_than_this_client_may_hold(flights: Table) -> None:
@@ -384,7 +380,7 @@ async def test_batches(stub: Any, flights: Table, batch: bytes, kind: type[Duram
     error = error_of(reply.results[0].problem)
     assert type(error) is kind
     assert message in error.message
-    assert await total(flights) == 0
+    assert await records(flights) == 0
 
 
 async def test_places_that_are_not_there(stub: Any, flights: Table) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kit.client.in_between import InBetween, fail_with, lose_reply, lose_request, refuse, stop_after_writing
+from kit.client.table_size import records
 from kit.cluster.one_machine import held
 from kit.deadlines import until
 
@@ -29,11 +30,6 @@ DEADLINE_S = 20
 @pytest.fixture
 def flights(local: Database) -> Table:
     return local.table("flights")
-
-
-async def records(table: Table) -> int:
-    """How many copies of records are in the log."""
-    return sum(part.latest + 1 for part in (await table.describe()).partitions)
 
 
 @pytest.mark.parametrize("fault", [lose_reply, lose_request])

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from kit.client.table_size import records
 
 import duramen.aio
 from duramen.client.database import Database
@@ -39,10 +40,6 @@ async def table(database: Database) -> Table:
 
 async def scanned(table: Table) -> list[tuple[bytes, bytes]]:
     return [pair async for pair in table.scan(level="strong")]
-
-
-async def records(table: Table) -> int:
-    return sum(part.latest + 1 for part in (await table.describe()).partitions)
 
 
 class Faulty:

@@ -1,14 +1,16 @@
-"""The command line's own parser, for tests of what names its commands."""
+"""The command line in tests: its own parser, and the JSON lines of a command that ran."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 from typing import Any
 
 import typer
 
 from duramen.cli.app import app
 
-__all__ = ["parsed"]
+__all__ = ["lines", "parsed"]
 
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
@@ -21,3 +23,9 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
         command = command.get_command(context, name)
         assert command is not None, f"there is no command {name!r} in {arguments}"
     return dict(command.make_context("duramen", rest).params)
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """The documents that a command with `--json` printed; it ended well."""
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]

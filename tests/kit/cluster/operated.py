@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import duramen
-from duramen.aio import Database
+from duramen.aio import Database, Table
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.node_role import NodeRole
@@ -96,6 +96,19 @@ class Operated:
         node = self.nodes[node_id]
         entry = node.data_plane.catalog.map.find(table)
         return node.data_plane.node.replica(entry.id, Partition(partition))
+
+
+async def table_of(cluster: Operated, keys: Sequence[bytes], *, partitions: int = 3, replicas: int = 2) -> Table:
+    """The table `flights` in which every key has the value 1, level everywhere."""
+    table = await cluster.database.create_table("flights", partitions=partitions, replicas=replicas)
+    await table.put_many(dict.fromkeys(keys, b"1"))
+    await cluster.until_level("flights")
+    return table
+
+
+async def version_states(cluster: Operated) -> dict[int, str]:
+    """The state of each version of the table `flights`."""
+    return {each["version"]: each["state"] for each in await cluster.admin.versions("flights")}
 
 
 @asynccontextmanager

@@ -41,7 +41,7 @@ def well(_: int) -> None:
     return None
 
 
-class Told:
+class ToldMember:
     """A member of a membership that does what it is told."""
 
     def __init__(self, node: str, partitions: int) -> None:
@@ -75,7 +75,7 @@ class Cluster:
     """Three nodes that hold every partition, unless the map says otherwise."""
 
     def __init__(self, partitions: int = 2) -> None:
-        self.nodes = {node: Told(node, partitions) for node in ("n1", "n2", "n3")}
+        self.nodes = {node: ToldMember(node, partitions) for node in ("n1", "n2", "n3")}
         maps: Any = MapFeed()
         self.maps: MapFeed = maps
         self.assign(dict.fromkeys(range(partitions), ("n1", "n2", "n3")))
@@ -342,7 +342,7 @@ async def test_a_dropped_table_is_no_news(cluster: Cluster) -> None:
 async def test_a_server_that_may_reach_them(cluster: Cluster) -> None:
     """It is asked where no node answers, and only there."""
 
-    class Server(Told, Through):
+    class Server(ToldMember, Through):
         alive = True
 
     server = Server("", 0)
