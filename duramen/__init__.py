@@ -31,7 +31,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from duramen.client.consistency import bounded
+from duramen.client.model.consistency import bounded
 from log_tier.model.errors import (
     AccessDenied,
     BatchRefused,

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from duramen.client.database import TIMEOUT_DEFAULT_S, Address, Database, check_timeout
-from duramen.client.session import Session
+from duramen.client.context import TIMEOUT_DEFAULT_S, Address, check_timeout
+from duramen.client.database import Database
+from duramen.client.model.session import Session
 from duramen.client.table import Table
 from router.data.direct_reads import DirectReads
 from router.data.local_data import LocalData

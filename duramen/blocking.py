@@ -10,13 +10,13 @@ in this process and a read is one short LMDB transaction. Crossing to the loop a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from duramen.client import atomic, database, table, writer
-from duramen.client.results import Change, Done
+from duramen.client.model.results import Change, Done
 from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.client.transport.resp_fast_path import FastPathTable
@@ -108,7 +108,7 @@ class Table:
         self._inner = inner
         self._owner = owner
         self._loop = loop
-        self._fast_path: FastPathTable | None = inner.door_table()
+        self._fast_path: FastPathTable | None = inner.fast_path()
         self._direct: DirectReads | FastPathTable | None = inner.direct_reads() or self._fast_path
         self.name = inner.name
 
@@ -188,7 +188,7 @@ class Table:
         after: str | Token | None = None,
         level: Level = "session",
         timeout: float | None = None,
-    ) -> Iterator[tuple[bytes, bytes]]:
+    ) -> Generator[tuple[bytes, bytes], None, None]:
         """See `duramen.client.table.Table.scan`."""
         return self._loop.iterate(
             self._inner.scan_pages(
@@ -209,7 +209,7 @@ class Table:
         after: str | Token | None = None,
         start: Literal["now", "earliest"] = "now",
         timeout: float | None = None,
-    ) -> Iterator[Change]:
+    ) -> Generator[Change, None, None]:
         """See `duramen.client.table.Table.watch`. When this returns, the position is fixed: every write that is
         acknowledged from then on, to anybody, is shown. Raises what the first step would raise."""
         return self._loop.iterate_begun(self._inner.watch_runs(after=after, start=start, timeout=timeout))
@@ -311,7 +311,7 @@ def start(make: Callable[[], Awaitable[database.Database]], *, isolated: bool) -
     loop = LoopThread(shared=not isolated)
     try:
         made = loop.run(make())
-        loop.run(made.find_door())
+        loop.run(made.context.find_resp_endpoint())
         return Database(made, loop)
     except BaseException:
         loop.stop()

@@ -288,7 +288,7 @@ def watch(table: Table, server: Server) -> None:
     for key in keys:
         run_duramen("put", "flights", key, "boarding", "--at", server.target)
     table.delete(keys[0].encode())
-    with closing(table.watch(after=since)) as changes:  # type: ignore[type-var]
+    with closing(table.watch(after=since)) as changes:
         seen = list(islice(changes, 4))
     for change in seen:
         say(f"{change.partition}/{change.offset}  {change.operation.name.lower():<7} {change.key.decode()}")

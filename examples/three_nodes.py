@@ -122,9 +122,10 @@ class Cluster:
         return done.stdout
 
     def close(self) -> None:
-        for process in (*self._extra, self._process):
+        processes: list[subprocess.Popen[Any]] = [*self._extra, self._process]
+        for process in processes:
             process.terminate()
-        for process in (*self._extra, self._process):
+        for process in processes:
             process.wait(PATIENCE_S)
 
 

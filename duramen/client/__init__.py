@@ -3,18 +3,20 @@
 `database.py` and `table.py` are what users call (as `duramen.aio`, or through the blocking face in
 `duramen.blocking`). Below them:
 
-- `session.py` remembers what was seen, so that every read names the offsets it must contain.
+- `context.py` is what all tables of one client share: connection, gatherers, session, the time of a call. `lookup.py`
+  finds the table behind a name. Everything above holds these two and nothing of each other.
+- `model/session.py` remembers what was seen, so that every read names the offsets it must contain.
 - `gather/reads.py` and `gather/writes.py` let concurrent calls leave together. A caller who is alone is not delayed:
   the first call leaves at the end of the event loop's current round, and what comes while it is under way leaves when
   it is back.
 - `gather/pending_calls.py` ends each call at its own deadline, whatever it left together with;
   `gather/batch_builder.py` is a batch in the making.
-- `requests.py` turns arguments into records, `atomic.py` joins records that take effect together, `writer.py` is a
-  stream of puts that survives its own interruption, `scan.py` and `watch.py` are what their names say.
+- `model/requests.py` turns arguments into records, `atomic.py` joins records that take effect together, `writer.py` is
+  a stream of puts that survives its own interruption, `scan.py` and `watch.py` are what their names say.
 - `transport/connect.py` finds the shortest way from an address to the data: one server, or the nodes and the log
   themselves.
-- `consistency.py` says what a read must have seen, `bulk.py` cuts many keys into what a request carries, `retry.py`
-  asks again where that is harmless.
+- `model/consistency.py` says what a read must have seen, `bulk.py` cuts many keys into what a request carries,
+  `retry.py` asks again where that is harmless.
 
 Invariants:
 
@@ -26,6 +28,6 @@ Invariants:
 
 What is not here: choosing among replicas (`router.routing` does that, also in this process), and caching of values.
 
-Reading order: `results.py`, `requests.py`, `consistency.py`, `session.py`, `gather/`, `retry.py`, `bulk.py`,
-`atomic.py`, `scan.py`, `watch.py`, `writer.py`, `table.py`, `database.py`, `transport/`.
+Reading order, which is also the layers from below: `model/`, `retry.py`, `gather/`, `transport/`, `context.py`,
+`lookup.py`, then `atomic.py`, `bulk.py`, `scan.py`, `watch.py`, `writer.py`, and `table.py`, `database.py`.
 """

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from duramen.client.requests import joined, number_of, record_of, update_of
-from duramen.client.results import Done, Number
+from duramen.client.lookup import TableLookup
+from duramen.client.model.requests import joined, number_of, record_of, update_of
+from duramen.client.model.results import Done, Number
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest, LimitExceeded, PartitionMismatch
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import Operation
-
-if TYPE_CHECKING:
-    from duramen.client.table import Table
 
 __all__ = ["ATOMIC_RECORDS_MAX", "AtomicBatch"]
 
@@ -32,8 +30,8 @@ class AtomicBatch:
     keys are placed by slot: `{user7}.name` and `{user7}.cart`.
     """
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    def __init__(self, lookup: TableLookup) -> None:
+        self._lookup = lookup
         self._records: list[Columns] = []
         self._committed = False
 
@@ -110,21 +108,20 @@ class AtomicBatch:
             raise InvalidRequest("this batch was committed already")
         if not self._records:
             return []
-        table = self._table
-        database = table._database
-        deadline = database.deadline(timeout)
-        ref = table._ref or await table._resolve(deadline)
+        lookup, context = self._lookup, self._lookup.context
+        deadline = context.deadline(timeout)
+        ref = lookup.ref or await lookup.resolve(deadline)
         partitions = {ref.partition_of(record.keys[0]): record.keys[0] for record in self._records}
         if len(partitions) > 1:
             (first, one), (second, other) = list(partitions.items())[:2]
             raise PartitionMismatch(
-                f"{one[:40]!r} lies in partition {first} of {table.name}, {other[:40]!r} in {second}: an atomic batch "
+                f"{one[:40]!r} lies in partition {first} of {lookup.name}, {other[:40]!r} in {second}: an atomic batch "
                 f"touches one partition; {_HOW_TOGETHER[ref.partitioner]}"
             )
         (partition,) = partitions
-        call = database.writes.submit(ref, partition, joined(self._records), outcomes=True, deadline=deadline)
+        call = context.writes.submit(ref, partition, joined(self._records), outcomes=True, deadline=deadline)
         self._committed = True
-        written = await table._noticing_drops(call)
+        written = await lookup.noticing_drops(call)
         results = written.results or [None] * len(self._records)
         return [
             Done(ref.id, partition, Offset(written.offset + number), number_of(result))

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from duramen.client.consistency import Asked
+from duramen.client.context import ClientContext
 from duramen.client.gather.batch_builder import Written
-from duramen.client.requests import check_key, check_value, record_of
+from duramen.client.model.consistency import Asked
+from duramen.client.model.requests import check_key, check_value, record_of
 from log_tier.model.batch import Columns
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from router.data.requests import ReadResult
-
-if TYPE_CHECKING:
-    from duramen.client.database import Database
 
 __all__ = ["WINDOW_RECORDS", "get_many", "put_window"]
 
@@ -30,7 +28,7 @@ _KEYS_PER_PART: Final = 2048
 
 
 async def get_many(
-    database: Database, ref: TableRef, wanted: Sequence[bytes], asked: Asked, deadline: float
+    context: ClientContext, ref: TableRef, wanted: Sequence[bytes], asked: Asked, deadline: float
 ) -> list[bytes | None]:
     """The values of checked keys, in their order."""
     count, partition_of = ref.partitions, ref.partition_of
@@ -42,7 +40,7 @@ async def get_many(
         for partition, mine in zip(map(Partition, range(count)), places, strict=True):
             for at in range(0, len(mine), _KEYS_PER_PART):
                 piece = mine[at : at + _KEYS_PER_PART]
-                call = database.reads.submit(
+                call = context.reads.submit(
                     ref,
                     partition,
                     [wanted[place] for place in piece],
@@ -62,7 +60,7 @@ async def get_many(
 
 
 async def put_window(
-    database: Database,
+    context: ClientContext,
     ref: TableRef,
     window: Sequence[tuple[bytes, bytes]],
     ttl: float | None,
@@ -89,7 +87,7 @@ async def put_window(
                     None,
                     model.expiries and [model.expiries[0]] * (last - first),
                 )
-                call = database.writes.submit(ref, partition, columns, outcomes=False, deadline=deadline)
+                call = context.writes.submit(ref, partition, columns, outcomes=False, deadline=deadline)
                 calls.append((partition, call))
         await _all(call for _, call in calls)
     for partition, call in calls:

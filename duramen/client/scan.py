@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from duramen.client.consistency import Asked
+from duramen.client.context import ClientContext
+from duramen.client.model.consistency import Asked
 from duramen.client.retry import ask_until
 from log_tier.model.errors import InvalidKey, InvalidRequest
 from log_tier.model.identifiers import Partition
 from log_tier.model.table_ref import TableRef
 from router.data.requests import ScanRequest, ScanResult
 from serving_tier.index.scan import prefix_range
-
-if TYPE_CHECKING:
-    from duramen.client.database import Database
 
 __all__ = ["ScanRange", "scan_table"]
 
@@ -51,7 +49,7 @@ class ScanRange(NamedTuple):
 
 
 async def scan_table(
-    database: Database, ref: TableRef, asked_range: ScanRange, asked: Asked, timeout: float
+    context: ClientContext, ref: TableRef, asked_range: ScanRange, asked: Asked, timeout: float
 ) -> AsyncGenerator[ScanResult, None]:
     """Yield pages until the range or the limit is exhausted; each page is at least as new as the one before it, and of
     the same version of the table as the first one, whatever is swapped in meanwhile.
@@ -63,7 +61,7 @@ async def scan_table(
     size = _PAGE_FIRST
     strong = asked.strong
     versions: dict[Partition, int] = {}
-    seen = dict(database.session.seen(ref) if asked.offsets is None else asked.offsets)
+    seen = dict(context.session.seen(ref) if asked.offsets is None else asked.offsets)
     while (left is None or left > 0) and (end is None or start < end):
         request = ScanRequest(
             ref.id,
@@ -78,11 +76,11 @@ async def scan_table(
         )
 
         async def ask(remaining: float, request: ScanRequest = request) -> ScanResult:
-            return await database.connection.scan(request, timeout=remaining)
+            return await context.connection.scan(request, timeout=remaining)
 
         page = await ask_until(loop.time() + timeout, ask)
         if asked.seen:
-            database.session.saw_all(ref, page.applied)
+            context.session.saw_all(ref, page.applied)
         seen.update(page.applied)
         versions = versions or dict(page.table_versions)
         yield page

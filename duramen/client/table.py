@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal
 
 from duramen.client.atomic import AtomicBatch
 from duramen.client.bulk import WINDOW_RECORDS, get_many, put_window
-from duramen.client.consistency import SESSION, Asked, Level, asked_of, check_level
-from duramen.client.requests import check_key, number_of, record_of, update_of
-from duramen.client.results import Change, Done, Entry, ManyDone, Number
-from duramen.client.retry import ask_until
+from duramen.client.context import ClientContext
+from duramen.client.lookup import TableLookup
+from duramen.client.model.consistency import SESSION, Level
+from duramen.client.model.requests import check_key, number_of, record_of, update_of
+from duramen.client.model.results import Change, Done, Entry, ManyDone, Number
 from duramen.client.scan import ScanRange, scan_table
 from duramen.client.transport.resp_fast_path import FastPathTable, Lost
 from duramen.client.watch import Watch, watch_table
 from duramen.client.writer import TableWriter
 from log_tier.model.batch import Columns
-from log_tier.model.errors import InvalidRequest, InvalidToken, TableNotFound
-from log_tier.model.identifiers import Offset, Partition, check_name
+from log_tier.model.errors import InvalidRequest, TableNotFound
+from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from router.data.direct_reads import DirectReads
 from router.data.requests import ReadResult, TableDescription
 
-if TYPE_CHECKING:
-    from duramen.client.database import Database
-    from router.data.direct_reads import DirectReads
-
 __all__ = ["Level", "Table"]
-
-T = TypeVar("T")
 
 
 class Table:
@@ -47,13 +43,13 @@ class Table:
     and `after`, a token from another process, whose writes the read then sees as well.
     """
 
-    def __init__(self, database: Database, name: str, ref: TableRef | None = None) -> None:
-        self._database = database
-        self._ref = ref
-        self.name = check_name(name)
+    def __init__(self, context: ClientContext, name: str, ref: TableRef | None = None) -> None:
+        self.lookup = TableLookup(context, name, ref)
+        self.name = name
+        self._context = context
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self._database).table, (self._database, self.name)
+        return Table, (self._context, self.name)
 
     def __repr__(self) -> str:
         return f"<duramen table {self.name!r}>"
@@ -89,13 +85,13 @@ class Table:
 
     async def _read_one(self, key: bytes, after: str | Token | None, level: Level, timeout: float | None) -> ReadResult:
         check_key(key)
-        deadline = self._database.deadline(timeout)
-        ref = self._ref or await self._resolve(deadline)
+        deadline = self._context.deadline(timeout)
+        ref = self.lookup.ref or await self.lookup.resolve(deadline)
         asked = SESSION
         if after is not None or level != "session":
-            ref, asked = await self._asked(ref, after, level, deadline)
+            ref, asked = await self.lookup.asked(ref, after, level, deadline)
         partition = ref.partition_of(key)
-        call = self._database.reads.submit(
+        call = self._context.reads.submit(
             ref,
             partition,
             (key,),
@@ -105,7 +101,7 @@ class Table:
             lag_max_ms=asked.lag_max_ms,
             deadline=deadline,
         )
-        return await self._noticing_drops(call)
+        return await self.lookup.noticing_drops(call)
 
     async def get_many(
         self,
@@ -117,12 +113,12 @@ class Table:
     ) -> list[bytes | None]:
         """The values of `keys`, in their order; None where a key is absent."""
         wanted = [check_key(key) for key in keys]
-        deadline = self._database.deadline(timeout)
-        ref = self._ref or await self._resolve(deadline)
+        deadline = self._context.deadline(timeout)
+        ref = self.lookup.ref or await self.lookup.resolve(deadline)
         asked = SESSION
         if after is not None or level != "session":
-            ref, asked = await self._asked(ref, after, level, deadline)
-        return await self._noticing_drops(get_many(self._database, ref, wanted, asked, deadline))
+            ref, asked = await self.lookup.asked(ref, after, level, deadline)
+        return await self.lookup.noticing_drops(get_many(self._context, ref, wanted, asked, deadline))
 
     async def scan(
         self,
@@ -165,16 +161,16 @@ class Table:
     ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
         """The same as `scan`, page by page."""
         asked_range = ScanRange.of(prefix=prefix, start=start, end=end, reverse=reverse, limit=limit)
-        seconds = self._database.timeout(timeout)
-        deadline = self._database.deadline(timeout)
-        ref = self._ref or await self._resolve(deadline)
-        ref, asked = await self._asked(ref, after, level, deadline)
-        pages = scan_table(self._database, ref, asked_range, asked, seconds)
+        seconds = self._context.timeout(timeout)
+        deadline = self._context.deadline(timeout)
+        ref = self.lookup.ref or await self.lookup.resolve(deadline)
+        ref, asked = await self.lookup.asked(ref, after, level, deadline)
+        pages = scan_table(self._context, ref, asked_range, asked, seconds)
         try:
             async for page in pages:
                 yield list(zip(page.keys, page.values, strict=True))
         except TableNotFound as error:
-            raise self._gone(error) from error
+            raise self.lookup.gone(error) from error
         finally:
             await pages.aclose()
 
@@ -209,19 +205,19 @@ class Table:
         """The same as `watch`, in runs of what arrived together. The first one is empty: the position is fixed."""
         if start not in ("now", "earliest"):
             raise InvalidRequest(f'start is "now" or "earliest", not {start!r}')
-        seconds = self._database.timeout(timeout)
-        deadline = self._database.deadline(timeout)
-        ref = self._ref or await self._resolve(deadline)
+        seconds = self._context.timeout(timeout)
+        deadline = self._context.deadline(timeout)
+        ref = self.lookup.ref or await self.lookup.resolve(deadline)
         positions = None
         if after is not None:
-            ref, asked = await self._asked(ref, after, "eventual", deadline)
+            ref, asked = await self.lookup.asked(ref, after, "eventual", deadline)
             positions = asked.offsets
-        runs = watch_table(self._database, ref, positions, start, seconds)
+        runs = watch_table(self.lookup, ref, positions, start, seconds)
         try:
             async for run in runs:
                 yield run
         except TableNotFound as error:
-            raise self._gone(error) from error
+            raise self.lookup.gone(error) from error
         finally:
             await runs.aclose()
 
@@ -302,11 +298,11 @@ class Table:
         return await self._write(record, True, timeout)
 
     async def _write(self, record: Columns, outcomes: bool, timeout: float | None) -> Done:
-        deadline = self._database.deadline(timeout)
-        ref = self._ref or await self._resolve(deadline)
+        deadline = self._context.deadline(timeout)
+        ref = self.lookup.ref or await self.lookup.resolve(deadline)
         partition = ref.partition_of(record.keys[0])
-        call = self._database.writes.submit(ref, partition, record, outcomes=outcomes, deadline=deadline)
-        written = await self._noticing_drops(call)
+        call = self._context.writes.submit(ref, partition, record, outcomes=outcomes, deadline=deadline)
+        written = await self.lookup.noticing_drops(call)
         value = number_of(written.results[0]) if outcomes and written.results else None
         return Done(ref.id, partition, written.offset, value)
 
@@ -322,91 +318,48 @@ class Table:
         Takes any iterable, also an endless one, in windows of bounded memory; `timeout` is per window. On an error,
         windows before it are written, and some of its own pairs may be.
         """
-        deadline = self._database.deadline(timeout)
-        ref = self._ref or await self._resolve(deadline)
+        deadline = self._context.deadline(timeout)
+        ref = self.lookup.ref or await self.lookup.resolve(deadline)
         stream = iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
         offsets: dict[Partition, Offset] = {}
         records = 0
         while window := list(islice(stream, WINDOW_RECORDS)):
-            deadline = self._database.deadline(timeout)
-            await self._noticing_drops(put_window(self._database, ref, window, ttl, deadline, offsets))
+            deadline = self._context.deadline(timeout)
+            await self.lookup.noticing_drops(put_window(self._context, ref, window, ttl, deadline, offsets))
             records += len(window)
         return ManyDone(ref.id, records, offsets)
 
     def batch(self) -> AtomicBatch:
         """An atomic batch: all its records take effect, or none. Its keys must share a partition (a `{tag}`)."""
-        return AtomicBatch(self)
+        return AtomicBatch(self.lookup)
 
     def writer(self, producer: str) -> TableWriter:
         """A writer that goes on where it was interrupted: see `duramen.client.writer`."""
-        return TableWriter(self, producer)
+        return TableWriter(self.lookup, producer)
 
     # --- about the table
 
     def direct_reads(self) -> DirectReads | None:
         """For the blocking face: reads in the caller's thread, where the index is in this process."""
-        direct = self._database.direct
-        return None if direct is None else direct(self.name, self._database.session)
+        return self._context.direct_reads(self.name)
 
-    def door_table(self) -> FastPathTable | None:
+    def fast_path(self) -> FastPathTable | None:
         """For the blocking face: gets and puts by the server's RESP endpoint."""
-        fast_path = self._database.fast_path
-        return None if fast_path is None else fast_path.table(self)
-
-    @property
-    def found(self) -> TableRef | None:
-        """The table behind the name, where it was found already and is not known to be gone."""
-        return self._ref
+        fast_path = self._context.fast_path
+        return None if fast_path is None else fast_path.table(self.lookup)
 
     async def repeat(self, lost: Lost) -> Done:
         """Send again what the RESP endpoint did not answer. Raises what `put` does."""
-        deadline = self._database.deadline(None)
-        call = self._database.writes.repeat(lost.ref, lost.partition, lost.records, lost.batch, deadline=deadline)
-        written = await self._noticing_drops(call)
+        deadline = self._context.deadline(None)
+        call = self._context.writes.repeat(lost.ref, lost.partition, lost.records, lost.batch, deadline=deadline)
+        written = await self.lookup.noticing_drops(call)
         return Done(lost.ref.id, lost.partition, written.offset)
 
     async def describe(self, *, timeout: float | None = None) -> TableDescription:
         """How the table's partitions stand."""
-        return await self._database.describe_table(self.name, timeout=timeout)
+        return await self.lookup.describe(timeout=timeout)
 
     async def end_token(self, *, timeout: float | None = None) -> str:
         """A token of everything that is in the table's log now, in every partition."""
         description = await self.describe(timeout=timeout)
         return str(Token({description.table.id: {part.partition: part.latest for part in description.partitions}}))
-
-    async def _resolve(self, deadline: float | None = None) -> TableRef:
-        """Find the table behind the name. `deadline` is on the event loop's clock; None: the default timeout."""
-        database = self._database
-        self._ref = await ask_until(
-            database.deadline(None) if deadline is None else deadline,
-            lambda remaining: database.connection.find_table(self.name, timeout=remaining),
-        )
-        return self._ref
-
-    # --- common to all
-
-    async def _asked(
-        self, ref: TableRef, after: str | Token | None, level: Level, deadline: float
-    ) -> tuple[TableRef, Asked]:
-        """The table, and what a read must see of it."""
-        check_level(level)
-        token = None if after is None else Token.parse(after)
-        try:
-            return ref, asked_of(self._database.session, ref, token, level)
-        except InvalidToken:
-            # The table may have been dropped and made again since we found it, and the token may be of the new one.
-            found = await self._resolve(deadline)
-            if found.id == ref.id:
-                raise
-            return found, asked_of(self._database.session, found, token, level)
-
-    async def _noticing_drops(self, call: Awaitable[T]) -> T:
-        try:
-            return await call
-        except TableNotFound as error:
-            raise self._gone(error) from error
-
-    def _gone(self, error: TableNotFound) -> TableNotFound:
-        """The table behind the name was dropped; if the name comes back, the next call finds the new table."""
-        self._ref = None
-        return TableNotFound(f"table {self.name!r} is gone ({error.message})", table=self.name)

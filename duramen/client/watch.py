@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
-from duramen.client.results import Change
+from duramen.client.lookup import TableLookup
+from duramen.client.model.results import Change
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, read_header, split_batches
@@ -16,9 +17,6 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from log_tier.model.table_ref import TableRef
 from router.data.requests import WatchEvent
-
-if TYPE_CHECKING:
-    from duramen.client.database import Database
 
 __all__ = ["Watch", "changes_of", "watch_table"]
 
@@ -65,7 +63,7 @@ class Watch:
 
 
 async def watch_table(
-    database: Database,
+    lookup: TableLookup,
     ref: TableRef,
     after: Mapping[Partition, Offset] | None,
     start: Literal["now", "earliest"],
@@ -77,12 +75,13 @@ async def watch_table(
     the log itself says it and not as a replica has applied it, so that everything that is acknowledged later is shown.
     The positions are kept here, and a new connection begins exactly there: no gap, no duplicate.
     """
+    context = lookup.context
     partitions = [Partition(number) for number in range(ref.partitions)]
     positions: dict[Partition, Offset] = {}
     if after is not None:
         positions = {partition: Offset(after.get(partition, NOTHING) + 1) for partition in partitions}
     elif start == "earliest":
-        description = await database.describe_table(ref.name, timeout=timeout)
+        description = await lookup.describe(timeout=timeout)
         if description.table.id != ref.id:
             raise TableNotFound(f"table {ref.name} was dropped and made again; watch it anew", table=ref.name)
         positions = {part.partition: part.earliest for part in description.partitions}
@@ -91,9 +90,9 @@ async def watch_table(
     begun = False
     while True:
         try:
-            watch: Any = database.connection.watch(ref.id, positions)
+            watch = context.connection.watch(ref.id, positions)
             async with aclosing(watch) as events:
-                async for event in cast("AsyncIterator[WatchEvent]", events):
+                async for event in events:
                     backoff.reset()
                     lost_at = 0.0
                     if event.positions is not None:
@@ -107,7 +106,7 @@ async def watch_table(
                     position = max(positions[event.partition], _after(event))
                     positions[event.partition] = position
                     # What a watch has shown, this client has seen: no later read shows less.
-                    database.session.saw(ref, event.partition, Offset(position - 1))
+                    context.session.saw(ref, event.partition, Offset(position - 1))
                     if changes:
                         yield changes
         except Unavailable as error:

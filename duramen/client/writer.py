@@ -18,22 +18,19 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from types import TracebackType
+from typing import Final, NamedTuple
 
-from duramen.client.requests import check_key, check_value
-from duramen.client.results import ManyDone
+from duramen.client.context import ClientContext
+from duramen.client.lookup import TableLookup
+from duramen.client.model.requests import check_key, check_value
+from duramen.client.model.results import ManyDone
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DatabaseForked, DuramenError, InvalidRequest, WriteUnknown
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.table_ref import TableRef
 from router.data.requests import WritePart, WriteResult
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from duramen.client.database import Database
-    from duramen.client.table import Table
 
 __all__ = ["TableWriter", "producer_id_of"]
 
@@ -76,8 +73,8 @@ class TableWriter:
     second one under way: a partition's sequences arrive in their order, whatever has to be sent again.
     """
 
-    def __init__(self, table: Table, producer: str) -> None:
-        self._table = table
+    def __init__(self, lookup: TableLookup, producer: str) -> None:
+        self._lookup = lookup
         self._producer_id = producer_id_of(producer)
         self._ref: TableRef | None = None
         self._next: list[int] = []
@@ -99,10 +96,9 @@ class TableWriter:
         """Records that an earlier run had written."""
 
     async def __aenter__(self) -> TableWriter:
-        table = self._table
-        database = table._database
-        self._ref = ref = table._ref or await table._resolve()
-        found = await database.connection.producer(ref.id, self._producer_id, timeout=database.timeout(None))
+        lookup, context = self._lookup, self._lookup.context
+        self._ref = ref = lookup.ref or await lookup.resolve()
+        found = await context.connection.producer(ref.id, self._producer_id, timeout=context.timeout(None))
         self._next = [0] * ref.partitions
         self._resume = [found.get(Partition(number), -1) + 1 for number in range(ref.partitions)]
         self._keys = [[] for _ in range(ref.partitions)]
@@ -174,7 +170,7 @@ class TableWriter:
                     columns,
                     producer_id=self._producer_id,
                     sequence=sequence,
-                    compress=self._table._database.compress,
+                    compress=self._lookup.context.compress,
                 )
                 flight.parts.append(WritePart(ref.id, number, batch))
                 flight.records[number] = len(keys)
@@ -182,7 +178,7 @@ class TableWriter:
                 self._values[number].clear()
         self._waiting = self._waiting_bytes = 0
         if flight.parts:
-            self._flight = asyncio.create_task(self._send(self._table._database, ref, flight))
+            self._flight = asyncio.create_task(self._send(self._lookup.context, ref, flight))
 
     async def _land(self) -> None:
         """Wait for the flight under way. Raises what kept it, or an earlier one, from arriving."""
@@ -199,16 +195,16 @@ class TableWriter:
         if self._failure is not None:
             raise self._failure
 
-    async def _send(self, database: Database, ref: TableRef, flight: _Flight) -> None:
+    async def _send(self, context: ClientContext, ref: TableRef, flight: _Flight) -> None:
         """Send until everything is written; the same bytes again after an error that allows it."""
         parts = flight.parts
         failure: DuramenError | None = None
-        deadline_s = asyncio.get_running_loop().time() + database.timeout(None)
+        deadline_s = asyncio.get_running_loop().time() + context.timeout(None)
         backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
         while parts:
             try:
-                results = await database.connection.write(
-                    parts, timeout=database.timeout(None), patience=_OUTCOMES_PATIENCE_S
+                results = await context.connection.write(
+                    parts, timeout=context.timeout(None), patience=_OUTCOMES_PATIENCE_S
                 )
             except DuramenError as error:
                 results = [error] * len(parts)
@@ -219,7 +215,7 @@ class TableWriter:
                     records = flight.records[part.partition]
                     last = _last_of(result, records)
                     self._offsets[part.partition] = max(self._offsets.get(part.partition, NOTHING), last)
-                    database.session.saw(ref, part.partition, last)
+                    context.session.saw(ref, part.partition, last)
                     self.written += records
                     continue
                 # What is sent again is asked for its verdict, which knows the place of the copy that counts.

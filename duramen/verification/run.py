@@ -61,7 +61,7 @@ async def run_check(
 
         first = await client()
         table = await first.create_table(f"check-{secrets.token_hex(4)}", partitions=partitions)
-        ref = table._ref or await table._resolve()
+        ref = table.lookup.ref or await table.lookup.resolve()
         start = Token({ref.id: {Partition(number): Offset(-1) for number in range(partitions)}})
         ended: asyncio.Future[Token] = loop.create_future()
         watchers = [

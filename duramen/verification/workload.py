@@ -11,9 +11,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from duramen.client.consistency import asked_of
-from duramen.client.database import Database
-from duramen.client.results import Change
+from duramen.client.context import ClientContext
+from duramen.client.model.consistency import asked_of
+from duramen.client.model.results import Change
 from duramen.client.scan import ScanRange, scan_table
 from duramen.client.table import Table
 from duramen.verification import observations as truth
@@ -71,8 +71,8 @@ class _Client:
         self.versions: dict[bytes, int] = {}
 
     @property
-    def database(self) -> Database:
-        return self.table._database
+    def context(self) -> ClientContext:
+        return self.table.lookup.context
 
     def key(self) -> bytes:
         if self.random.random() < 0.6:
@@ -192,17 +192,17 @@ class _Client:
             after=after,
         )
         call.partition = partition
-        database = self.database
-        asked = asked_of(database.session, self.ref, token, level)
+        context = self.context
+        asked = asked_of(context.session, self.ref, token, level)
         try:
-            result = await database.reads.submit(
+            result = await context.reads.submit(
                 self.ref,
                 partition,
                 tuple(keys),
                 after=asked.after(partition),
                 strong=asked.strong,
                 seen=asked.seen,
-                deadline=database.deadline(self.shape.timeout_s),
+                deadline=context.deadline(self.shape.timeout_s),
             )
         except DuramenError as error:
             self.recorder.end(call, "failed", error=error.code)
@@ -222,12 +222,12 @@ class _Client:
     async def scan(self) -> None:
         prefix = self.random.choice([b"hot", b"both{%d}" % self.random.randrange(_TAGS), b"cold1", b""])
         call = self.recorder.begin(self.number, "scan", prefix=prefix.decode(), session=True)
-        asked = asked_of(self.database.session, self.ref, None, "session")
+        asked = asked_of(self.context.session, self.ref, None, "session")
         wanted = ScanRange.of(prefix=prefix or None, start=None, end=None, reverse=False, limit=None)
         pages: list[dict[str, Any]] = []
         lower = prefix.decode()
         try:
-            scanning: Any = scan_table(self.database, self.ref, wanted, asked, self.shape.timeout_s)
+            scanning: Any = scan_table(self.context, self.ref, wanted, asked, self.shape.timeout_s)
             async with aclosing(scanning) as found:
                 async for page in found:
                     entries = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -379,7 +379,7 @@ class EmbeddedLog:
 
     async def read(
         self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
-    ) -> AsyncIterator[ReadChunk]:
+    ) -> AsyncGenerator[ReadChunk, None]:
         """Stored batches from memory or from the files, each checked when it comes from a file."""
         log = self._partition(topic, partition)
         chunks = read_partition(log, start, follow=follow, chunk_bytes=chunk_bytes, threads=self._readers)

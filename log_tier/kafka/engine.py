@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from itertools import pairwise
 from types import TracebackType
 from typing import Final, Self
@@ -160,7 +160,7 @@ class KafkaLog:
 
     async def read(
         self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
-    ) -> AsyncIterator[ReadChunk]:
+    ) -> AsyncGenerator[ReadChunk, None]:
         """See `Log`. A batch that begins before `start` is given from `start` on.
 
         While no broker answers, a reader that follows waits.

@@ -17,7 +17,7 @@ Contract (`tests/kit/log/log_contract.py` runs it against every engine):
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -107,7 +107,7 @@ class Log(Protocol):
 
     def read(
         self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
-    ) -> AsyncIterator[ReadChunk]:
+    ) -> AsyncGenerator[ReadChunk, None]:
         """Yield stored batches from the one that holds `start`, in chunks of about `chunk_bytes`.
 
         With `follow` it waits for more at the end, else it stops there. `start` may be one past the latest.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
@@ -142,7 +142,7 @@ class RemoteLog:
 
     async def read(
         self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
-    ) -> AsyncIterator[ReadChunk]:
+    ) -> AsyncGenerator[ReadChunk, None]:
         """See `Log`. With `follow`, a lost connection is taken up again where it broke."""
         _check_partition(topic, partition)
         if start < 0 or not 0 < chunk_bytes < 1 << 32:

@@ -12,10 +12,10 @@ the replicas. Parts of one request fail by themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from copy import copy
-from typing import Any, Final, cast
+from typing import Final
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import TableEntry
@@ -246,11 +246,11 @@ class LocalData:
 
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """Follow a table's changes; see `router.data.watch`."""
         table = await self.tables.known(table_id)
         replicas = [self.node.replica(table_id, partition) for partition in partitions or _every(table)]
-        async with aclosing(cast("Any", watch_replicas(self.log, replicas, start))) as events:
+        async with aclosing(watch_replicas(self.log, replicas, start)) as events:
             async for event in events:
                 yield event
 

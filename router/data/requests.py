@@ -7,7 +7,7 @@ in the same order, a result or the error of that part.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
@@ -218,7 +218,7 @@ class Connection(Protocol):
 
     def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """Follow a table's changes (of `partitions`, or of all); those without a start begin at the end.
 
         Ends only by `aclose` or an error.

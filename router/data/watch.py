@@ -9,9 +9,9 @@ sees a change can read it here at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, cast
+from typing import Final
 
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch_header import read_header
@@ -36,7 +36,7 @@ _PATIENCE_S: Final = 365 * 86_400.0
 
 async def watch_replicas(
     log: Log, replicas: Sequence[Replica], start: Mapping[Partition, Offset]
-) -> AsyncIterator[WatchEvent]:
+) -> AsyncGenerator[WatchEvent, None]:
     """Yield a first event with the positions, then events with batches, in order within each partition.
 
     Raises `OffsetTrimmed` where a start is no longer in the log, `TokenAhead` where it is beyond its end, and whatever
@@ -73,7 +73,7 @@ async def _follow(log: Log, replica: Replica, start: Offset, events: asyncio.Que
     topic, partition = replica.topic, replica.partition
     try:
         reader = log.read(topic.id, partition, start, follow=True, chunk_bytes=_CHUNK_BYTES)
-        async with aclosing(cast("Any", reader)) as chunks:
+        async with aclosing(reader) as chunks:
             _check_remembered(replica, start)
             async for chunk in chunks:
                 first, last = _span(chunk)

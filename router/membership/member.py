@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
@@ -141,11 +141,11 @@ class Member:
         finally:
             self.under_way -= 1
 
-    async def follow(self, question: Callable[[Connection], AsyncIterator[T]]) -> AsyncIterator[T]:
+    async def follow(self, question: Callable[[Connection], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         """The same for a stream."""
         connection = self._connection
         try:
-            async with aclosing(cast("Any", question(connection))) as replies:
+            async with aclosing(question(connection)) as replies:
                 async for reply in replies:
                     yield reply
         except DatabaseClosed as error:

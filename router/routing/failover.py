@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, ReplicaBehind, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition, TableId
@@ -98,13 +98,13 @@ class FailoverConnection:
 
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """See `Connection`. A lost server ends it with `Disconnected`; the next watch goes to the next server."""
         at = self._at
         try:
             watch: Any = self._connections[at].watch(table_id, start, partitions)
             async with aclosing(watch) as events:
-                async for event in cast("AsyncIterator[WatchEvent]", events):
+                async for event in events:
                     yield event
         except (Disconnected, ShuttingDown):
             self._next(at)

@@ -5,9 +5,9 @@ Both ways are a `Connection`; this one chooses, part by part, and changes nothin
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
@@ -97,9 +97,9 @@ class LocalFirstConnection:
 
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """See `Connection`."""
-        async with aclosing(cast("Any", self._others.watch(table_id, start, partitions))) as events:
+        async with aclosing(self._others.watch(table_id, start, partitions)) as events:
             async for event in events:
                 yield event
 

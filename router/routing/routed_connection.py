@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
@@ -103,7 +103,7 @@ class RoutedConnection:
 
     def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """See `Connection` and `router.routing.watches`."""
         return watch_nodes(self._routes, table_id, start, partitions)
 

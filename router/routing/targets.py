@@ -7,9 +7,9 @@ that does; so reads, scans and watches need to know nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar
 
 from router.data.requests import Connection
 
@@ -38,7 +38,7 @@ class Askable(Protocol):
         """Ask over its connection."""
         ...
 
-    def follow(self, question: Callable[[Connection], AsyncIterator[T]]) -> AsyncIterator[T]:
+    def follow(self, question: Callable[[Connection], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         """Follow a stream over its connection."""
         ...
 
@@ -56,8 +56,8 @@ class Through:
         """See `Askable`."""
         return await question(self._server)
 
-    async def follow(self, question: Callable[[Connection], AsyncIterator[T]]) -> AsyncIterator[T]:
+    async def follow(self, question: Callable[[Connection], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         """See `Askable`."""
-        async with aclosing(cast("Any", question(self._server))) as replies:
+        async with aclosing(question(self._server)) as replies:
             async for reply in replies:
                 yield reply

@@ -8,9 +8,9 @@ its middle, which every reader of events skips by its position anyway.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, cast
+from typing import Final
 
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.batch_header import read_header, split_batches
@@ -36,7 +36,7 @@ _FIRST: Final = WatchEvent(Partition(0), b"", (), Offset(-1))
 
 async def watch_nodes(
     routes: Routes, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
-) -> AsyncIterator[WatchEvent]:
+) -> AsyncGenerator[WatchEvent, None]:
     """See `Connection.watch`. Raises `Disconnected` where no replica of a partition can be followed any more: then the
     caller goes on from its positions, when it likes; `OffsetTrimmed` where every replica says so, with the earliest
     offset that one of them still has.
@@ -135,7 +135,7 @@ class _Watch:
         start = {each: self.positions[each] for each in partitions if each in self.positions}
         stream = member.follow(lambda connection: connection.watch(self._table_id, start, partitions))
         try:
-            async with aclosing(cast("Any", stream)) as events:
+            async with aclosing(stream) as events:
                 async for event in events:
                     await self._events.put(event)
             error: DuramenError = Disconnected(f"node {member.id} ended the watch")

@@ -37,7 +37,7 @@ from contextlib import aclosing, contextmanager
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 from log_tier.model.batch import Batch
 from log_tier.model.errors import (
@@ -313,7 +313,7 @@ class Replica:
             reader = self._log.read(
                 self.topic.id, self.partition, Offset(self.index.applied + 1), follow=True, chunk_bytes=_CHUNK_BYTES
             )
-            async with aclosing(cast("Any", reader)) as chunks:
+            async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     self._lag.tell(chunk.latest, self.index.applied, self._clock())
                     await self._applying.chunk(chunk.data)

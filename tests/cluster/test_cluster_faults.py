@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kit.cluster.cluster_process import DEADLINE_S, ClusterProcess, wait_until
+from kit.cluster.cluster_process import DEADLINE_S, ClusterProcess
+from kit.deadlines import wait_until
 
 import duramen
 

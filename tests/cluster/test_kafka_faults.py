@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from kit.cluster.cluster_process import ClusterProcess, wait_until
+from kit.cluster.cluster_process import ClusterProcess
 from kit.cluster.process_watch import ProcessWatch, longest_stalls, said, tracebacks
+from kit.deadlines import wait_until
 from kit.kafka.broker_faults import broker_faults, kill_all, lost_index, restart_all
 
 import duramen

@@ -7,7 +7,8 @@ import json
 import re
 from pathlib import Path
 
-from kit.cluster.cluster_process import ClusterProcess, wait_until
+from kit.cluster.cluster_process import ClusterProcess
+from kit.deadlines import wait_until
 from kit.index.version_building import build_version
 
 from duramen.blocking import Database

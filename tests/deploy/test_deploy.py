@@ -10,26 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
+from kit.client.command_line import parsed
 
-from duramen.cli.app import app
 from duramen.server.settings.models import ROLES
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
-
-
-def parsed(arguments: list[str]) -> dict[str, Any]:
-    """What our command line makes of arguments, without running the command. Raises what it refuses."""
-    command: Any = typer.main.get_command(app)
-    context = None
-    rest = list(arguments)
-    while hasattr(command, "get_command"):
-        name = rest.pop(0)
-        command = command.get_command(context, name)
-        assert command is not None, f"there is no command {name!r} in {arguments}"
-    return dict(command.make_context("duramen", rest).params)
 
 
 def port_of(arguments: list[str]) -> int:

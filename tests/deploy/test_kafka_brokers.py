@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.kafka.kafka_brokers import StartBrokers, eventually
+from kit.deadlines import wait_until
+from kit.kafka.kafka_brokers import StartBrokers
 
 from deploy.kafka.brokers import BrokerFailed, Brokers, missing
 from deploy.kafka.ports import ReservedPorts, is_free
@@ -226,7 +227,7 @@ time.sleep(600)
         pid = int(parent.stdout.readline())
         assert not is_gone(pid)
         parent.kill()
-    eventually(lambda: is_gone(pid), deadline_s=20)
+    wait_until(lambda: is_gone(pid), seconds=20)
 
 
 @contextmanager
@@ -276,16 +277,16 @@ def test_three_brokers_keep_a_topic_through_a_pause_and_a_kill(three_brokers: Ca
     assert first is not None
     brokers.pause(first)
     assert first not in brokers.running
-    eventually(lambda: brokers.leader_of("replicated", 0) not in (None, first), deadline_s=FAILED_OVER_S)
+    wait_until(lambda: brokers.leader_of("replicated", 0) not in (None, first), seconds=FAILED_OVER_S)
     produce(brokers.bootstrap, "replicated", [b"two"])
     brokers.resume(first)
 
     # Its followers catch up before another is lost: two of three must be there for a record to be taken.
     second = brokers.leader_of("replicated", 0)
     assert second is not None
-    eventually(lambda: len(in_sync(brokers, "replicated")) == 3, deadline_s=FAILED_OVER_S)
+    wait_until(lambda: len(in_sync(brokers, "replicated")) == 3, seconds=FAILED_OVER_S)
     brokers.kill(second)
-    eventually(lambda: brokers.leader_of("replicated", 0) not in (None, second), deadline_s=FAILED_OVER_S)
+    wait_until(lambda: brokers.leader_of("replicated", 0) not in (None, second), seconds=FAILED_OVER_S)
     produce(brokers.bootstrap, "replicated", [b"three"])
     assert consume(brokers.bootstrap, "replicated", 3) == [b"one", b"two", b"three"]
 
@@ -312,11 +313,11 @@ def test_another_controller_takes_over(three_brokers: Callable[..., Brokers], fa
     first = brokers.controller()
     assert first in brokers.numbers
     getattr(brokers, fault)(first)
-    eventually(lambda: brokers.controller() not in (None, first), deadline_s=FAILED_OVER_S)
+    wait_until(lambda: brokers.controller() not in (None, first), seconds=FAILED_OVER_S)
     # Until the lost one is fenced, an answer to "who is the controller?" may name it, and a client waits for it.
-    eventually(lambda: known(brokers) == set(brokers.running), deadline_s=FAILED_OVER_S)
+    wait_until(lambda: known(brokers) == set(brokers.running), seconds=FAILED_OVER_S)
     create(",".join(map(brokers.address, brokers.running)), "after", replicas=2)
-    eventually(lambda: brokers.leader_of("after", 0) in brokers.running, deadline_s=FAILED_OVER_S)
+    wait_until(lambda: brokers.leader_of("after", 0) in brokers.running, seconds=FAILED_OVER_S)
 
 
 @pytest.mark.kafka
@@ -329,6 +330,6 @@ def test_all_brokers_killed_come_back_with_everything(three_brokers: Callable[..
     for number in brokers.numbers:
         brokers.restart(number)
     brokers.wait_ready()
-    eventually(lambda: brokers.leader_of("replicated", 0) is not None, deadline_s=FAILED_OVER_S)
+    wait_until(lambda: brokers.leader_of("replicated", 0) is not None, seconds=FAILED_OVER_S)
     produce(brokers.bootstrap, "replicated", [b"after"])
     assert consume(brokers.bootstrap, "replicated", 2) == [b"before", b"after"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+from kit.client.command_line import parsed
 from kit.kafka.kafka_brokers import StartBrokers
-from test_deploy import parsed
 
 from deploy.kafka.brokers import Brokers
 from deploy.kafka.properties import Listeners, server_properties

@@ -55,7 +55,7 @@ def use(table: Table, key: bytes) -> None:
     assert (key, b"w") in list(table.scan(timeout=TIMEOUT_S))
     changes = table.watch(start="earliest", timeout=TIMEOUT_S)
     next(changes)
-    changes.close()  # type: ignore[attr-defined]
+    changes.close()
     assert table.update(b"n" + key, add=1).value == 1
 
 
@@ -210,7 +210,7 @@ def embedded(data: str, how: str) -> None:
             else:
                 raise AssertionError("the child can use what is open in the parent")
         if how == "close":
-            begun.close()  # type: ignore[attr-defined]
+            begun.close()
             db.close()
 
     for _ in range(3):
@@ -220,7 +220,12 @@ def embedded(data: str, how: str) -> None:
     assert len(list(begun)) >= 1
     # A child that lives on does not keep the folder.
     release, hold = os.pipe()
-    waiting = in_child(lambda: (os.close(hold), os.read(release, 1)))
+
+    def wait_for_release() -> None:
+        os.close(hold)
+        os.read(release, 1)
+
+    waiting = in_child(wait_for_release)
     db.close()
     with duramen.open(data) as again:
         assert again.table("flights").get(b"k") == b"v"
@@ -294,12 +299,12 @@ def prefork(target: str) -> None:
         assert int(pid) in workers
         assert seen == b"from the master"
     assert ask(b"die") == b""
-    dead, status = os.wait()
+    ended, status = os.wait()
     assert os.waitstatus_to_exitcode(status) == 9
-    workers = workers - {dead} | {in_child(worker)}
+    workers = workers - {ended} | {in_child(worker)}
     assert ask(b"after").endswith(b" from the master")
-    for pid in workers:
-        os.kill(pid, signal.SIGTERM)
+    for process in workers:
+        os.kill(process, signal.SIGTERM)
     joined(*workers)
     use(table, b"the master goes on")
     db.close()

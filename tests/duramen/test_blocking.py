@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kit.client.server_process import wait_until
+from kit.deadlines import wait_until
 
 import duramen
 from duramen.blocking import Database

@@ -47,14 +47,14 @@ def code_of(channel: grpc.Channel, name: str, method: Any, raw: bytes, timeout: 
     """What the server says to these bytes. A stream that sends something has taken them."""
     try:
         if method.server_streaming:
-            call: Any = channel.unary_stream(name)(raw, timeout=timeout)
+            call: Any = channel.unary_stream(name, bytes, bytes)(raw, timeout=timeout)
             for _ in call:
                 call.cancel()
                 return CODE.OK
             return CODE.OK
-        channel.unary_unary(name)(raw, timeout=timeout)
+        channel.unary_unary(name, bytes, bytes)(raw, timeout=timeout)
     except grpc.RpcError as error:
-        code: grpc.StatusCode = error.code()  # type: ignore[attr-defined]
+        code: grpc.StatusCode = error.code()
         return code
     return CODE.OK
 

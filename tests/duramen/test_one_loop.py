@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kit.client.server_process import ServerProcess, wait_until
+from kit.client.server_process import ServerProcess
+from kit.deadlines import wait_until
 
 import duramen
 from duramen.blocking import Database
@@ -104,7 +105,7 @@ def test_closing_one_ends_its_calls_and_not_the_others(server: ServerProcess, ta
             assert isinstance(ended.exception(DEADLINE_S), duramen.DuramenError)
             other.table(table_name).put(b"k", b"w")
             assert goes_on.result(DEADLINE_S).value == b"w"
-        others.close()  # type: ignore[attr-defined]
+        others.close()
 
 
 STORM = """

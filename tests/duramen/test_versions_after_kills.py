@@ -6,7 +6,8 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from kit.client.server_process import ServerProcess, wait_until
+from kit.client.server_process import ServerProcess
+from kit.deadlines import wait_until
 
 import duramen
 

@@ -23,7 +23,7 @@ pytestmark = [
 KEYS = [b"UA%d" % number for number in range(40)] + [b"{tag}.a", b"{tag}.b", "ключ".encode()]
 
 
-class Seen(NamedTuple):
+class SeenRecord(NamedTuple):
     """A record as kcat prints it."""
 
     key: bytes
@@ -44,14 +44,14 @@ def write(kafka: str, topic: str, pairs: dict[bytes, bytes], *more: str) -> None
     kcat(kafka, "-P", "-t", topic, "-K", "\\t", *more, stdin=lines)
 
 
-def read(kafka: str, topic: str, partition: int, offset: int) -> Seen:
+def read(kafka: str, topic: str, partition: int, offset: int) -> SeenRecord:
     """The one record at an offset. Sizes come first, so that no byte of it can be mistaken for kcat's own."""
     where = ["-C", "-q", "-t", topic, "-p", str(partition), "-o", str(offset), "-c", "1"]
     printed = kcat(kafka, *where, "-f", "%K %S %k%s%h")
     key_size, value_size, rest = printed.split(b" ", 2)
     after_key, size = int(key_size), int(value_size)
     value = None if size < 0 else rest[after_key : after_key + size]
-    return Seen(rest[:after_key], value, rest[after_key + max(size, 0) :])
+    return SeenRecord(rest[:after_key], value, rest[after_key + max(size, 0) :])
 
 
 async def test_it_writes_into_a_table_of_ours(kafka: str, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_it_reads_what_duramen_wrote(kafka: str, tmp_path: Path) -> None:
         conditional = await flights.put(b"once", b"1", if_absent=True)
     topic = f"{namespace}.flights"
 
-    def seen(offset: int) -> Seen:
+    def seen(offset: int) -> SeenRecord:
         return read(kafka, topic, 0, offset)
 
     found = [await asyncio.to_thread(seen, done.offset) for done in (put, empty, updated, deleted, conditional)]

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from kit.kafka.kafka_brokers import eventually
-from test_up_on_kafka import Up, up
-
-__all__ = ["up"]
+from kit.deadlines import wait_until
+from kit.kafka.up_on_kafka import Up
 
 pytestmark = pytest.mark.kafka
 
@@ -51,7 +49,7 @@ def test_a_replica_that_retention_overtook(
     remove_before(kafka, f"{namespace}.flights", 4)
     again = up(tmp_path / "data", url)
     if with_snapshot:
-        eventually(lambda: state_of(again)[0] == "ready")
+        wait_until(lambda: state_of(again)[0] == "ready")
         assert [each["key"] for each in again.documents("scan", "flights")] == [
             "before0",
             "before1",
@@ -60,7 +58,7 @@ def test_a_replica_that_retention_overtook(
             "behind",
         ]
         return
-    eventually(lambda: "it begins at 4, what was before is trimmed" in state_of(again)[1])
+    wait_until(lambda: "it begins at 4, what was before is trimmed" in state_of(again)[1])
     assert state_of(again)[0] == "bootstrapping"
     done = again.run("get", "flights", "before0")
     assert done.returncode != 0, "nothing is answered as if it were all"

@@ -22,9 +22,9 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pytest
-from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line, run_duramen, wait_until
+from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line, run_duramen
+from kit.deadlines import wait_until
 from kit.kafka.foreign import DEADLINE_S, Record, end_of, make_topic, producer, send
-from kit.kafka.kafka_brokers import eventually
 
 import duramen
 from duramen.blocking import Database, Table
@@ -385,7 +385,7 @@ def test_a_table_over_a_topic_of_others(
         sender.commit_transaction(DEADLINE_S)
         rows |= dict.fromkeys(keys, b"theirs")
         # The commit returns before the partition has its mark.
-        eventually(partial(ends_at, kafka, topic, partition, len(keys) + 1))
+        wait_until(partial(ends_at, kafka, topic, partition, len(keys) + 1))
     assert theirs.rows() == rows == dict(table.scan(level="strong"))
     assert {change.key for change in theirs.changes()} == set(rows)
     frame = source.spark.range(0, 300, 1, 2).selectExpr("concat('k', id) AS key", "'built' AS value")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kit.deadlines import wait_until
 from kit.kafka.foreign import (
     DEADLINE_S,
     Record,
@@ -22,7 +23,6 @@ from kit.kafka.foreign import (
     settled_digests,
     wait_level,
 )
-from kit.kafka.kafka_brokers import eventually
 
 from log_tier.model.errors import InvalidRequest, TableExists, TableNotFound
 from log_tier.model.identifiers import Offset
@@ -98,7 +98,7 @@ async def test_it_begins_where_the_topic_does(kafka: str, tmp_path: Path) -> Non
         send, sender, topic, [Record(b"old%d" % number, b"v" * 20_000) for number in range(200)]
     )
     assert first == list(range(200))
-    await asyncio.to_thread(eventually, lambda: end_of(kafka, topic)[0] > 50)
+    await asyncio.to_thread(wait_until, lambda: end_of(kafka, topic)[0] > 50)
     low, high = await asyncio.to_thread(end_of, kafka, topic)
     async with database_on(kafka, tmp_path / "one") as one, database_on(kafka, tmp_path / "two") as two:
         table = await one.create_table("orders", over=topic)
@@ -150,7 +150,7 @@ async def test_a_compacted_topic_is_served(kafka: str, tmp_path: Path) -> None:
         rolls += 1
         return records_in(kafka, topic) < written // 2
 
-    await asyncio.to_thread(eventually, cleaned)
+    await asyncio.to_thread(wait_until, cleaned)
     low, high = await asyncio.to_thread(end_of, kafka, topic)
     assert high == written + rolls
     assert low == 0

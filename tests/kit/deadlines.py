@@ -1,17 +1,51 @@
-"""How long tests wait: one place, which waits longer on a machine that is busy with other things."""
+"""How tests wait: for a condition, with a deadline that grows with the load of the machine."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
+from collections.abc import Callable
 from typing import Final
 
-__all__ = ["patience_s"]
+__all__ = ["patience_s", "until", "wait_until"]
 
 # A load of fifteen for each processor is what a shared build machine has at worst; beyond it a test may fail.
 _LONGER_MAX: Final = 15.0
+
+# A cluster of processes fails over and restores well within this on a quiet machine; one process takes far less.
+_UNTIL_S: Final = 60.0
+
+# The first look comes soon, so that a quick condition costs little; later ones leave the processor to others.
+_PAUSE_FIRST_S: Final = 0.002
+_PAUSE_MAX_S: Final = 0.1
 
 
 def patience_s(seconds: float) -> float:
     """`seconds` as they are on a quiet machine, longer by as much as processes wait for each processor now."""
     busy = os.getloadavg()[0] / (os.cpu_count() or 1)
     return seconds * min(max(1.0, busy), _LONGER_MAX)
+
+
+async def until(condition: Callable[[], object], *, seconds: float = _UNTIL_S) -> None:
+    """Look again every millisecond until `condition()` is true. Fails the test after `patience_s(seconds)`."""
+    begun = time.monotonic()
+    while not condition():
+        waited = time.monotonic() - begun
+        assert waited < patience_s(seconds), f"after {waited:.0f} s still not true: {condition}"
+        await asyncio.sleep(0.001)
+
+
+def wait_until(condition: Callable[[], object], what: str = "", *, seconds: float = _UNTIL_S) -> float:
+    """The same for a thread: block until `condition()` is true, and return the seconds that it took.
+
+    Fails the test after `patience_s(seconds)`, and says `what` was waited for.
+    """
+    begun = time.monotonic()
+    pause = _PAUSE_FIRST_S
+    while not condition():
+        waited = time.monotonic() - begun
+        assert waited < patience_s(seconds), f"after {waited:.0f} s still not: {what or condition}"
+        time.sleep(pause)
+        pause = min(pause * 1.5, _PAUSE_MAX_S)
+    return time.monotonic() - begun

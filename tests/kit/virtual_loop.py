@@ -12,7 +12,7 @@ __all__ = ["run_virtually"]
 T = TypeVar("T")
 
 
-class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _JumpingSelector(selectors.DefaultSelector):
     """Never sleeps: the time that it should is added to the loop's clock."""
 
     def __init__(self) -> None:

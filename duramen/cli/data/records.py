@@ -28,7 +28,7 @@ from duramen.cli.terminal.options import (
 )
 from duramen.cli.terminal.output import say, say_json, say_note
 from duramen.cli.terminal.text import bytes_of, json_text, shown_key, shown_value
-from duramen.client.results import Done, Entry
+from duramen.client.model.results import Done, Entry
 from log_tier.model.errors import InvalidValue
 
 __all__ = ["delete", "get", "put", "update"]

@@ -6,7 +6,7 @@ import sys
 from contextlib import closing
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,7 +27,7 @@ from duramen.cli.terminal.text import bytes_of, json_text, shown_key
 from log_tier.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from duramen.client.results import Change
+    from duramen.client.model.results import Change
 
 __all__ = ["scan", "watch"]
 
@@ -106,7 +106,7 @@ def watch(
         raise InvalidRequest("give one of --after and --from-start")
     with connected(at, timeout) as database:
         changes = database.table(table).watch(after=after, start="earliest" if from_start else "now")
-        with closing(cast("Any", changes)):
+        with closing(changes):
             for change in islice(changes, limit):
                 if json:
                     _say_change(change)

@@ -9,7 +9,7 @@ import typer
 
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout, connected
 from duramen.cli.terminal.output import say, say_json, say_table
-from duramen.client.results import TableInfo
+from duramen.client.model.results import TableInfo
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.table_ref import TableRef

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from duramen.client import consistency as levels
+from duramen.client.model import consistency as levels
 from log_tier.model.errors import InvalidRequest
 
 if TYPE_CHECKING:

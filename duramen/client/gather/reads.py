@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from duramen.client.gather.pending_calls import PendingCalls
-from duramen.client.session import Session
+from duramen.client.model.session import Session
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import (

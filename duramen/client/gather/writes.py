@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from duramen.client.gather.batch_builder import BatchBuilder, Written
-from duramen.client.session import Session
+from duramen.client.model.session import Session
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.batch import BATCH_RECORDS_MAX, Columns

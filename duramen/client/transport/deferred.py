@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from log_tier.model.errors import DatabaseClosed, DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
@@ -90,10 +90,10 @@ class DeferredConnection:
 
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """See `Connection`."""
         inner, _ = await self._connected(_WATCH_S)
-        async with aclosing(cast("Any", inner.watch(table_id, start, partitions))) as events:
+        async with aclosing(inner.watch(table_id, start, partitions)) as events:
             async for event in events:
                 yield event
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Generator
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextlib import suppress
@@ -88,17 +88,17 @@ class LoopThread:
         finally:
             self._tasks.discard(task)
 
-    def iterate(self, runs: AsyncGenerator[list[T], None]) -> Iterator[T]:
+    def iterate(self, runs: AsyncGenerator[list[T], None]) -> Generator[T, None, None]:
         """Iterate over the items of runs; the loop is crossed once per run. Nothing happens before the first step."""
         return self._items(_Steps(runs))
 
-    def iterate_begun(self, runs: AsyncGenerator[list[T], None]) -> Iterator[T]:
+    def iterate_begun(self, runs: AsyncGenerator[list[T], None]) -> Generator[T, None, None]:
         """The same, returned when the first run is there. Raises what the first step raises."""
         items = self._items(_Steps(runs), announce=True)
         next(items)
         return items
 
-    def _items(self, steps: _Steps[T], *, announce: bool = False) -> Iterator[T]:
+    def _items(self, steps: _Steps[T], *, announce: bool = False) -> Generator[T, None, None]:
         """The items; with `announce` one that is none before them, when the first run is there."""
         self._steps.add(steps)
         try:

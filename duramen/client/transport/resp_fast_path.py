@@ -19,9 +19,10 @@ import struct
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
-from duramen.client.results import Done
+from duramen.client.model.results import Done
+from duramen.client.model.session import Session
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError
@@ -29,10 +30,6 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
 from router.data.direct_reads import NOT_FRESH
-
-if TYPE_CHECKING:
-    from duramen.client.session import Session
-    from duramen.client.table import Table
 
 __all__ = ["FastPathTable", "Lost", "RespFastPath"]
 
@@ -44,6 +41,15 @@ _AWAY_S: Final = 1.0
 
 _VALUE_BYTES_MAX: Final = 1 << 20
 """Larger ones gain nothing here."""
+
+
+class Finding(Protocol):
+    """Where the table behind a name is kept."""
+
+    @property
+    def ref(self) -> TableRef | None:
+        """The table; None: it is not known at this moment."""
+        ...
 
 
 class Lost(NamedTuple):
@@ -123,9 +129,9 @@ class RespFastPath:
             line.socket.close()
         self._lines = set()
 
-    def table(self, inner: Table) -> FastPathTable:
+    def table(self, finding: Finding) -> FastPathTable:
         """The fast path to a table."""
-        return FastPathTable(self, inner)
+        return FastPathTable(self, finding)
 
     def line(self) -> _Line | None:
         """This thread's connection; None where there can be none at this moment."""
@@ -179,13 +185,13 @@ class _Keeper:
 class FastPathTable:
     """One table's gets and puts. Safe from any thread."""
 
-    def __init__(self, fast_path: RespFastPath, inner: Table) -> None:
+    def __init__(self, fast_path: RespFastPath, finding: Finding) -> None:
         self._fast_path = fast_path
-        self._inner = inner
+        self._finding = finding
 
     def get(self, key: bytes) -> object:
         """The value, None where the key is absent, or `NOT_FRESH`: ask the slow path. Some 20 µs."""
-        ref = self._inner.found
+        ref = self._finding.ref
         if ref is None or type(key) is not bytes or not 0 < len(key) <= KEY_BYTES_MAX:
             return NOT_FRESH
         fast_path = self._fast_path
@@ -214,7 +220,7 @@ class FastPathTable:
 
     def put(self, key: bytes, value: bytes) -> Done | Lost | None:
         """Write a value. `Lost`: repeat it by gRPC; None: nothing was sent, write it by gRPC."""
-        ref = self._inner.found
+        ref = self._finding.ref
         if (
             ref is None
             or type(key) is not bytes

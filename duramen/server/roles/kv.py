@@ -14,7 +14,7 @@ from typing import Final
 
 from duramen.client.gather.reads import ReadCoalescer
 from duramen.client.gather.writes import WriteCoalescer
-from duramen.client.session import Session
+from duramen.client.model.session import Session
 from duramen.server.roles.grpc_server import GrpcServer
 from log_tier.model.errors import ShuttingDown
 from router.data.local_data import LocalData

@@ -117,5 +117,5 @@ class RouterSettings(BaseSettings):
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 
-ROLES: Final = {"log": LogSettings, "node": NodeSettings, "router": RouterSettings}
+ROLES: Final[dict[str, type[BaseSettings]]] = {"log": LogSettings, "node": NodeSettings, "router": RouterSettings}
 """The settings by role."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kit.client.command_line import lines
 from kit.client.server_process import ServerProcess, run_duramen
 
 from duramen.blocking import Database
@@ -30,11 +31,6 @@ def run(server: ServerProcess) -> Run:
 def table(database: Database, table_name: str) -> str:
     database.create_table(table_name, partitions=2)
     return table_name
-
-
-def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 class TestTables:

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from kit.client.server_process import ServerProcess, run_duramen, wait_until
+from kit.client.server_process import ServerProcess, run_duramen
+from kit.deadlines import wait_until
 
 from duramen.blocking import Database
 

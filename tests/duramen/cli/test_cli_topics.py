@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from kit.client.command_line import lines
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.cluster.one_machine import puts
 from kit.log.others_log import OthersLog
@@ -22,11 +22,6 @@ from log_tier.model.partitioner import partition_of
 from log_tier.open import open_log
 
 Run = Callable[..., Any]
-
-
-def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.own_log
@@ -47,7 +42,7 @@ def test_a_table_by_murmur2(server: ServerProcess, database: Database, table_nam
     rows.write_text("id,n\n" + "".join(f"key{number},{number}\n" for number in range(90)))
     assert run("load", table_name, str(rows), "-k", "id").returncode == 0
     held = [part.latest + 1 for part in database.describe_table(table_name).partitions]
-    places = [partition_of(b"key%d" % number, 3, "murmur2") for number in range(90)]
+    places: list[int] = [partition_of(b"key%d" % number, 3, "murmur2") for number in range(90)]
     assert held == [places.count(number) for number in range(3)]
     assert run("get", table_name, "key7").stdout == '{"id":"key7","n":"7"}\n'
 
@@ -61,7 +56,7 @@ def test_a_table_by_murmur2(server: ServerProcess, database: Database, table_nam
     assert "an embedded log has no topics of others" in refused.stderr
 
 
-class SingleMachine(NamedTuple):
+class MachineOverOthers(NamedTuple):
     """A server in this process whose log has a topic of others, and a way to call it."""
 
     log: OthersLog
@@ -69,7 +64,7 @@ class SingleMachine(NamedTuple):
 
 
 @pytest.fixture
-async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SingleMachine]:
+async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MachineOverOthers]:
     logs: list[OthersLog] = []
 
     async def opened(url: str) -> Any:
@@ -83,11 +78,11 @@ async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     async def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return await asyncio.to_thread(run_duramen, *arguments, at=f"127.0.0.1:{server.port}")
 
-    yield SingleMachine(logs[0], run)
+    yield MachineOverOthers(logs[0], run)
     await server.close()
 
 
-async def test_a_table_over_a_topic_of_others(machine: SingleMachine) -> None:
+async def test_a_table_over_a_topic_of_others(machine: MachineOverOthers) -> None:
     log, run = machine
     topic = await log.adopt_topic("orders-v1")
     key = b"o-1"

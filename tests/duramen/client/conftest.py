@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.client.in_between import InBetween
@@ -31,7 +32,7 @@ async def connected(machine: Server) -> AsyncIterator[Connected]:
     """Makes clients of `machine` over gRPC."""
     made: list[Database] = []
 
-    async def connect(**how: float) -> Database:
+    async def connect(**how: Any) -> Database:
         made.append(await aio.connect(f"127.0.0.1:{machine.port}", **how))
         return made[-1]
 
@@ -73,5 +74,5 @@ async def local(between: InBetween) -> AsyncIterator[Database]:
     await database.create_table("flights", partitions=4)
     yield database
     # The core belongs to its own fixture.
-    await database.writes.close()
-    await database.reads.close()
+    await database.context.writes.close()
+    await database.context.reads.close()

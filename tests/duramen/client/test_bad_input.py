@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from kit.client.table_size import records
 
 import duramen
 from duramen import aio
@@ -67,12 +68,7 @@ async def test_keys(flights: Table, call: Any, key: object, message: str) -> Non
         await call(flights, key)
     with pytest.raises(duramen.InvalidKey, match=message):
         flights.batch().put(key, b"")  # type: ignore[arg-type]
-    assert await total(flights) == 0
-
-
-async def total(table: Table) -> int:
-    """Records in the table's log."""
-    return sum(part.latest + 1 for part in (await table.describe()).partitions)
+    assert await records(flights) == 0
 
 
 @pytest.mark.parametrize(
@@ -85,14 +81,15 @@ async def total(table: Table) -> int:
     ],
 )
 async def test_values(flights: Table, value: Any, message: str) -> None:
-    for call in (
+    calls: tuple[Awaitable[object], ...] = (
         flights.put(b"k", value),
         flights.put_many([(b"k", value)]),
-        flights.update(b"k", append=value) if value is not None else flights.put(b"k", value),
-    ):
+        *([] if value is None else [flights.update(b"k", append=value)]),
+    )
+    for call in calls:
         with pytest.raises(duramen.InvalidValue, match=message):
             await call
-    assert await total(flights) == 0
+    assert await records(flights) == 0
 
 
 async def test_the_largest_that_is_allowed(flights: Table) -> None:
@@ -260,7 +257,7 @@ async def test_updates(flights: Table) -> None:
     for operand in ({"add": True}, {"add": "1"}, {"max": 1 << 63}, {"min": math.nan}, {"multiply": math.inf}):
         with pytest.raises(duramen.InvalidValue, match="takes"):
             await flights.update(b"n", **operand)
-    for operands in ({}, {"add": 1, "max": 2}):
+    for operands in (dict[str, Any](), {"add": 1, "max": 2}):
         with pytest.raises(duramen.InvalidRequest, match="an update takes one of add, multiply, min, max, append"):
             await flights.update(b"n", **operands)
     assert await flights.get_many([b"text", b"big", b"n"]) == [b"not a number", b"9223372036854775807", None]
@@ -332,15 +329,15 @@ async def test_timeouts(remote: Database, flights: Table, machine: Server, timeo
     for call in calls:
         with pytest.raises(duramen.InvalidRequest, match="timeout is a number of seconds above 0"):
             await call()
-    assert await total(flights) == 0
+    assert await records(flights) == 0
 
 
 async def test_more_than_this_client_may_hold(flights: Table) -> None:
-    database = flights._database
-    database.writes._pending_bytes = WRITES_PENDING_BYTES_MAX
+    writes = flights.lookup.context.writes
+    writes._pending_bytes = WRITES_PENDING_BYTES_MAX
     with pytest.raises(duramen.Overloaded, match="write more slowly"):
         await flights.put(b"k", b"v")
-    database.writes._pending_bytes = 0
+    writes._pending_bytes = 0
     await flights.put(b"k", b"v")
 
 
@@ -383,7 +380,7 @@ async def test_batches(stub: Any, flights: Table, batch: bytes, kind: type[Duram
     error = error_of(reply.results[0].problem)
     assert type(error) is kind
     assert message in error.message
-    assert await total(flights) == 0
+    assert await records(flights) == 0
 
 
 async def test_places_that_are_not_there(stub: Any, flights: Table) -> None:

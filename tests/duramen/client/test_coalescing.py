@@ -152,14 +152,14 @@ async def test_the_default_timeout_holds_beside_a_longer_one(between: InBetween,
             await table.put(b"k", b"v")
     between.gate.set()
     await asyncio.gather(*patient)
-    await database.writes.close()
-    await database.reads.close()
+    await database.context.writes.close()
+    await database.context.reads.close()
 
 
 async def test_a_partition_that_waits_does_not_hold_up_the_others(
     flights: Table, data_plane: LocalData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
+    keys: dict[int, bytes] = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
     await flights.put_many([(key, b"v") for key in keys.values()])
     assert await flights.get_many(keys.values()) == [b"v"] * 4
     table = data_plane.catalog.map.find("flights")
@@ -184,7 +184,7 @@ async def test_a_partition_that_waits_does_not_hold_up_the_others(
 
 
 async def test_a_partition_that_is_tried_again_does_not_hold_up_the_others(between: InBetween, flights: Table) -> None:
-    keys = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
+    keys: dict[int, bytes] = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
     blocked = {0, 1}
 
     async def refuse_some(call: Any) -> Any:
@@ -205,7 +205,7 @@ async def test_a_partition_that_is_tried_again_does_not_hold_up_the_others(betwe
 
     between.write_faults = [refuse_some] * 1000
     between.read_faults = [refuse_some_reads] * 1000
-    stuck = [asyncio.ensure_future(flights.put(keys[number], b"v")) for number in (0, 1)]
+    stuck: list[asyncio.Future[Any]] = [asyncio.ensure_future(flights.put(keys[number], b"v")) for number in (0, 1)]
     stuck += [asyncio.ensure_future(flights.get(keys[number])) for number in (0, 1)]
     async with asyncio.timeout(DEADLINE_S):
         for number in (2, 3, 2, 3):
@@ -235,7 +235,7 @@ async def test_a_reply_without_room_is_asked_for_in_pieces(
     monkeypatch.setattr(between._inner, "read", read)
     assert await flights.get_many(pairs) == list(pairs.values())
     assert await asyncio.gather(*map(flights.get, pairs)) == list(pairs.values())
-    keys = {partition_of(key, 4): key for key in pairs}
+    keys: dict[int, bytes] = {partition_of(key, 4): key for key in pairs}
     between.reads.clear()
     assert await asyncio.gather(*(flights.get(key) for key in keys.values())) == [pairs[k] for k in keys.values()]
     assert sorted(len(parts) for parts in between.reads) == [1, 4], "the fourth had no room, and is asked for alone"

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of
-from kit.cluster.one_machine import held, until
+from kit.cluster.one_machine import held
+from kit.deadlines import until
 
 import duramen
 from duramen import aio
@@ -103,8 +104,9 @@ async def test_nodes_and_log_that_cannot_be_reached_from_here(
     async with cluster_of(tmp_path, routers=1) as cluster:
         view = type("View", (), {})()
         from duramen.client.transport import connect as connecting
+        from log_tier.catalog.remote import fetch_view
 
-        real = connecting.fetch_view
+        real = fetch_view
 
         async def fetch(target: str, *, timeout: float) -> Any:
             found = await real(target, timeout=timeout)
@@ -185,7 +187,8 @@ async def test_every_router_is_away(cluster: TestCluster, connect: Callable[...,
 async def test_nobody_answers() -> None:
     with pytest.raises(duramen.Disconnected):
         await aio.connect([NOBODY, "127.0.0.1:2"], timeout=5.0)
-    for target in ("", " , ", []):
+    nothing: tuple[str | list[str], ...] = ("", " , ", [])
+    for target in nothing:
         with pytest.raises(duramen.InvalidRequest, match="names no server"):
             await aio.connect(target)
 
@@ -213,7 +216,7 @@ async def test_too_many_replicas(cluster: TestCluster, connect: Callable[..., An
     assert [len(part.nodes) for part in (await table.describe()).partitions] == [2, 2, 2]
     for wrong in (0, -1, 1.5, True):
         with pytest.raises(duramen.InvalidRequest, match="replicas"):
-            await database.create_table("more", replicas=wrong)  # type: ignore[arg-type]
+            await database.create_table("more", replicas=wrong)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 0.0005, 1e9, "1", True, None, float("nan")])

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import ServerProcess, wait_until
+from kit.client.server_process import ServerProcess
+from kit.deadlines import wait_until
 
 import duramen
 from duramen.blocking import Database, Table
-from duramen.client.results import Done
+from duramen.client.model.results import Done
 from duramen.client.transport.loop_thread import LoopThread
 from duramen.client.transport.resp_fast_path import Lost, RespFastPath, _Line
 from duramen.server.roles.all_in_one import SingleServer as Server
@@ -40,8 +41,8 @@ def flights(database: Database) -> Table:
 
 
 def server_of(database: Database) -> RespFastPath:
-    assert database._inner.fast_path is not None
-    return database._inner.fast_path
+    assert database._inner.context.fast_path is not None
+    return database._inner.context.fast_path
 
 
 def changes_of(table: Table, count: int) -> list[tuple[bytes, bytes | None]]:
@@ -96,7 +97,7 @@ def test_what_has_options_goes_by_grpc_and_meets_the_rest(flights: Table) -> Non
 )
 def test_wrong_calls_are_refused_alike(flights: Table, served_fast: Server, call: Callable[[Table], object]) -> None:
     with duramen.connect(f"127.0.0.1:{served_fast.port}", direct=False) as other:
-        assert other._inner.fast_path is None
+        assert other._inner.context.fast_path is None
         with pytest.raises((duramen.DuramenError, TypeError)) as by_grpc:
             call(other.table("flights"))
         with pytest.raises(type(by_grpc.value)) as by_door:
@@ -268,7 +269,7 @@ def test_servers_without_a_door_for_us(tmp_path: Path, settings: RespSettings) -
     server = loop.run(Server.open(tmp_path / "served", port=0, resp_endpoint=settings))
     try:
         with duramen.connect(f"127.0.0.1:{server.port}") as database:
-            assert database._inner.fast_path is None
+            assert database._inner.context.fast_path is None
             table = database.create_table("flights")
             table.put(b"k", b"v")
             assert table.get(b"k") == b"v"
@@ -341,7 +342,7 @@ class TestTheDoorsSide:
     def test_nonsense_is_an_error_and_nothing_more(
         self, served_fast: Server, flights: Table, words: tuple[str, ...]
     ) -> None:
-        found = flights._inner.found
+        found = flights._inner.lookup.ref
         assert found is not None
         with redis.Redis(port=served_fast.resp_port) as raw:
             with pytest.raises(redis.ResponseError):

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
-from kit.client.server_process import wait_until
+from kit.deadlines import wait_until
 
 import duramen
 from duramen.blocking import Database
@@ -58,7 +58,7 @@ def test_an_interrupt_cancels_the_call(db: Database, monkeypatch: pytest.MonkeyP
         return None
 
     inner = table._inner.get_many
-    table._inner.get_many = slow  # type: ignore[method-assign]
+    table._inner.get_many = slow  # type: ignore[assignment, method-assign]
     interrupted(lambda: table._loop.run(table._inner.get_many([b"k"])), started, monkeypatch)
     assert cancelled.wait(DEADLINE_S), "the work goes on although nobody waits for it"
     table._inner.get_many = inner  # type: ignore[method-assign]
@@ -132,14 +132,14 @@ def test_iterators_that_end_early_free_the_servers_side(served: Server, how: str
         scan = table.scan()
         next(scan)
         if how == "closed":
-            changes.close()  # type: ignore[attr-defined]
-            scan.close()  # type: ignore[attr-defined]
+            changes.close()
+            scan.close()
         elif how == "forgotten":
             del changes, scan
             gc.collect()
         else:
             with pytest.raises(Interrupt):
-                changes.throw(Interrupt())  # type: ignore[attr-defined]
+                changes.throw(Interrupt())
             del scan
         wait_until(lambda: len(streams) == 0, what="0 streams at the server")
         assert table.get(b"k1") == b"v"

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from kit.client.in_between import InBetween, fail_with, lose_reply, lose_request, refuse, stop_after_writing
-from kit.cluster.one_machine import held, until
+from kit.client.table_size import records
+from kit.cluster.one_machine import held
+from kit.deadlines import until
 
 import duramen
 from duramen.client.database import Database
@@ -28,11 +30,6 @@ DEADLINE_S = 20
 @pytest.fixture
 def flights(local: Database) -> Table:
     return local.table("flights")
-
-
-async def records(table: Table) -> int:
-    """How many copies of records are in the log."""
-    return sum(part.latest + 1 for part in (await table.describe()).partitions)
 
 
 @pytest.mark.parametrize("fault", [lose_reply, lose_request])
@@ -93,15 +90,14 @@ async def test_somebody_on_the_way_sends_twice(
     """The client has sent once, and is told of the copy that counts all the same; also where that takes a while."""
     database = Database(FailoverConnection([between, data_plane]))
     table = database.table("flights")
-    ref = await table._resolve()
+    ref = await table.lookup.resolve()
     between.write_faults = [stop_after_writing]
     replicas = [data_plane.node.replica(ref.id, Partition(number)) for number in range(ref.partitions)]
     with held(*replicas) if slow else nullcontext():
         writing = asyncio.ensure_future(table.put(b"k", b"v"))
         if slow:  # its place is known, and is told when the verdict is there
-            await until(
-                lambda: bool(database.writes._tasks) and not database.writes._under_way and bool(between.writes)
-            )
+            writes = database.context.writes
+            await until(lambda: bool(writes._tasks) and not writes._under_way and bool(between.writes))
             assert not writing.done()
     done = await writing
     assert await table.get_entry(b"k", after=done.token) == (b"v", done.offset, 0)
@@ -248,7 +244,7 @@ async def test_reads_are_asked_again(between: InBetween, flights: Table) -> None
         between.scan_faults = list(faults)
         assert [pair async for pair in flights.scan()] == [(b"k", b"v")]
     between.find_faults = [lose_reply, refuse]
-    assert await flights._database.table("flights").get(b"k") == b"v"
+    assert await Table(flights.lookup.context, "flights").get(b"k") == b"v"
 
 
 @pytest.mark.parametrize(
@@ -271,7 +267,7 @@ async def test_reads_that_fail_say_why(
         flights.get(b"k", timeout=0.1),
         flights.get_many([b"k"], timeout=0.1),
         anext(flights.scan(timeout=0.1)),
-        flights._database.table("flights").get(b"k", timeout=0.1),
+        Table(flights.lookup.context, "flights").get(b"k", timeout=0.1),
     ):
         with pytest.raises(kind, match=error.message) as caught:
             await call

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from kit.client.in_between import InBetween, refuse
-from kit.cluster.one_machine import all_replicas, held, until
+from kit.cluster.one_machine import all_replicas, held
+from kit.deadlines import until
 
 import duramen
 from duramen.client.database import Database
@@ -20,7 +21,7 @@ from log_tier.model.partitioner import partition_of
 from router.data.local_data import LocalData
 
 DEADLINE_S = 20
-KEYS = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
+KEYS: dict[int, bytes] = {partition_of(key, 4): key for key in (b"k%d" % number for number in range(40))}
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ async def flights(local: Database, between: InBetween) -> Table:
 
 @contextmanager
 def nothing_applied(data_plane: LocalData) -> Iterator[None]:
-    with held(*all_replicas(data_plane, data_plane.catalog.map.find("flights").topic)):
+    with held(*all_replicas(data_plane, data_plane.catalog.map.find("flights").ref)):
         yield
 
 
@@ -57,7 +58,7 @@ async def test_late_outcomes_hold_up_nobody(flights: Table, data_plane: LocalDat
 async def test_a_session_sees_them_when_they_are_settled(flights: Table, data_plane: LocalData) -> None:
     with nothing_applied(data_plane):
         call = asyncio.ensure_future(flights.update(b"n", add=5))
-        await until(lambda: bool(flights._database.writes._tasks) and not flights._database.writes._under_way)
+        await until(lambda: bool(flights.lookup.context.writes._tasks) and not flights.lookup.context.writes._under_way)
     assert (await call).value == 5
     assert await flights.get(b"n") == b"5"
 
@@ -105,7 +106,7 @@ async def test_a_retry_that_is_pending_tells_where_the_first_copy_took_effect(
     between.write_faults = [lose, refuse]
     with nothing_applied(data_plane):
         call = asyncio.ensure_future(flights.update(b"n", add=1))
-        await until(lambda: len(between.writes) == 3 and not flights._database.writes._under_way)
+        await until(lambda: len(between.writes) == 3 and not flights.lookup.context.writes._under_way)
     done = await call
     assert (done.offset, done.value) == (0, 1)
     assert await flights.get(b"n") == b"1"
@@ -119,8 +120,8 @@ async def test_closing_tells_that_it_is_in_the_log(
     table = await database.create_table("flights", partitions=4)
     with nothing_applied(data_plane):
         call = asyncio.ensure_future(table.update(b"n", add=1))
-        await until(lambda: bool(between.writes) and not database.writes._under_way)
-        await database.writes.close()
+        await until(lambda: bool(between.writes) and not database.context.writes._under_way)
+        await database.context.writes.close()
         with pytest.raises(duramen.WriteUnknown, match="in the log at offset 0"):
             await call
-    await database.reads.close()
+    await database.context.reads.close()

@@ -12,7 +12,7 @@ from kit.client.tcp_proxy import TcpProxy
 
 import duramen
 from duramen import aio
-from duramen.client.results import Change
+from duramen.client.model.results import Change
 from duramen.client.table import Table
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.model.batch import decode_batch
@@ -193,7 +193,7 @@ async def test_a_dropped_table_ends_its_watch(restarting: Restarting, flights: T
     async with aclosing(flights.watch(start="earliest")) as changes:
         await anext(changes)
         waiting = asyncio.ensure_future(anext(changes))
-        await flights._database.drop_table("flights")
+        await flights.lookup.context.connection.drop_table("flights", timeout=DEADLINE_S)
         async with asyncio.timeout(DEADLINE_S):
             with pytest.raises(duramen.TableNotFound, match="table 'flights' is gone"):
                 await waiting

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -43,7 +44,7 @@ bounds = st.none() | st.binary(max_size=3) | keys
     page=st.integers(1, 7),
 )
 def test_every_scan_is_a_slice_of_the_model(
-    monkeypatch: pytest.MonkeyPatch, found: dict[bytes, bytes], partitions: int, scans: list, page: int
+    monkeypatch: pytest.MonkeyPatch, found: dict[bytes, bytes], partitions: int, scans: list[Any], page: int
 ) -> None:
     monkeypatch.setattr(module, "_PAGE_FIRST", page)
     monkeypatch.setattr(module, "_PAGE_MAX", page)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from duramen.client.session import Session
+from duramen.client.model.session import Session
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from kit.client.table_size import records
 
 import duramen.aio
 from duramen.client.database import Database
@@ -39,10 +40,6 @@ async def table(database: Database) -> Table:
 
 async def scanned(table: Table) -> list[tuple[bytes, bytes]]:
     return [pair async for pair in table.scan(level="strong")]
-
-
-async def records(table: Table) -> int:
-    return sum(part.latest + 1 for part in (await table.describe()).partitions)
 
 
 class Faulty:
@@ -95,7 +92,7 @@ async def test_goes_on_behind_what_was_written(table: Table) -> None:
 async def test_what_is_sent_twice_takes_effect_once(database: Database, table: Table) -> None:
     lost = WriteUnknown("the reply was lost")
     faulty = Faulty(database.connection, before={1: DiskFull("no space")}, after={2: lost, 4: Disconnected("gone")})
-    database.connection = faulty  # type: ignore[assignment]
+    database.context.connection = faulty  # type: ignore[assignment]
     async with table.writer("load") as writer:
         await writer.put_rows(ROWS)
     assert (writer.written, writer.skipped) == (len(ROWS), 0)
@@ -111,7 +108,7 @@ async def test_what_is_sent_twice_takes_effect_once(database: Database, table: T
 
 async def test_nothing_is_written_behind_a_failure(database: Database, table: Table) -> None:
     faulty = Faulty(database.connection, before={2: LogStopped("a sync failed")}, after={})
-    database.connection = faulty  # type: ignore[assignment]
+    database.context.connection = faulty  # type: ignore[assignment]
     writer = table.writer("load")
     with pytest.raises(LogStopped):
         async with writer:

@@ -17,7 +17,7 @@ async def clients(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         await made[0].create()
         yield made
         for client in made:
-            await client.channel.close()
+            await client.channel.close(None)
 
 
 @pytest.fixture
@@ -32,4 +32,4 @@ async def single(tmp_path: Path) -> AsyncIterator[KVClient]:
         made = KVClient(ports[0])
         await made.create()
         yield made
-        await made.channel.close()
+        await made.channel.close(None)

@@ -125,7 +125,7 @@ async def test_a_call_ends_by_its_deadline(tmp_path: Path) -> None:
         assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         assert asyncio.get_running_loop().time() - began < DEADLINE_S
         assert (await client.get(b"k")).version == -1
-        await client.channel.close()
+        await client.channel.close(None)
 
 
 async def test_a_cancelled_call_takes_nothing_from_the_others(single: KVClient) -> None:
@@ -152,7 +152,7 @@ async def test_a_server_that_stops_ends_its_watches_with_a_reason(tmp_path: Path
     told = refusal_of(raised.value)
     assert (told.code, told.reason) == (grpc.StatusCode.UNAVAILABLE, "shutting_down")
     assert told.retry_s == pytest.approx(0.05)
-    await client.channel.close()
+    await client.channel.close(None)
 
 
 class TestDetails:

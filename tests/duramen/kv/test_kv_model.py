@@ -44,12 +44,13 @@ class Model:
         return {"absent": key not in self.entries, "present": key in self.entries, "stale": False}.get(asked, True)
 
     def arguments(self, key: bytes, asked: str) -> dict[str, Any]:
-        return {
+        conditions: dict[str, dict[str, Any]] = {
             "absent": {"if_absent": True},
             "present": {"if_present": True},
             "version": {"if_version": self.version(key)},
             "stale": {"if_version": self.version(key) + 1},
-        }.get(asked, {})
+        }
+        return conditions.get(asked, {})
 
     def updated(self, key: bytes, operation: str, operand: bytes) -> bytes | None:
         """The value after an update; None where it is refused."""
@@ -79,7 +80,7 @@ def loop_and_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
 
     client = loop.run(connect())
     yield loop, client
-    loop.run(client.channel.close())
+    loop.run(client.channel.close(None))
     loop.run(server.close())
     loop.stop()
 
@@ -94,7 +95,11 @@ def test_against_a_dict(
 ) -> None:
     loop, client = loop_and_client
     mine = b"%08d" % next(_runs)  # each run has keys of its own
-    loop.run(asyncio.wait_for(_play(client, mine, [(kind, mine + name, *rest) for kind, name, *rest in plan]), 60))
+    loop.run(
+        asyncio.wait_for(
+            _play(client, mine, [(kind, mine + name, value, asked) for kind, name, value, asked in plan]), 60
+        )
+    )
 
 
 async def _play(client: KVClient, mine: bytes, plan: list[tuple[str, bytes, bytes, str]]) -> None:

@@ -7,9 +7,11 @@ import gzip
 import io
 import json
 import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from hypothesis import given
@@ -42,8 +44,14 @@ def read(
     return pairs, rejects
 
 
+class Write(Protocol):
+    """Makes a file of rows, named `name`."""
+
+    def __call__(self, content: str | bytes, name: str = "rows.csv") -> Path: ...
+
+
 @pytest.fixture
-def write(tmp_path: Path):
+def write(tmp_path: Path) -> Write:
     def write(content: str | bytes, name: str = "rows.csv") -> Path:
         path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -53,7 +61,7 @@ def write(tmp_path: Path):
 
 
 class TestCsv:
-    def test_a_row_is_its_columns_as_json_text(self, write) -> None:
+    def test_a_row_is_its_columns_as_json_text(self, write: Write) -> None:
         pairs, rejects = read(write("id,name,age\nu1,Ada,36\nu2,,007\n"))
         assert pairs == [
             (b"u1", b'{"id":"u1","name":"Ada","age":"36"}'),
@@ -61,7 +69,7 @@ class TestCsv:
         ]
         assert rejects == []
 
-    def test_numbers_are_those_that_json_would_write_so(self, write) -> None:
+    def test_numbers_are_those_that_json_would_write_so(self, write: Write) -> None:
         options = LoadOptions(key_columns=("id",), numbers=True)
         pairs, _ = read(write("id,n\na,36\nb,-1.50\nc,007\nd,+1\ne,1e3\nf,NaN\ng,\nh,1_000\ni,.5\n"), options)
         texts = [value.decode() for _, value in pairs]
@@ -78,30 +86,30 @@ class TestCsv:
         ]
         assert all(json.loads(text) for text in texts)
 
-    def test_several_key_columns_and_one_value_column(self, write) -> None:
+    def test_several_key_columns_and_one_value_column(self, write: Write) -> None:
         options = LoadOptions(key_columns=("b", "a"), key_separator=":", value_column="c")
         pairs, _ = read(write("a,b,c\n1,2,three\n"), options)
         assert pairs == [(b"2:1", b"three")]
 
-    def test_quotes_line_ends_and_blank_lines(self, write) -> None:
+    def test_quotes_line_ends_and_blank_lines(self, write: Write) -> None:
         pairs, rejects = read(write('id,text\r\n1,"say ""hi"", now"\r\n\r\n2,"two\r\nlines"\r\n'))
         assert [json.loads(value)["text"] for _, value in pairs] == ['say "hi", now', "two\r\nlines"]
         assert rejects == []
 
-    def test_a_byte_order_mark_is_no_part_of_the_header(self, write) -> None:
+    def test_a_byte_order_mark_is_no_part_of_the_header(self, write: Write) -> None:
         assert read(write(b"\xef\xbb\xbfid\n1\n"))[0] == [(b"1", b'{"id":"1"}')]
 
-    def test_percent_signs_in_column_names(self, write) -> None:
+    def test_percent_signs_in_column_names(self, write: Write) -> None:
         assert read(write("id,50%\n1,%s\n"))[0] == [(b"1", b'{"id":"1","50%":"%s"}')]
 
-    def test_another_delimiter(self, write) -> None:
+    def test_another_delimiter(self, write: Write) -> None:
         options = LoadOptions(key_columns=("id",), delimiter=";")
         assert read(write("id;x\n1;a,b\n"), options)[0] == [(b"1", b'{"id":"1","x":"a,b"}')]
 
-    def test_gzip_is_told_by_its_bytes(self, write) -> None:
+    def test_gzip_is_told_by_its_bytes(self, write: Write) -> None:
         assert read(write(gzip.compress(b"id\n1\n")))[0] == [(b"1", b'{"id":"1"}')]
 
-    def test_chunks_are_bounded_and_tell_where_the_file_is_read(self, write) -> None:
+    def test_chunks_are_bounded_and_tell_where_the_file_is_read(self, write: Write) -> None:
         count = 2 * CHUNK_ROWS + 5
         path = write("id\n" + "".join(f"{number}\n" for number in range(count)))
         chunks = list(read_rows(path, "csv", ID))
@@ -142,33 +150,33 @@ class TestBadCsv:
             ('2,"x"x,y', "b", "',' expected after '\"'"),
         ],
     )
-    def test_names_row_line_and_column_and_goes_on(self, write, bad: str, column: str, reason: str) -> None:
+    def test_names_row_line_and_column_and_goes_on(self, write: Write, bad: str, column: str, reason: str) -> None:
         pairs, rejects = read(write(f'id,b,c\n1,"two\nlines",y\n{bad}\n3,x,y\n'))
         assert [key for key, _ in pairs] == [b"1", b"3"]
         (reject,) = rejects
         assert (reject.row, reject.line, reject.column, reject.text) == (2, 4, column, bad)
         assert reason in reject.reason
 
-    def test_bytes_that_are_no_utf8(self, write) -> None:
+    def test_bytes_that_are_no_utf8(self, write: Write) -> None:
         pairs, (reject,) = read(write(b"id,name\n1,caf\xc3\xa9\n2,caf\xe9\n3,x\n"))
         assert [key for key, _ in pairs] == [b"1", b"3"]
         assert (reject.row, reject.column, reject.text) == (2, "name", "2,caf\\xe9")
         assert "0xe9" in reject.reason
 
-    def test_a_quote_that_is_never_closed(self, write) -> None:
+    def test_a_quote_that_is_never_closed(self, write: Write) -> None:
         pairs, (reject,) = read(write('id,b\n1,x\n2,"never\n3,x\n'))
         assert [key for key, _ in pairs] == [b"1"]
         assert (reject.row, reject.line, reject.column) == (2, 3, "b")
         assert "end of data" in reject.reason
 
-    def test_a_value_over_the_limit(self, write) -> None:
+    def test_a_value_over_the_limit(self, write: Write) -> None:
         options = LoadOptions(key_columns=("id",), value_column="v")
         limit = 4 * 1024 * 1024
         pairs, (reject,) = read(write(f'id,v\n1,{"x" * limit}\n2,"{"é" * (limit // 2)}x"\n'), options)
         assert [len(value) for _, value in pairs] == [limit]
         assert (reject.row, reject.column) == (2, "v")
 
-    def test_the_separator_inside_a_key_column(self, write) -> None:
+    def test_the_separator_inside_a_key_column(self, write: Write) -> None:
         """Else `a/b` + `c` and `a` + `b/c` would share a key. In the last column it is harmless."""
         options = LoadOptions(key_columns=("a", "b"))
         pairs, (reject,) = read(write("a,b\na,b/c\na/b,c\n"), options)
@@ -176,7 +184,7 @@ class TestBadCsv:
         assert (reject.row, reject.column) == (2, "a")
         assert "--key-separator" in reject.reason
 
-    def test_an_empty_part_of_a_key(self, write) -> None:
+    def test_an_empty_part_of_a_key(self, write: Write) -> None:
         _, (reject,) = read(write("a,b\nx,\n"), LoadOptions(key_columns=("a", "b")))
         assert (reject.row, reject.column, reject.reason) == (1, "b", "this part of the key is empty")
 
@@ -191,18 +199,18 @@ class TestBadCsv:
             (b'id,"b"c\n', "header"),
         ],
     )
-    def test_headers_that_cannot_be_used(self, write, content: bytes, message: str) -> None:
+    def test_headers_that_cannot_be_used(self, write: Write, content: bytes, message: str) -> None:
         path = write(content)
         with pytest.raises(FileRefused, match=r".") as caught:
             read(path)
         assert message in str(caught.value)
         assert caught.value.fields["file"] == str(path)
 
-    def test_a_value_column_that_is_missing(self, write) -> None:
+    def test_a_value_column_that_is_missing(self, write: Write) -> None:
         with pytest.raises(FileRefused, match="no column 'v'"):
             read(write("id\n1\n"), LoadOptions(key_columns=("id",), value_column="v"))
 
-    def test_a_damaged_gzip_file_names_the_row_behind_which_nothing_is_known(self, write) -> None:
+    def test_a_damaged_gzip_file_names_the_row_behind_which_nothing_is_known(self, write: Write) -> None:
         rows = b"id\n" + b"".join(b"%d-%s\n" % (number, str(hash(str(number))).encode()) for number in range(20_000))
         path = write(gzip.compress(rows)[:-5000], "rows.csv.gz")
         read_before: list[tuple[bytes, bytes]] = []
@@ -216,12 +224,12 @@ class TestJsonLines:
     def read(self, path: Path, options: LoadOptions = ID) -> tuple[list[tuple[bytes, bytes]], list[Reject]]:
         return read(path, options, "jsonl")
 
-    def test_a_row_is_its_object_again(self, write) -> None:
+    def test_a_row_is_its_object_again(self, write: Write) -> None:
         pairs, rejects = self.read(write('{"id": "a", "n": [1, 2.5, null]}\n\n{ "name":"é", "id": 7 }'))
         assert pairs == [(b"a", b'{"id":"a","n":[1,2.5,null]}'), (b"7", '{"name":"é","id":7}'.encode())]
         assert rejects == []
 
-    def test_one_member_as_the_value(self, write) -> None:
+    def test_one_member_as_the_value(self, write: Write) -> None:
         options = LoadOptions(key_columns=("id",), value_column="v")
         pairs, _ = self.read(write('{"id":"a","v":"text"}\n{"id":"b","v":{"x": 1}}\n'), options)
         assert pairs == [(b"a", b"text"), (b"b", b'{"x":1}')]
@@ -242,25 +250,25 @@ class TestJsonLines:
             ("[" * 100_000, "", "no JSON"),
         ],
     )
-    def test_names_row_and_member_and_goes_on(self, write, bad: str, column: str, reason: str) -> None:
+    def test_names_row_and_member_and_goes_on(self, write: Write, bad: str, column: str, reason: str) -> None:
         pairs, rejects = self.read(write(f'{{"id":1}}\n\n{bad}\n{{"id":3}}\n'))
         assert [key for key, _ in pairs] == [b"1", b"3"]
         (reject,) = rejects
         assert (reject.row, reject.line, reject.column) == (2, 3, column)
         assert reason in reject.reason
 
-    def test_bytes_that_are_no_utf8(self, write) -> None:
+    def test_bytes_that_are_no_utf8(self, write: Write) -> None:
         _, (reject,) = self.read(write(b'{"id":"\xff"}\n'))
         assert "0xff" in reject.reason
 
-    def test_an_empty_file(self, write) -> None:
+    def test_an_empty_file(self, write: Write) -> None:
         with pytest.raises(FileRefused, match="is empty"):
             self.read(write("\n\n"))
 
 
 class TestParquet:
     @pytest.fixture
-    def table(self, tmp_path: Path):
+    def table(self, tmp_path: Path) -> Callable[..., Path]:
         pyarrow = pytest.importorskip("pyarrow")
         parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -271,7 +279,7 @@ class TestParquet:
 
         return table
 
-    def test_what_json_lacks_becomes_text(self, table) -> None:
+    def test_what_json_lacks_becomes_text(self, table: Callable[..., Path]) -> None:
         path = table(
             id=["a"],
             when=[datetime(2013, 1, 1, 10, tzinfo=UTC)],
@@ -296,22 +304,22 @@ class TestParquet:
             "nothing": None,
         }
 
-    def test_bytes_as_the_value_stay_bytes(self, table) -> None:
+    def test_bytes_as_the_value_stay_bytes(self, table: Callable[..., Path]) -> None:
         options = LoadOptions(key_columns=("id",), value_column="v")
         assert read(table(id=[7], v=[b"\xff\x00"]), options, "parquet")[0] == [(b"7", b"\xff\x00")]
 
-    def test_bad_rows_and_columns(self, table) -> None:
+    def test_bad_rows_and_columns(self, table: Callable[..., Path]) -> None:
         pairs, rejects = read(table(id=["a", None, ""]), ID, "parquet")
         assert [key for key, _ in pairs] == [b"a"]
         assert [(reject.row, reject.column) for reject in rejects] == [(2, "id"), (3, "id")]
         with pytest.raises(FileRefused, match="no column 'id'"):
             read(table(x=[1]), ID, "parquet")
 
-    def test_another_file(self, write) -> None:
+    def test_another_file(self, write: Write) -> None:
         with pytest.raises(FileRefused, match="no Parquet file"):
             read(write("id\n1\n", "rows.parquet"), ID, "parquet")
 
-    def test_without_pyarrow(self, write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_pyarrow(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "pyarrow", None)
         with pytest.raises(ExtraMissing, match=r"duramen\[parquet\]"):
             read(write("x"), ID, "parquet")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import ServerProcess, run_duramen, wait_until
+from kit.client.server_process import ServerProcess, run_duramen
 from kit.cluster.up_cluster import UpCluster
+from kit.deadlines import wait_until
 
 import duramen
 
@@ -84,18 +86,14 @@ def test_others_write_meanwhile(server: ServerProcess, client: Any) -> None:
                     if found not in (None, b"%d" % rounds[me]):
                         troubles.append((me, rounds[me], found))
         except Exception as error:  # noqa: BLE001 - told by the test
-            troubles.append(error)
+            troubles.append((me, rounds[me], error))
 
     writers = [threading.Thread(target=write, args=(me,)) for me in range(3)]
     for writer in writers:
         writer.start()
     try:
         for number in range(5):
-            before = list(rounds)
-            wait_until(
-                lambda before=before: all(now > then for now, then in zip(rounds, before, strict=True)),
-                what="everybody writes",
-            )
+            wait_until(partial(_all_above, rounds, list(rounds)), what="everybody writes")
             client.set("mine", number)
             assert client.flushdb() is True
             assert client.get("mine") is None
@@ -105,6 +103,14 @@ def test_others_write_meanwhile(server: ServerProcess, client: Any) -> None:
             writer.join()
     assert not troubles
     assert client.get("writer0") == b"%d" % rounds[0]
+
+
+def _all_above(rounds: list[int], before: list[int]) -> bool:
+    return all(now > then for now, then in zip(rounds, before, strict=True))
+
+
+def _all_gone(client: Any) -> bool:
+    return bool(client.mget([f"key{number}" for number in range(300)]) == [None] * 300)
 
 
 def test_several_clear_at_once(server: ServerProcess, client: Any) -> None:
@@ -135,10 +141,7 @@ def test_every_node_of_a_cluster_is_cleared(tmp_path: Path) -> None:
             assert resp_server.flushdb() is True, name
             assert resp_server.get("last") is None, name
             for other in doors.values():
-                wait_until(
-                    lambda other=other: other.mget([f"key{number}" for number in range(300)]) == [None] * 300,
-                    what="all are gone",
-                )
+                wait_until(partial(_all_gone, other), what="all are gone")
         for resp_server in doors.values():
             resp_server.close()
     finally:

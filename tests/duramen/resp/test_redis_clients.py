@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,12 @@ class TestBlocking:
         listener.close()
 
     def test_what_is_not_there(self, client: Any, key: str) -> None:
-        for call in (lambda: client.lpush(key, 1), lambda: client.flushall(), lambda: client.eval("return 1", 0)):
+        calls: list[Callable[[], object]] = [
+            lambda: client.lpush(key, 1),
+            lambda: client.flushall(),
+            lambda: client.eval("return 1", 0),
+        ]
+        for call in calls:
             with pytest.raises(redis.ResponseError, match="unknown command"):
                 call()
 

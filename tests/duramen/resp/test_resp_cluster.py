@@ -8,14 +8,16 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import run_duramen, wait_until
+from kit.client.server_process import run_duramen
 from kit.cluster.up_cluster import NODES, UpCluster
+from kit.deadlines import wait_until
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -56,9 +58,11 @@ def wait_for_map(cluster: UpCluster) -> None:
     """Until every server knows where the others are, which is some time after they have started."""
     nodes = {port for name, port in cluster.doors.items() if name != "router"}
     for name, resp_server in cluster.doors.items():
-        wait_until(
-            lambda resp_server=resp_server: ports_of(slots_of(resp_server)) == nodes, what=f"{name} knows every node"
-        )  # type: ignore[misc]
+        wait_until(partial(_knows, resp_server, nodes), what=f"{name} knows every node")
+
+
+def _knows(client: Any, nodes: set[int]) -> bool:
+    return ports_of(slots_of(client)) == nodes
 
 
 def test_any_server_serves_any_client(cluster: UpCluster, key: str) -> None:
@@ -214,7 +218,7 @@ def test_a_node_that_is_killed(cluster: UpCluster, key: str) -> None:
 def _answers(port: int, names: list[str]) -> bool:
     try:
         with redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as client:
-            return client.mget(names) == [f"{name}!".encode() for name in names]
+            return bool(client.mget(names) == [f"{name}!".encode() for name in names])
     except redis.RedisError:
         return False
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import redis
-from kit.client.server_process import ServerProcess, run_duramen, wait_until
+from kit.client.server_process import ServerProcess, run_duramen
+from kit.deadlines import wait_until
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -28,7 +29,7 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     running.close()
 
 
-class Writer(threading.Thread):
+class RespWriter(threading.Thread):
     """Writes keys of its own, and counts on a shared key, until it is told to stop."""
 
     def __init__(self, number: int, port: int, stop: threading.Event) -> None:
@@ -70,7 +71,7 @@ class Writer(threading.Thread):
 def test_no_acknowledged_set_is_lost(server: ServerProcess) -> None:
     port = int(server.announcement["resp_port"])
     stop = threading.Event()
-    writers = [Writer(number, port, stop) for number in range(WRITERS)]
+    writers = [RespWriter(number, port, stop) for number in range(WRITERS)]
     for writer in writers:
         writer.start()
     try:
@@ -94,7 +95,7 @@ def test_no_acknowledged_set_is_lost(server: ServerProcess) -> None:
         assert counted <= int(client.get("counter")) <= counted + uncertain
 
 
-def _all_beyond(writers: list[Writer], goal: list[int]) -> Callable[[], bool]:
+def _all_beyond(writers: list[RespWriter], goal: list[int]) -> Callable[[], bool]:
     return lambda: all(writer.counted >= each for writer, each in zip(writers, goal, strict=True))
 
 

@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kit.client.server_process import ServerProcess, run_duramen, wait_until
+from kit.client.server_process import ServerProcess, run_duramen
+from kit.deadlines import wait_until
 
 import duramen
 from duramen.blocking import Database, Table
@@ -305,7 +306,7 @@ class Writer:
 def check_log(database: Database, name: str, acknowledged: dict[tuple[int, int], bytes]) -> None:
     """Every acknowledged write is in the change feed at its place, once, and its key has that version."""
     table = database.table(name)
-    ends = {part.partition: part.latest for part in table.describe().partitions}
+    ends: dict[int, int] = {part.partition: part.latest for part in table.describe().partitions}
     found: dict[tuple[int, int], bytes] = {}
     changes = table.watch(start="earliest")
     missing = set(acknowledged)
@@ -381,7 +382,7 @@ def records_reach(database: Database, name: str, count: int) -> bool:
 
 def count_changes(table: Table) -> int:
     """Changes from the beginning up to one that was put last as a mark in every partition."""
-    marks = {}
+    marks: dict[int, bytes] = {}
     for number in range(1000):
         key = b"mark%d" % number
         marks.setdefault(partition_of(key, 3), key)

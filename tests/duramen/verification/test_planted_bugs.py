@@ -14,19 +14,20 @@ from kit.client.checked import changed, checked
 
 from duramen.client import watch as client_watching
 from duramen.client.gather.batch_builder import BatchBuilder
-from duramen.client.session import Session
+from duramen.client.model.session import Session
 from duramen.verification import observations as truth
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Batch, Columns, decode_batch, encode_batch
 from log_tier.model.batch_header import stamp_batch
-from log_tier.model.errors import Disconnected, ShuttingDown
+from log_tier.model.errors import Disconnected, DuramenError, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.log import Appended
 from log_tier.model.record import GROUPED, Operation
 from router.data import scan as scanning
 from router.data.local_data import LocalData
 from router.data.merge import MergedPage
-from router.data.requests import ReadResult, WritePart
+from router.data.merge import merge_pages as real_merge_pages
+from router.data.requests import ReadResult, WritePart, WriteResult
 from serving_tier.index.index import Found
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
@@ -201,7 +202,7 @@ def verdicts_are_lost(patch: Patch) -> None:
         results = await inner(self, parts, **how)
         return [
             result._replace(outcomes=[outcome._replace(rejected=None) for outcome in result.outcomes])
-            if hasattr(result, "outcomes")
+            if isinstance(result, WriteResult)
             else result
             for result in results
         ]
@@ -219,7 +220,7 @@ def wrong_results(patch: Patch) -> None:
         results = await inner(self, parts, **how)
         return [
             result._replace(outcomes=[outcome._replace(result=more(outcome.result)) for outcome in result.outcomes])
-            if hasattr(result, "outcomes")
+            if isinstance(result, WriteResult)
             else result
             for result in results
         ]
@@ -234,7 +235,7 @@ def acknowledged_and_never_written(patch: Patch, count: int = 50) -> None:
     inner = EmbeddedLog.append_many
 
     async def append_many(self: EmbeddedLog, parts: Any, **how: Any) -> Any:
-        results = []
+        results: list[Appended | DuramenError] = []
         for part in parts:
             if now():
                 bounds = await self.bounds(part[0], part[1])
@@ -312,7 +313,7 @@ def watch_shows_what_was_rejected(patch: Patch) -> None:
 
 
 def scan_loses_the_end_of_a_page(patch: Patch) -> None:
-    inner = scanning.merge_pages
+    inner = real_merge_pages
 
     def merge_pages(*arguments: Any, **how: Any) -> MergedPage:
         page = inner(*arguments, **how)

@@ -9,16 +9,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import duramen
 from duramen.blocking import Database
-from kit.deadlines import patience_s
 from kit.log.log_choice import url_of
 
-__all__ = ["START_SECONDS_MAX", "ServerProcess", "run_duramen", "wait_until"]
+__all__ = [
+    "START_SECONDS_MAX",
+    "ServerProcess",
+    "run_duramen",
+]
 
 START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
@@ -127,14 +130,3 @@ def run_duramen(
         check=False,
     )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
-def wait_until(holds: Callable[[], object], *, seconds: float = 30.0, what: str) -> None:
-    """Wait for a condition, by looking again."""
-    begun = time.monotonic()
-    pause = 0.002
-    while not holds():
-        waited = time.monotonic() - begun
-        assert waited < patience_s(seconds), f"after {waited:.0f} s still not: {what}"
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.1)

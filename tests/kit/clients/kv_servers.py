@@ -74,22 +74,34 @@ class KVClient:
         await self.tables.Create(request, timeout=DEADLINE_S)
 
     async def put(self, key: bytes, value: bytes, **how: Any) -> kv.KVPutResponse:
-        return await self.stub.Put(kv.KVPutRequest(table=self.table, key=key, value=value, **how), timeout=DEADLINE_S)
+        request = kv.KVPutRequest(table=self.table, key=key, value=value, **how)
+        reply: kv.KVPutResponse = await self.stub.Put(request, timeout=DEADLINE_S)
+        return reply
 
     async def get(self, key: bytes, *, timeout: float = DEADLINE_S, **how: Any) -> kv.KVGetResponse:
-        return await self.stub.Get(kv.KVGetRequest(table=self.table, key=key, **how), timeout=timeout)
+        request = kv.KVGetRequest(table=self.table, key=key, **how)
+        reply: kv.KVGetResponse = await self.stub.Get(request, timeout=timeout)
+        return reply
 
     async def get_many(self, keys: list[bytes], **how: Any) -> kv.KVGetManyResponse:
-        return await self.stub.GetMany(kv.KVGetManyRequest(table=self.table, keys=keys, **how), timeout=DEADLINE_S)
+        request = kv.KVGetManyRequest(table=self.table, keys=keys, **how)
+        reply: kv.KVGetManyResponse = await self.stub.GetMany(request, timeout=DEADLINE_S)
+        return reply
 
     async def delete(self, key: bytes, **how: Any) -> kv.KVDeleteResponse:
-        return await self.stub.Delete(kv.KVDeleteRequest(table=self.table, key=key, **how), timeout=DEADLINE_S)
+        request = kv.KVDeleteRequest(table=self.table, key=key, **how)
+        reply: kv.KVDeleteResponse = await self.stub.Delete(request, timeout=DEADLINE_S)
+        return reply
 
     async def update(self, key: bytes, **how: Any) -> kv.KVUpdateResponse:
-        return await self.stub.Update(kv.KVUpdateRequest(table=self.table, key=key, **how), timeout=DEADLINE_S)
+        request = kv.KVUpdateRequest(table=self.table, key=key, **how)
+        reply: kv.KVUpdateResponse = await self.stub.Update(request, timeout=DEADLINE_S)
+        return reply
 
     async def write(self, *writes: kv.KVWrite, **how: Any) -> kv.KVWriteResponse:
-        return await self.stub.Write(kv.KVWriteRequest(table=self.table, writes=writes, **how), timeout=DEADLINE_S)
+        request = kv.KVWriteRequest(table=self.table, writes=writes, **how)
+        reply: kv.KVWriteResponse = await self.stub.Write(request, timeout=DEADLINE_S)
+        return reply
 
     async def scan(self, **how: Any) -> list[kv.KVScanResponse]:
         call = self.stub.Scan(kv.KVScanRequest(table=self.table, **how), timeout=DEADLINE_S)

@@ -8,24 +8,20 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import duramen
 from duramen.blocking import Database
+from kit.deadlines import wait_until
 
-__all__ = ["DEADLINE_S", "ClusterProcess", "wait_until"]
+__all__ = [
+    "DEADLINE_S",
+    "ClusterProcess",
+]
 
 DEADLINE_S = 60.0
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come true within {DEADLINE_S:g} s"
-        time.sleep(0.02)
 
 
 class ClusterProcess:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -102,13 +101,6 @@ def held(*replicas: Replica) -> Iterator[None]:
         may_go.set()
         for replica in replicas:
             del replica.index.fold_in
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what nobody signals."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 def all_replicas(data_plane: LocalData, table: TableRef) -> Sequence[Replica]:

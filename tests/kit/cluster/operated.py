@@ -10,12 +10,13 @@ from typing import Any
 from urllib.parse import quote
 
 import duramen
-from duramen.aio import Database
+from duramen.aio import Database, Table
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.node_role import NodeRole
 from duramen.server.roles.router_role import RouterRole
 from duramen.server.wiring.serving_node import SnapshotPolicy
+from kit.deadlines import patience_s
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.identifiers import Partition
 from log_tier.proto import log_pb2, log_pb2_grpc
@@ -60,13 +61,13 @@ class Operated:
 
     async def until_nodes(self, condition: Any) -> None:
         """Wait until what the operator sees of the nodes is so."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(patience_s(DEADLINE_S)):
             while not condition({each["node"]: each for each in await self.admin.nodes()}):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     async def until_level(self, table: str) -> None:
         """Wait until every replica that is there is ready, in the router's eyes too."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(patience_s(DEADLINE_S)):
             while any(each["state"] != "ready" or each["lag_records"] for each in await self.admin.lag(table)):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
@@ -80,7 +81,7 @@ class Operated:
 
     async def ended(self, job_id: int) -> Document:
         """The job when it is over."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(patience_s(DEADLINE_S)):
             async for job in self.admin.follow_job(job_id):
                 last = job
         return last
@@ -96,6 +97,19 @@ class Operated:
         node = self.nodes[node_id]
         entry = node.data_plane.catalog.map.find(table)
         return node.data_plane.node.replica(entry.id, Partition(partition))
+
+
+async def table_of(cluster: Operated, keys: Sequence[bytes], *, partitions: int = 3, replicas: int = 2) -> Table:
+    """The table `flights` in which every key has the value 1, level everywhere."""
+    table = await cluster.database.create_table("flights", partitions=partitions, replicas=replicas)
+    await table.put_many(dict.fromkeys(keys, b"1"))
+    await cluster.until_level("flights")
+    return table
+
+
+async def version_states(cluster: Operated) -> dict[int, str]:
+    """The state of each version of the table `flights`."""
+    return {each["version"]: each["state"] for each in await cluster.admin.versions("flights")}
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import grpc
 
 from kit.log.stored_log import columns_of, put
+from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import encode_batch
@@ -39,6 +39,9 @@ class FixedMaps:
     async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
         raise AssertionError("a status waits for no map")
 
+    async def close(self) -> None:
+        raise AssertionError("a status closes no map")
+
 
 class Hosted:
     """What the feed asks of whoever hosts: a real node, and replicas that are on their way."""
@@ -47,7 +50,7 @@ class Hosted:
         self.node = node
         self.node_id = node_id
         self.identity = f"identity of {node_id}"
-        self.maps = FixedMaps()
+        self.maps: Maps = FixedMaps()
         self.pending: dict[ReplicaName, Any] = {}
 
 
@@ -119,9 +122,3 @@ async def two_nodes(folder: Path) -> AsyncIterator[TwoNodes]:
         finally:
             for served in nodes:
                 await served.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,10 +12,9 @@ import pytest
 
 from deploy.kafka.brokers import Brokers, missing
 
-__all__ = ["StartBrokers", "eventually", "kafka", "kafka_url", "start_brokers", "three_brokers"]
+__all__ = ["StartBrokers", "kafka", "kafka_url", "start_brokers", "three_brokers"]
 
 DEADLINE_S: Final = 60.0
-_POLL_S: Final = 0.05
 
 # What a broker looks at every few minutes, so that a test that waits for it waits a second.
 _IMPATIENT: Final[Mapping[str, str]] = {
@@ -31,19 +29,6 @@ class StartBrokers(Protocol):
     """Starts a cluster of a test's own, ready to be used; the test's end ends it. Takes seconds."""
 
     def __call__(self, count: int = ..., *, settings: Mapping[str, str] | None = ...) -> Brokers: ...
-
-
-def eventually(condition: Callable[[], bool], *, deadline_s: float = DEADLINE_S) -> float:
-    """Wait until `condition()` is true and say how many seconds that took. Blocks: for a thread of its own in asyncio.
-
-    Fails the test after `deadline_s`.
-    """
-    began = time.monotonic()
-    while not condition():
-        if time.monotonic() - began > deadline_s:
-            pytest.fail(f"{condition} was not true within {deadline_s:g} s")
-        time.sleep(_POLL_S)
-    return time.monotonic() - began
 
 
 def _skip_where_there_is_no_kafka() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -45,7 +45,7 @@ class HeldLog:
 
     async def read(
         self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
-    ) -> AsyncIterator[ReadChunk]:
+    ) -> AsyncGenerator[ReadChunk, None]:
         reader: Any = self.inner.read(topic, partition, start, follow=follow, chunk_bytes=chunk_bytes)
         async with aclosing(reader) as chunks:
             async for chunk in chunks:

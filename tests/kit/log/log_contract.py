@@ -213,7 +213,7 @@ class LogContract:
         async def follow(start: int) -> list[int]:
             seen: list[int] = []
             chunks = log.read(topic.id, ZERO, Offset(start), follow=True)
-            async with contextlib.aclosing(chunks):  # type: ignore[type-var]
+            async with contextlib.aclosing(chunks):
                 async for chunk in chunks:
                     for stored in split_batches(chunk.data):
                         seen.extend(decode_batch(stored).offsets())
@@ -236,7 +236,7 @@ class LogContract:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        await chunks.aclose()  # type: ignore[attr-defined]
+        await chunks.aclose()
         await log.append(topic.id, ZERO, plain_batch("a"))
         assert len(await read_all(log, topic.id)) == 1
 

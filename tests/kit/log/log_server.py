@@ -32,7 +32,9 @@ class LogServer:
     async def start(self) -> None:
         self.streams = OpenStreams()
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
-        log_pb2_grpc.add_LogServicer_to_server(LogService(self.log, self.streams), self._server)
+        log_pb2_grpc.add_LogServicer_to_server(  # type: ignore[no-untyped-call]
+            LogService(self.log, self.streams), self._server
+        )
         self.port = self._server.add_insecure_port(self.target)
         await self._server.start()
 

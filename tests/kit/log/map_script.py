@@ -77,7 +77,7 @@ def _command(cluster: ClusterMap, line: str) -> Command:
         arguments = {key: _value(value) for key, _, value in (word.partition("=") for word in extra.split())}
         if "table" in arguments:
             arguments["table"] = _place(cluster, str(arguments["table"]))[0]
-        tasks = ()
+        tasks: tuple[TaskPlan, ...] = ()
         if len(plain) > 1:
             tasks = (TaskPlan(plain[1], *_place(cluster, plain[2]), plain[3], named),)
         return StartJob(plain[0], " ".join(plain[1:]) or extra, tasks, arguments)

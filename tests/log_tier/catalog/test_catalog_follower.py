@@ -326,9 +326,9 @@ def test_tables_that_are_more_than_the_first_format_knew() -> None:
         assert value_of(command) == document["value"]
     (usual,) = [line for line in (FIXTURES / "commands-1.jsonl").read_text().splitlines() if "CreateTable" in line]
     usual_value = json.loads(usual)["value"]
-    _, command = parse_command(b"create-table", usual_value.encode())
-    assert command == CreateTable(TableId("uz7PoMe1SsyzElQe1u4IvA"), "flights", 2, 1, "slot", False, "", ())
-    assert value_of(command) == usual_value, "a usual table is written as it always was"
+    _, read = parse_command(b"create-table", usual_value.encode())
+    assert read == CreateTable(TableId("uz7PoMe1SsyzElQe1u4IvA"), "flights", 2, 1, "slot", False, "", ())
+    assert value_of(read) == usual_value, "a usual table is written as it always was"
 
 
 @pytest.mark.parametrize(

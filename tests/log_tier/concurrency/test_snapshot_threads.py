@@ -13,7 +13,7 @@ DEADLINE_S = 30
 async def test_it_returns_and_raises_what_the_work_does() -> None:
     assert await in_thread(lambda stop: 7) == 7
     with pytest.raises(KeyError, match="x"):
-        await in_thread(lambda stop: {}["x"])
+        await in_thread(lambda stop: {"y": 7}["x"])
 
 
 async def test_cancelled_it_returns_when_the_thread_has_ended() -> None:

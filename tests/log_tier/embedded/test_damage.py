@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,12 +124,11 @@ async def check(stopped: Stopped, path: Path, what: str, data: bytes | None) -> 
 
 async def check_opened(stopped: Stopped, path: Path, what: str, open_it: Callable[[], Awaitable[EmbeddedLog]]) -> None:
     context = f"{kind_of(path)} {path.parent.name}/{path.name}: {what}"
+    refusal: DuramenError | None = None
     try:
         log = await open_it()
     except DuramenError as error:
         refusal = error
-    else:
-        refusal = None
     if refusal is not None:
         assert path.name in refusal.message or path.parent.name in refusal.message, f"{context}: {refusal.message}"
         return
@@ -201,4 +201,4 @@ async def test_the_same_on_real_files(clean: bool, tmp_path: Path) -> None:
                 place.write_bytes(changed if name == path else content)
             for partition in range(PARTITIONS):
                 (home / "topics" / stopped.topic.id / str(partition)).mkdir(parents=True, exist_ok=True)
-            await check_opened(stopped, path, what, lambda home=home: EmbeddedLog.open(home, settings=OPTIONS))
+            await check_opened(stopped, path, what, partial(EmbeddedLog.open, home, settings=OPTIONS))

@@ -122,8 +122,8 @@ CHANGES: dict[str, Change] = {
     "zeros only": _other,
     "emptied": lambda data: data.clear(),
     "cut in its header": lambda data: data.__delitem__(slice(30, None)),
-    "cut between its frames": lambda data: data.__delitem__(slice(frames_of(data)[9], None)),
-    "cut in a frame": lambda data: data.__delitem__(slice(frames_of(data)[9] + 50, None)),
+    "cut between its frames": lambda data: data.__delitem__(slice(frames_of(bytes(data))[9], None)),
+    "cut in a frame": lambda data: data.__delitem__(slice(frames_of(bytes(data))[9] + 50, None)),
 }
 
 
@@ -304,7 +304,7 @@ async def test_a_newest_segment_without_what_was_acknowledged(change: str, journ
             return
         (damage,) = log.recovery.damages
         assert damage.fields["file"] == str(path)
-        assert damage.fields["offset"] <= 21
+        assert int(damage.fields["offset"]) <= 21
         assert "39" in damage.message or change == "removed", damage.message
         with pytest.raises(LogDamaged):
             await log.append(topic.id, Partition(0), plain_batch("next"))

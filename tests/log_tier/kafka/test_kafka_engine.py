@@ -76,7 +76,7 @@ async def test_a_topic_that_was_made_again_is_another_log(log: KafkaLog, admin: 
     for _ in range(3):
         await log.append(topic.id, ZERO, plain_batch("a", "b"))
     chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
-    async with aclosing(chunks):  # type: ignore[type-var]
+    async with aclosing(chunks):
         await anext(chunks)
         admin.delete_topics([name])[name].result()
         put_in(admin, name)
@@ -241,13 +241,18 @@ async def test_a_slow_reader_is_paused_and_misses_nothing(log: KafkaLog, monkeyp
     paused: list[bool] = []
     reader = partition_reader.PartitionReader
     inner = reader.pause
-    monkeypatch.setattr(reader, "pause", lambda self: paused.append(done := inner(self)) or done)
+
+    def pause(self: partition_reader.PartitionReader) -> bool:
+        paused.append(done := inner(self))
+        return done
+
+    monkeypatch.setattr(reader, "pause", pause)
     topic = await log.create_topic("flights", partitions=1)
     for n in range(40):
         await log.append(topic.id, ZERO, plain_batch(*(f"k{n}-{at}" for at in range(50)), value=b"x" * 1000))
     seen = 0
     chunks = log.read(topic.id, ZERO, Offset(0), follow=True, chunk_bytes=1)
-    async with aclosing(chunks):  # type: ignore[type-var]
+    async with aclosing(chunks):
         async for chunk in chunks:
             (stored,) = split_batches(chunk.data)
             assert read_header(stored).base_offset == seen
@@ -297,7 +302,7 @@ async def test_a_broker_that_is_away_is_a_pause(start_brokers: StartBrokers) -> 
         topic = await log.create_topic("flights", partitions=1)
         await log.append(topic.id, ZERO, plain_batch("a"))
         chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
-        async with aclosing(chunks):  # type: ignore[type-var]
+        async with aclosing(chunks):
             await anext(chunks)
             brokers.pause(1)
             under_way = asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("b")))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
-from kit.kafka.kafka_brokers import StartBrokers, eventually
+from kit.deadlines import wait_until
+from kit.kafka.kafka_brokers import StartBrokers
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.kafka.engine import KafkaLog
@@ -34,15 +35,16 @@ async def test_an_unclean_election_is_noticed(start_brokers: StartBrokers) -> No
         for n in range(3):
             await log.append(topic.id, ZERO, plain_batch(f"both{n}"))
         leader = await asyncio.to_thread(brokers.leader_of, name, 0)
+        assert leader is not None
         (follower,) = await asyncio.to_thread(_followers, brokers.bootstrap, name, leader)
         # Until only the leader is in sync, an append needs the follower too; what it cannot take back stays.
         await asyncio.to_thread(brokers.kill, follower)
         chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
-        async with aclosing(chunks):  # type: ignore[type-var]
+        async with aclosing(chunks):
             seen = await _append_alone(log, topic.id, chunks)
             await asyncio.to_thread(brokers.kill, leader)
             await asyncio.to_thread(brokers.restart, follower)
-            await asyncio.to_thread(eventually, lambda: brokers.leader_of(name, 0) == follower, deadline_s=DEADLINE_S)
+            await asyncio.to_thread(wait_until, lambda: brokers.leader_of(name, 0) == follower, seconds=DEADLINE_S)
             error = await asyncio.wait_for(_refused(log, topic.id), DEADLINE_S)
             assert isinstance(error, LogDamaged)
             assert "lost records" in error.message
@@ -75,7 +77,7 @@ def _followers(bootstrap: str, name: str, leader: int) -> list[int]:
     return [node.id for node in description.partitions[0].replicas if node.id != leader]
 
 
-async def _append_alone(log: KafkaLog, topic: TableId, chunks: AsyncIterator[ReadChunk]) -> int:
+async def _append_alone(log: KafkaLog, topic: TableId, chunks: AsyncGenerator[ReadChunk, None]) -> int:
     """Twenty appends that the leader alone acknowledges; returns how far the reader has come."""
     done = 0
     async with asyncio.timeout(DEADLINE_S):
@@ -100,6 +102,6 @@ async def _refused(log: KafkaLog, topic: TableId) -> DuramenError:
             return error
 
 
-async def _drain(chunks: AsyncIterator[ReadChunk]) -> None:
+async def _drain(chunks: AsyncGenerator[ReadChunk, None]) -> None:
     async for _ in chunks:
         pass

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -160,7 +161,7 @@ async def test_a_server_that_stops_ends_its_readers_with_a_reason(server: LogSer
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await reading
     assert isinstance(error_of_call(caught.value, "x"), ShuttingDown)
-    await channel.close()
+    await channel.close(None)
 
 
 async def test_closing_ends_what_is_under_way_and_what_comes_later(remote: RemoteLog, topic: Topic) -> None:
@@ -195,7 +196,7 @@ async def test_the_server_refuses_bytes_that_are_no_batch(server: LogServer, top
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await log_pb2_grpc.LogStub(channel).Bounds(log_pb2.BoundsRequest(topic_id=b"short"))  # type: ignore[no-untyped-call]
     assert isinstance(error_of_call(caught.value, "x"), InvalidRequest)
-    await channel.close()
+    await channel.close(None)
 
 
 def _raw_id(topic: Topic) -> bytes:
@@ -215,7 +216,7 @@ async def test_a_reader_that_was_slow_is_told_of_a_shutdown(server: LogServer, t
         await server.log.append(topic.id, ZERO, plain_batch("key", value=b"x" * (1 << 20)))
     async with grpc.aio.insecure_channel(server.target, options=[("grpc.max_receive_message_length", -1)]) as channel:
         request = log_pb2.LogReadRequest(topic_id=table_id_to_bytes(topic.id), partition=0, start=0, follow=True)
-        call = log_pb2_grpc.LogStub(channel).Read(request)
+        call = log_pb2_grpc.LogStub(channel).Read(request)  # type: ignore[no-untyped-call]
         await call.read()
         while not server.streams:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -225,6 +226,6 @@ async def test_a_reader_that_was_slow_is_told_of_a_shutdown(server: LogServer, t
         assert isinstance(error_of_call(caught.value, "the log"), ShuttingDown)
 
 
-async def _drained(call: grpc.aio.UnaryStreamCall) -> None:
+async def _drained(call: grpc.aio.UnaryStreamCall[Any, Any]) -> None:
     while await call.read():
         pass

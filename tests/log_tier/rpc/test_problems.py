@@ -22,7 +22,7 @@ from log_tier.proto.problem_pb2 import Problem
 from log_tier.rpc.problems import PROBLEM_KEY, abort, error_of, error_of_call, problem_of
 from log_tier.rpc.status import status_of
 
-FIELDS = {"offset": -1, "asked": (1 << 63) - 1, "file": "a/ü", "limit": 0}
+FIELDS: dict[str, int | str] = {"offset": -1, "asked": (1 << 63) - 1, "file": "a/ü", "limit": 0}
 
 
 @pytest.mark.parametrize("code", sorted(ERRORS))
@@ -33,13 +33,13 @@ def test_every_class_survives_inside_a_reply(code: str) -> None:
     assert (back.message, back.fields, back.retryable) == (error.message, FIELDS, error.retryable)
 
 
-class _Thrower(grpc.GenericRpcHandler):
+class _Thrower(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in its stubs alone
     """A server whose every call ends with the error that its name says."""
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         code = details.method.rpartition("/")[2]
 
-        async def end(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        async def end(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
             if code == "bug":
                 raise RuntimeError("a bug in the server")
             await abort(context, ERRORS[code](request.decode(), **FIELDS))
@@ -60,7 +60,7 @@ async def channel(tmp_path: Path) -> AsyncIterator[grpc.aio.Channel]:
 
 async def end_of(channel: grpc.aio.Channel, code: str, message: bytes) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await channel.unary_unary(f"/x/{code}")(message)
+        await channel.unary_unary(f"/x/{code}", bytes, bytes)(message)
     return caught.value
 
 
@@ -106,8 +106,10 @@ async def test_a_bug_in_the_server_is_no_error_of_the_caller(channel: grpc.aio.C
     ],
 )
 @pytest.mark.parametrize("trailing", [(), ((PROBLEM_KEY, b"\xff rubbish"),)])
-def test_what_grpc_says_by_itself(status: grpc.StatusCode, kind: type[DuramenError], trailing: tuple) -> None:
-    failure = grpc.aio.AioRpcError(status, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), "details of it")
+def test_what_grpc_says_by_itself(
+    status: grpc.StatusCode, kind: type[DuramenError], trailing: tuple[tuple[str, bytes], ...]
+) -> None:
+    failure = grpc.aio.AioRpcError(status, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), "details of it", None)
     error = error_of_call(failure, "here:1")
     assert type(error) is kind
     assert "here:1" in error.message
@@ -117,7 +119,11 @@ def test_what_grpc_says_by_itself(status: grpc.StatusCode, kind: type[DuramenErr
 
 def test_only_a_failed_connect_says_that_nothing_was_sent() -> None:
     failure = grpc.aio.AioRpcError(
-        grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "failed to connect to all addresses"
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.aio.Metadata(),
+        grpc.aio.Metadata(),
+        "failed to connect to all addresses",
+        None,
     )
     assert error_of_call(failure, "here:1").fields == {"sent": 0}
 

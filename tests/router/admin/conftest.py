@@ -11,5 +11,5 @@ from kit.cluster.operated import Operated, operated
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Operated]:
-    async with operated(tmp_path) as made:
+    async with operated(tmp_path / "cluster") as made:
         yield made

@@ -222,7 +222,7 @@ class TestUpkeep:
         ]
         for planner, argument in ((plan_trim, "before"), (plan_compact, "below")):
             with pytest.raises(CommandRejected, match=rf"{argument} 43 of flights/0 is beyond .* \(41\)"):
-                planner(situation, bounds, table="flights", **{argument: 43})  # type: ignore[operator]
+                planner(situation, bounds, table="flights", **{argument: 43})
         nothing = plan_trim(situation, bounds, table="flights", partition=0, before=10)
         assert (nothing.steps, nothing.notes) == ((), ("the log of flights/0 begins at 10: there is nothing below 10",))
         taken(three, plan_trim(situation, bounds, table="flights"))

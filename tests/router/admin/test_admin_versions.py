@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from kit.cluster.operated import DEADLINE_S, Operated, operated
+from kit.cluster.operated import DEADLINE_S, Operated, table_of, version_states
 from kit.index.version_building import build_version
 
 from duramen.aio import Table
@@ -19,19 +19,6 @@ from router.admin.requests import Compact, Discard, Move, Rollback, Stage, Swap,
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 KEYS = [b"k%03d" % number for number in range(200)]
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Operated]:
-    async with operated(tmp_path / "cluster") as opened:
-        yield opened
-
-
-async def filled(cluster: Operated, *, partitions: int = 3, replicas: int = 2) -> Table:
-    table = await cluster.database.create_table("flights", partitions=partitions, replicas=replicas)
-    await table.put_many(dict.fromkeys(KEYS, b"1"))
-    await cluster.until_level("flights")
-    return table
 
 
 async def bases(cluster: Operated, table: Table) -> list[int]:
@@ -54,19 +41,15 @@ async def values(table: Table) -> set[bytes]:
     return {value async for _, value in table.scan(level="strong")}
 
 
-async def states(cluster: Operated) -> dict[int, str]:
-    return {each["version"]: each["state"] for each in await cluster.admin.versions("flights")}
-
-
 async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    table = await filled(cluster)
-    assert await states(cluster) == {1: "live"}
+    table = await table_of(cluster, KEYS)
+    assert await version_states(cluster) == {1: "live"}
     url = await built(cluster, table, tmp_path, b"2")
     await table.put(KEYS[0], b"later")
     plan = await cluster.admin.start(Stage("flights", url), dry_run=True)
     assert len(plan["steps"]) == 6
     await cluster.done(Stage("flights", url))
-    assert await states(cluster) == {1: "live", 2: "staged"}
+    assert await version_states(cluster) == {1: "live", 2: "staged"}
     assert await values(table) == {b"1", b"later"}
     async with asyncio.timeout(DEADLINE_S):
         while (staged := (await cluster.admin.versions("flights"))[1])["lacking"]:  # noqa: ASYNC110
@@ -74,16 +57,16 @@ async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path, caplo
     assert (staged["level"], staged["replicas"], staged["lacking"], staged["url"]) == (6, 6, [], url)
     before = await table.put(KEYS[1], b"just before")
     await cluster.done(Swap("flights"))
-    assert await states(cluster) == {1: "kept", 2: "live"}
+    assert await version_states(cluster) == {1: "kept", 2: "live"}
     assert await values(table) == {b"2", b"later", b"just before"}
     assert await table.get(KEYS[1], after=before.token) == b"just before", "tokens go on"
     await table.put(KEYS[2], b"after")
     assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
     await cluster.done(Rollback("flights"))
-    assert await states(cluster) == {1: "live", 2: "kept"}
+    assert await version_states(cluster) == {1: "live", 2: "kept"}
     assert await values(table) == {b"1", b"later", b"just before", b"after"}
     await cluster.done(Swap("flights", version=2, keep=0))
-    assert await states(cluster) == {2: "live"}
+    assert await version_states(cluster) == {2: "live"}
     assert await values(table) == {b"2", b"later", b"just before", b"after"}
     for node_id, node in cluster.nodes.items():
         for replica in node.data_plane.node:
@@ -95,7 +78,7 @@ async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path, caplo
 
 
 async def test_a_node_that_restarts_comes_back_with_its_versions(cluster: Operated, tmp_path: Path) -> None:
-    table = await filled(cluster, replicas=3)
+    table = await table_of(cluster, KEYS, replicas=3)
     url = await built(cluster, table, tmp_path, b"2")
     await cluster.done(Stage("flights", url))
     await cluster.stop_node("n3")
@@ -116,7 +99,7 @@ async def test_a_node_that_restarts_comes_back_with_its_versions(cluster: Operat
 
 async def test_reads_and_writes_go_on_while_versions_change(cluster: Operated, tmp_path: Path) -> None:
     """Nobody fails, nobody misses his own write, and conditional writes are decided once."""
-    table = await filled(cluster)
+    table = await table_of(cluster, KEYS)
     await table.put(b"n", b"0")
     url = await built(cluster, table, tmp_path, b"2", keys=[*KEYS, b"n"])
     stop = asyncio.Event()
@@ -176,7 +159,7 @@ async def test_reads_and_writes_go_on_while_versions_change(cluster: Operated, t
 
 
 async def test_a_scan_ends_in_the_version_in_which_it_began(cluster: Operated, tmp_path: Path) -> None:
-    table = await filled(cluster, partitions=3)
+    table = await table_of(cluster, KEYS, partitions=3)
     more = [b"m%04d" % number for number in range(3000)]
     await table.put_many(dict.fromkeys(more, b"1"))
     await cluster.until_level("flights")
@@ -203,7 +186,7 @@ async def test_a_scan_ends_in_the_version_in_which_it_began(cluster: Operated, t
 
 
 async def test_what_is_not_this_tables_is_refused(cluster: Operated, tmp_path: Path) -> None:
-    table = await filled(cluster)
+    table = await table_of(cluster, KEYS)
     other = await cluster.database.create_table("other", partitions=3)
     await other.put_many(dict.fromkeys(KEYS, b"1"))
     foreign = await built(cluster, other, tmp_path, b"2", name="7")
@@ -221,7 +204,7 @@ async def test_what_is_not_this_tables_is_refused(cluster: Operated, tmp_path: P
 
 
 async def test_a_damaged_part_is_not_swapped_in(cluster: Operated, tmp_path: Path) -> None:
-    table = await filled(cluster)
+    table = await table_of(cluster, KEYS)
     url = await built(cluster, table, tmp_path, b"2")
     (data,) = (tmp_path / "version1").glob("*/1/*/data.mdb")
     with open(data, "r+b") as file:
@@ -235,16 +218,16 @@ async def test_a_damaged_part_is_not_swapped_in(cluster: Operated, tmp_path: Pat
         await cluster.admin.start(Swap("flights", version=2))
     assert await values(table) == {b"1"}
     await cluster.admin.abort(plan["job"], dry_run=False)
-    assert await states(cluster) == {1: "live"}
+    assert await version_states(cluster) == {1: "live"}
     again = await built(cluster, table, tmp_path, b"3", name="3")
     await cluster.done(Stage("flights", again))
-    assert await states(cluster) == {1: "live", 3: "staged"}, "numbers are not used again"
+    assert await version_states(cluster) == {1: "live", 3: "staged"}, "numbers are not used again"
     await cluster.done(Swap("flights"))
     assert await values(table) == {b"3"}
 
 
 async def test_a_full_disk_on_one_node(cluster: Operated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = await filled(cluster, replicas=3)
+    table = await table_of(cluster, KEYS, replicas=3)
     url = await built(cluster, table, tmp_path, b"2")
     full = cluster.nodes["n2"].data_plane.node.folder
     inner = LmdbIndex.become
@@ -270,7 +253,7 @@ async def test_a_full_disk_on_one_node(cluster: Operated, tmp_path: Path, monkey
 
 
 async def test_two_swaps_at_once_and_one_that_was_put_again(cluster: Operated, tmp_path: Path) -> None:
-    table = await filled(cluster)
+    table = await table_of(cluster, KEYS)
     url = await built(cluster, table, tmp_path, b"2")
     await cluster.done(Stage("flights", url))
     results = await asyncio.gather(
@@ -291,7 +274,7 @@ async def test_a_swap_that_ended_half_way_is_finished_and_its_barriers_count_onc
     cluster: Operated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node that puts the barriers ends after the first of them; another one puts all of them again."""
-    table = await filled(cluster)
+    table = await table_of(cluster, KEYS)
     await cluster.done(Stage("flights", await built(cluster, table, tmp_path, b"2")))
     inner, ended = RemoteLog.append_many, False
 
@@ -314,13 +297,13 @@ async def test_a_swap_that_ended_half_way_is_finished_and_its_barriers_count_onc
     await cluster.admin.resume(plan["job"], dry_run=False)
     assert (await cluster.ended(plan["job"]))["state"] == "done"
     assert await values(table) == {b"2"}
-    assert await states(cluster) == {1: "kept", 2: "live"}
+    assert await version_states(cluster) == {1: "kept", 2: "live"}
     await cluster.done(Rollback("flights"))
     assert await values(table) == {b"1"}
 
 
 async def test_a_replica_that_came_later(cluster: Operated, tmp_path: Path) -> None:
-    table = await filled(cluster, partitions=1, replicas=1)
+    table = await table_of(cluster, KEYS, partitions=1, replicas=1)
     url = await built(cluster, table, tmp_path, b"2")
     await cluster.done(Stage("flights", url))
     (holder,) = await cluster.holders("flights")
@@ -335,11 +318,11 @@ async def test_a_replica_that_came_later(cluster: Operated, tmp_path: Path) -> N
     with pytest.raises(CommandRejected, match="version 1 of flights/0 is not level at node"):
         await cluster.admin.start(Rollback("flights"))
     await cluster.done(Discard("flights", 1))
-    assert await states(cluster) == {2: "live"}
+    assert await version_states(cluster) == {2: "live"}
 
 
 async def test_the_log_is_not_shortened_under_a_staged_version(cluster: Operated, tmp_path: Path) -> None:
-    table = await filled(cluster)
+    table = await table_of(cluster, KEYS)
     await cluster.done(TakeSnapshots("flights"))
     await table.put_many(dict.fromkeys(KEYS, b"again"))
     url = await built(cluster, table, tmp_path, b"2")
@@ -353,7 +336,7 @@ async def test_the_log_is_not_shortened_under_a_staged_version(cluster: Operated
 
 async def test_a_replica_from_an_old_snapshot_goes_over_the_barrier(cluster: Operated, tmp_path: Path) -> None:
     """Its only replica is lost; the snapshot is of before the swap, the version is still where it was built."""
-    table = await filled(cluster, partitions=1, replicas=1)
+    table = await table_of(cluster, KEYS, partitions=1, replicas=1)
     await cluster.done(TakeSnapshots("flights"))
     url = await built(cluster, table, tmp_path, b"2")
     await cluster.done(Stage("flights", url))

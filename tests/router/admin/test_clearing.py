@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from kit.cluster.operated import Operated, operated
+from kit.cluster.operated import Operated, table_of, version_states
 
 from duramen.aio import Table
 from log_tier.catalog.cluster_map import EMPTY
@@ -22,56 +21,39 @@ DEADLINE_S = 20.0
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Operated]:
-    async with operated(tmp_path / "cluster") as opened:
-        yield opened
-
-
-@pytest.fixture
 async def admin(cluster: Operated) -> AsyncIterator[Admin]:
     on_demand = AdminOnDemand(cluster.router.catalog, cluster.log.log)
     yield await on_demand()
     await on_demand.close()
 
 
-async def filled(cluster: Operated, *, partitions: int = 3, replicas: int = 2) -> Table:
-    table = await cluster.database.create_table("flights", partitions=partitions, replicas=replicas)
-    await table.put_many(dict.fromkeys(KEYS, b"1"))
-    await cluster.until_level("flights")
-    return table
-
-
 async def content(table: Table) -> dict[bytes, bytes]:
     return {key: value async for key, value in table.scan(level="strong")}
 
 
-async def states(cluster: Operated) -> dict[int, str]:
-    return {each["version"]: each["state"] for each in await cluster.admin.versions("flights")}
-
-
 async def test_cleared_everywhere_and_brought_back(cluster: Operated, admin: Admin) -> None:
-    table = await filled(cluster)
+    table = await table_of(cluster, KEYS)
     ends = await clear_table(admin, "flights", keep=1, timeout=DEADLINE_S)
     assert len(ends) == 3
     assert await content(table) == {}
     put = await table.put(KEYS[0], b"since")
     assert await table.get(KEYS[0], after=put.token) == b"since"
     assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
-    assert await states(cluster) == {1: "kept", 2: "live"}
+    assert await version_states(cluster) == {1: "kept", 2: "live"}
     await cluster.done(Rollback("flights"))
     assert await content(table) == {**dict.fromkeys(KEYS, b"1"), KEYS[0]: b"since"}
     await clear_table(admin, "flights", timeout=DEADLINE_S)
     assert await content(table) == {}
-    assert await states(cluster) == {3: "live"}, "nothing else is kept"
+    assert await version_states(cluster) == {3: "live"}, "nothing else is kept"
 
 
 async def test_a_node_that_is_away(cluster: Operated, admin: Admin) -> None:
     """Nothing is cleared then, and nothing is left of the try."""
-    table = await filled(cluster, replicas=3)
+    table = await table_of(cluster, KEYS, replicas=3)
     await cluster.stop_node("n3")
     with pytest.raises(DeadlineExceeded, match=r"table flights was not cleared within 0\.5 s: not every replica"):
         await clear_table(admin, "flights", timeout=0.5)
-    assert await states(cluster) == {1: "live"}
+    assert await version_states(cluster) == {1: "live"}
     assert len(await content(table)) == len(KEYS)
     await cluster.add_node("n3")
     await cluster.until_level("flights")
@@ -81,7 +63,7 @@ async def test_a_node_that_is_away(cluster: Operated, admin: Admin) -> None:
 
 async def test_several_at_once_while_others_write(cluster: Operated, admin: Admin) -> None:
     """What was acknowledged before a clearing began is gone when it has ended, whoever else clears at that moment."""
-    table = await filled(cluster)
+    table = await table_of(cluster, KEYS)
     troubles: list[str] = []
 
     async def clear(me: int) -> None:
@@ -97,12 +79,12 @@ async def test_several_at_once_while_others_write(cluster: Operated, admin: Admi
             group.create_task(clear(me))
     assert not troubles
     assert await content(table) == {}
-    assert list((await states(cluster)).values()) == ["live"]
+    assert list((await version_states(cluster)).values()) == ["live"]
 
 
 async def test_a_replica_that_missed_it(cluster: Operated, admin: Admin) -> None:
     """From a snapshot of before the clearing it goes over the barrier by itself."""
-    table = await filled(cluster, partitions=1, replicas=1)
+    table = await table_of(cluster, KEYS, partitions=1, replicas=1)
     await cluster.done(TakeSnapshots("flights"))
     await clear_table(admin, "flights", timeout=DEADLINE_S)
     await table.put(b"since", b"2")
@@ -113,7 +95,7 @@ async def test_a_replica_that_missed_it(cluster: Operated, admin: Admin) -> None
 
 
 async def test_what_cannot_be_staged(cluster: Operated, admin: Admin) -> None:
-    await filled(cluster)
+    await table_of(cluster, KEYS)
     with pytest.raises(InvalidRequest, match="names no offset for each of 3 partitions"):
         await cluster.admin.start(Stage("flights", "empty:1,2"))
     with pytest.raises(TableNotFound):

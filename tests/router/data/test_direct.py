@@ -18,7 +18,7 @@ from router.data.local_data import LocalData
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 
-class Seen:
+class SeenOffsets:
     """What a session has seen, as the direct reads look at it."""
 
     def __init__(self) -> None:
@@ -32,12 +32,12 @@ class Seen:
 
 
 @pytest.fixture
-def seen() -> Seen:
-    return Seen()
+def seen() -> SeenOffsets:
+    return SeenOffsets()
 
 
 @pytest.fixture
-def reads(data_plane: LocalData, table: TableRef, seen: Seen) -> DirectReads:
+def reads(data_plane: LocalData, table: TableRef, seen: SeenOffsets) -> DirectReads:
     made = DirectReads(data_plane, "flights", seen, seen.saw)
     assert made.get(b"k") is NOT_FRESH, "the first one looks the table up"
     return made
@@ -64,12 +64,12 @@ async def test_keys_that_are_none_go_the_long_way(
     assert reads.get(key) is NOT_FRESH  # type: ignore[arg-type]
 
 
-async def test_an_unknown_table_goes_the_long_way(data_plane: LocalData, seen: Seen) -> None:
+async def test_an_unknown_table_goes_the_long_way(data_plane: LocalData, seen: SeenOffsets) -> None:
     assert DirectReads(data_plane, "ships", seen, seen.saw).get(b"k") is NOT_FRESH
 
 
 async def test_what_the_session_has_seen_is_waited_for_elsewhere(
-    data_plane: LocalData, table: TableRef, reads: DirectReads, seen: Seen
+    data_plane: LocalData, table: TableRef, reads: DirectReads, seen: SeenOffsets
 ) -> None:
     key = b"key"
     partition = partition_of(key, table.partitions)
@@ -85,7 +85,7 @@ async def test_what_the_session_has_seen_is_waited_for_elsewhere(
 
 
 async def test_a_stopped_replica_does_not_answer_for_what_it_lacks(
-    data_plane: LocalData, table: TableRef, reads: DirectReads, seen: Seen, monkeypatch: pytest.MonkeyPatch
+    data_plane: LocalData, table: TableRef, reads: DirectReads, seen: SeenOffsets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(batches: object) -> object:
         raise LogDamaged("byte 77")
@@ -127,7 +127,7 @@ async def test_a_table_that_was_made_again_with_other_partitions(
 
 
 async def test_another_version_is_read_from_its_barrier_on(
-    data_plane: LocalData, table: TableRef, reads: DirectReads, seen: Seen
+    data_plane: LocalData, table: TableRef, reads: DirectReads, seen: SeenOffsets
 ) -> None:
     key = b"key"
     partition = partition_of(key, table.partitions)
@@ -153,7 +153,7 @@ async def test_another_version_is_read_from_its_barrier_on(
     assert first.applied < later.base_offset, "nobody writes a version that was discarded"
 
 
-async def test_threads_read_while_tables_come_and_go(data_plane: LocalData, seen: Seen) -> None:
+async def test_threads_read_while_tables_come_and_go(data_plane: LocalData, seen: SeenOffsets) -> None:
     """Under no reader is an index closed, and no reader takes one table's partitions for another's."""
     reads = DirectReads(data_plane, "flights", seen, seen.saw)
     stop = threading.Event()
@@ -193,7 +193,7 @@ async def test_threads_read_while_tables_come_and_go(data_plane: LocalData, seen
 
 
 async def test_what_a_replica_has_shown_outlives_it(
-    data_plane: LocalData, table: TableRef, reads: DirectReads, seen: Seen
+    data_plane: LocalData, table: TableRef, reads: DirectReads, seen: SeenOffsets
 ) -> None:
     """Direct reads tell the session nothing while they last; its successor must not show less than a replica did."""
     last = await put_all(data_plane, table, {b"k%d" % number: b"v" for number in range(50)})

@@ -18,9 +18,9 @@ from kit.cluster.one_machine import (
     operations,
     put_all,
     puts,
-    until,
     write,
 )
+from kit.deadlines import until
 
 from log_tier.catalog.catalog import CATALOG_TOPIC
 from log_tier.model.errors import (
@@ -51,7 +51,9 @@ from router.data.requests import ReadPart, ReadResult, ScanRequest, WritePart, W
 MIB = 1 << 20
 
 
-async def read(data_plane: LocalData, *parts: ReadPart, timeout: float = DEADLINE_S, patience: float = 0.0) -> list:
+async def read(
+    data_plane: LocalData, *parts: ReadPart, timeout: float = DEADLINE_S, patience: float = 0.0
+) -> list[Any]:
     return list(await data_plane.read(parts, timeout=timeout, patience=patience))
 
 
@@ -337,7 +339,7 @@ async def test_a_topic_without_its_command_is_taken_over(data_plane: LocalData) 
     with pytest.raises(TableExists):
         await data_plane.create_table("ships", partitions=3, timeout=1)
     assert await data_plane.create_table("ships", partitions=2, timeout=1) == TableRef(made.id, "ships", 2)
-    await write(data_plane, made, 1, puts((b"a", b"1")), outcomes=True)
+    await write(data_plane, TableRef(made.id, "ships", 2), 1, puts((b"a", b"1")), outcomes=True)
 
 
 async def test_a_table_without_its_topic_is_gone_and_can_be_made_again(data_plane: LocalData, table: TableRef) -> None:
@@ -355,7 +357,8 @@ async def test_many_changes_at_once(data_plane: LocalData) -> None:
     async def change(number: int) -> object:
         try:
             if number % 3 == 2:
-                return await data_plane.drop_table(f"t{number // 3 % 2}", timeout=1)
+                await data_plane.drop_table(f"t{number // 3 % 2}", timeout=1)
+                return None
             return await data_plane.create_table(f"t{number % 2}", partitions=1, timeout=1)
         except DuramenError as error:
             return error

@@ -13,9 +13,9 @@ from kit.cluster.one_machine import (
     operations,
     put_all,
     puts,
-    until,
     write,
 )
+from kit.deadlines import until
 
 from log_tier.model.errors import ReplicaBehind, TableNotFound, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition
@@ -75,7 +75,7 @@ async def test_some_partitions_of_a_watch(data_plane: LocalData, table: TableRef
     await write(data_plane, table, 0, puts((b"k", b"v")))
     await write(data_plane, table, 1, puts((b"k", b"v")))
     assert (await anext(events)).partition == ONE
-    await events.aclose()  # type: ignore[attr-defined]
+    await events.aclose()
 
 
 async def test_some_partitions_of_a_producer(data_plane: LocalData, table: TableRef) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of, written
-from kit.cluster.one_machine import puts, until
+from kit.cluster.one_machine import puts
+from kit.deadlines import until
 
 from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.commands import RegisterNode

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, moved, taken_away, written
-from kit.cluster.one_machine import held, puts, until
+from kit.cluster.one_machine import held, puts
+from kit.deadlines import until
 
 from log_tier.model.errors import (
     DuramenError,
@@ -32,7 +34,7 @@ async def put(cluster: TestCluster, table: TableRef, key: bytes, value: bytes, p
     return result.base_offset
 
 
-async def read(cluster: TestCluster, *parts: ReadPart, timeout: float = 2.0, patience: float = 0.0) -> Sequence:
+async def read(cluster: TestCluster, *parts: ReadPart, timeout: float = 2.0, patience: float = 0.0) -> Sequence[Any]:
     return await cluster.router.read(parts, timeout=timeout, patience=patience)
 
 

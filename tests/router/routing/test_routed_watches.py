@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, moved, written
-from kit.cluster.one_machine import NO_TABLE, ZERO, held, operations, puts, until
+from kit.cluster.one_machine import NO_TABLE, ZERO, held, operations, puts
+from kit.deadlines import until
 
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches

@@ -44,6 +44,7 @@ async def test_parts_succeed_or_fail_by_themselves(cluster: TestCluster, table: 
         timeout=DEADLINE_S,
     )
     assert [type(result) for result in results] == [WriteResult, BatchRefused, TableNotFound, WriteResult]
+    assert isinstance(results[3], WriteResult)
     assert results[3].outcomes[0].result == b"1"
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kit.cluster.one_machine import until
+from kit.deadlines import until
 
 from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
@@ -41,7 +41,7 @@ def well(_: int) -> None:
     return None
 
 
-class Told:
+class ToldMember:
     """A member of a membership that does what it is told."""
 
     def __init__(self, node: str, partitions: int) -> None:
@@ -75,11 +75,12 @@ class Cluster:
     """Three nodes that hold every partition, unless the map says otherwise."""
 
     def __init__(self, partitions: int = 2) -> None:
-        self.nodes = {node: Told(node, partitions) for node in ("n1", "n2", "n3")}
-        self.maps: Any = MapFeed()
+        self.nodes = {node: ToldMember(node, partitions) for node in ("n1", "n2", "n3")}
+        maps: Any = MapFeed()
+        self.maps: MapFeed = maps
         self.assign(dict.fromkeys(range(partitions), ("n1", "n2", "n3")))
         membership: Any = SimpleNamespace(members=self.nodes, failures=self.failures)
-        self.routes = Routes(self.maps, membership)
+        self.routes = Routes(maps, membership)
         self.scatter = Scatter(self.routes)
         self.answered: dict[int, str] = {}
         self.patiences: list[float] = []
@@ -341,8 +342,8 @@ async def test_a_dropped_table_is_no_news(cluster: Cluster) -> None:
 async def test_a_server_that_may_reach_them(cluster: Cluster) -> None:
     """It is asked where no node answers, and only there."""
 
-    class Server(Told, Through):
-        alive = True  # type: ignore[assignment]
+    class Server(ToldMember, Through):
+        alive = True
 
     server = Server("", 0)
     cluster.routes._through = server

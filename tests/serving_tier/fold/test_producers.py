@@ -9,7 +9,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.fold.producers import ProducerOverlay, ProducerState
 
 
-class Held(dict[int, ProducerState]):
+class HeldProducers(dict[int, ProducerState]):
     """Producers in the order of their last batches."""
 
     def producer(self, producer_id: int) -> ProducerState | None:
@@ -39,7 +39,7 @@ def test_what_a_state_knows() -> None:
     producers_max=st.integers(1, 6),
 )
 def test_what_is_kept_are_the_producers_of_the_newest_batches(chunks: list[list[int]], producers_max: int) -> None:
-    held, newest, offset = Held(), dict[int, int](), 0
+    held, newest, offset = HeldProducers(), dict[int, int](), 0
     for chunk in chunks:
         overlay = ProducerOverlay(held, producers_max=producers_max)
         for producer_id in chunk:

@@ -8,6 +8,7 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -15,6 +16,7 @@ from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.errors import IndexDamaged, Overloaded, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset
+from serving_tier.index.lmdb import environment as lmdb_environment
 from serving_tier.index.lmdb import lmdb_index
 from serving_tier.index.lmdb.folder import read_boot_id
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -239,13 +241,13 @@ def test_without_a_descriptor_others_are_put_to_rest_and_then_it_is_refused(
     for index in indexes:
         index.apply(log.append(put(b"a", b"1")))
     assert indexes[0].rest()
-    real, refusals = lmdb_index.open_environment, [1]
+    real, refusals = lmdb_environment.open_environment, [1]
 
-    def short(path: Path, **how: object) -> object:
+    def short(path: Path, **how: Any) -> object:
         if refusals[0]:
             refusals[0] -= 1
             raise Overloaded(os.strerror(errno.EMFILE), limit=3)
-        return real(path, **how)  # type: ignore[arg-type]
+        return real(path, **how)
 
     monkeypatch.setattr(lmdb_index, "open_environment", short)
     assert indexes[0].get_value(b"a") == b"1"

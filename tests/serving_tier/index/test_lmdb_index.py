@@ -68,6 +68,7 @@ class TestLmdbIndex(IndexContract):
         index.apply(log.append(*(put(b"k%d" % number, b"v" * 100) for number in range(300))))
         keys = [b"k%d" % number for number in range(300)]
         stored = index.stored_many([*keys, b"absent"], bytes_max=301 * 108)
+        assert stored is not None
         assert [None if each is None else value_of(each) for each in stored] == [b"v" * 100] * 300 + [None]
         assert index.stored(b"k7") == stored[7]
         assert index.stored(b"absent") is None

@@ -195,7 +195,7 @@ async def test_a_replica_more_and_one_less(machine: SingleMachine) -> None:
 
 async def copied(machine: SingleMachine, topic: Topic, name: str, offset: int) -> tuple[Job, dict[bytes, bytes]]:
     target = await machine.make_table(name)
-    how = {"source_table": topic.id, "source_partition": 0, "offset": offset}
+    how: dict[str, int | str] = {"source_table": topic.id, "source_partition": 0, "offset": offset}
     job = await machine.job(TaskPlan("copy", target.id, ZERO, "n1", how))
     replica = await machine.level("n1", target)
     page = replica.index.scan(b"", None, limit=10_000)
@@ -249,7 +249,7 @@ async def test_expiries_are_carried_over(machine: SingleMachine) -> None:
     await machine.log.append(topic.id, ZERO, encode_batch(columns))
     source = await machine.level("n1", topic)
     target = await machine.make_table("copy")
-    how = {"source_table": topic.id, "source_partition": 0, "offset": 1}
+    how: dict[str, int | str] = {"source_table": topic.id, "source_partition": 0, "offset": 1}
     assert (await machine.job(TaskPlan("copy", target.id, ZERO, "n1", how))).state == "done"
     replica = await machine.level("n1", target)
     for key in (b"a", b"b"):
@@ -279,7 +279,7 @@ async def test_a_copy_that_was_interrupted_writes_nothing_twice(
         return found
 
     monkeypatch.setattr(machine.log, "append", append)
-    how = {"source_table": topic.id, "source_partition": 0, "offset": int(last)}
+    how: dict[str, int | str] = {"source_table": topic.id, "source_partition": 0, "offset": int(last)}
     job = await machine.job(TaskPlan("copy", target.id, ZERO, "n1", how))
     assert (job.state, job.tasks[0].note) == ("done", f"50 keys of offset {last}")
     assert calls > 5, "it was begun again"

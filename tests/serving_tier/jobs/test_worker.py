@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import Job
@@ -57,12 +58,6 @@ async def start(catalog: Catalog, topic: Topic, *nodes: str) -> int:
 async def ended(catalog: Catalog, job: int) -> Job:
     cluster = await catalog.wait_for(lambda cluster: cluster.jobs[job].state != "running", timeout=DEADLINE_S)
     return cluster.jobs[job]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
 
 
 async def test_each_node_does_its_own_tasks(catalog: Catalog, topic: Topic) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.deadlines import until
 from kit.log.stored_log import columns_of, put
 
 from log_tier.catalog.catalog import Catalog
@@ -121,12 +122,6 @@ async def append(log: EmbeddedLog, topic: Topic, partition: Partition, count: in
         batch = encode_batch(columns_of([put(b"key%d" % number, b"v" * 100)]))
         last = (await log.append(topic.id, partition, batch)).base_offset
     return last
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
 
 
 async def start_move(catalog: Catalog, topic: Topic, source: str, target: str) -> int:
@@ -257,7 +252,7 @@ class BreakingLog:
         self._inner = inner
         self.trouble: list[Exception] = []
 
-    async def read(self, *args: Any, **how: Any) -> AsyncIterator[ReadChunk]:
+    async def read(self, *args: Any, **how: Any) -> AsyncGenerator[ReadChunk, None]:
         reader: Any = self._inner.read(*args, **how)
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
@@ -291,7 +286,7 @@ async def test_a_replica_that_stopped_is_brought_up_again(
     monkeypatch.setattr(module, "_RETRY_FIRST_S", 0.005)
     breaking = BreakingLog(log)
     topic = await make_table(log, catalog, partitions=1, replicas=2)
-    node = await Node.open(breaking, tmp_path / "n1")  # type: ignore[arg-type]
+    node = await Node.open(breaking, tmp_path / "n1")
     hosting = await Hosting.open(catalog, node, node_id="n1", identity="n1", bootstrap=sources)
     try:
         async with asyncio.timeout(DEADLINE_S):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
 from kit.log.held_log import HeldLog, SteppedClock
 from kit.log.stored_log import columns_of, put
 
@@ -24,18 +25,18 @@ ZERO = Partition(0)
 DEADLINE_S = 20
 
 
-class Setting:
+class LogEndsSetting:
     def __init__(self, log: HeldLog, topic: Topic, applier: Applier, folder: Path) -> None:
         self.log, self.topic, self.applier, self.folder = log, topic, applier, folder
         self.clock = SteppedClock()
         self.replicas: list[Replica] = []
-        self.ends = LogEnds(log, self.replicas, clock=self.clock, every_s=1000)  # type: ignore[arg-type]
+        self.ends = LogEnds(log, self.replicas, clock=self.clock, every_s=1000)
 
     async def open(self, partition: int = 0) -> Replica:
         replica = await Replica.open(
             self.topic,
             Partition(partition),
-            log=self.log,  # type: ignore[arg-type]
+            log=self.log,
             applier=self.applier,
             folder=self.folder / str(partition),
             clock=self.clock,
@@ -50,25 +51,19 @@ class Setting:
 
 
 @pytest.fixture
-async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
+async def setting(tmp_path: Path) -> AsyncIterator[LogEndsSetting]:
     async with await EmbeddedLog.open(tmp_path / "log") as log:
         topic = await log.create_topic("flights", partitions=2)
         applier = Applier()
         applier.start()
-        made = Setting(HeldLog(log), topic, applier, tmp_path / "index")
+        made = LogEndsSetting(HeldLog(log), topic, applier, tmp_path / "index")
         yield made
         for replica in made.replicas:
             await replica.close()
         await applier.stop()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
-
-
-async def test_ready_behind_and_ready_again(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+async def test_ready_behind_and_ready_again(setting: LogEndsSetting, caplog: pytest.LogCaptureFixture) -> None:
     replica = await setting.open()
     assert replica.state == "ready"
     setting.log.hold_reads()
@@ -92,7 +87,7 @@ async def test_ready_behind_and_ready_again(setting: Setting, caplog: pytest.Log
 
 
 async def test_a_log_that_cannot_be_reached_makes_the_lag_count_on(
-    setting: Setting, caplog: pytest.LogCaptureFixture
+    setting: LogEndsSetting, caplog: pytest.LogCaptureFixture
 ) -> None:
     replica = await setting.open()
     await setting.ends.ask()
@@ -108,7 +103,7 @@ async def test_a_log_that_cannot_be_reached_makes_the_lag_count_on(
 
 
 async def test_a_log_that_says_nothing_is_not_waited_for(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setting: LogEndsSetting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_ANSWER_MAX_S", 0.01)
     replica = await setting.open()
@@ -119,7 +114,9 @@ async def test_a_log_that_says_nothing_is_not_waited_for(
     assert "no answer came within 0.01 s" in caplog.text
 
 
-async def test_one_that_is_opened_far_behind_is_not_ready_before_it_holds_what_was_there(setting: Setting) -> None:
+async def test_one_that_is_opened_far_behind_is_not_ready_before_it_holds_what_was_there(
+    setting: LogEndsSetting,
+) -> None:
     last = await setting.write(*[b"%d" % n for n in range(50)])
     setting.log.hold_reads()
     replica = await setting.open()
@@ -131,7 +128,7 @@ async def test_one_that_is_opened_far_behind_is_not_ready_before_it_holds_what_w
     assert (replica.applied, replica.state) == (last, "ready")
 
 
-async def test_a_table_is_asked_for_once_for_all_its_partitions(setting: Setting) -> None:
+async def test_a_table_is_asked_for_once_for_all_its_partitions(setting: LogEndsSetting) -> None:
     for partition in (0, 1):
         await setting.open(partition)
     await setting.ends.ask()
@@ -142,7 +139,7 @@ async def test_a_table_is_asked_for_once_for_all_its_partitions(setting: Setting
     assert [replica.log_latest for replica in setting.replicas] == [-1, 1]
 
 
-async def test_a_dropped_table_is_no_trouble(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_dropped_table_is_no_trouble(setting: LogEndsSetting, caplog: pytest.LogCaptureFixture) -> None:
     replica = await setting.open()
     await setting.log.delete_topic(setting.topic.id)
     await setting.ends.ask()
@@ -152,7 +149,7 @@ async def test_a_dropped_table_is_no_trouble(setting: Setting, caplog: pytest.Lo
     assert "does not say" not in caplog.text
 
 
-async def test_a_log_that_stopped_is_told_once(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_log_that_stopped_is_told_once(setting: LogEndsSetting, caplog: pytest.LogCaptureFixture) -> None:
     await setting.open()
 
     async def stopped(topic: object) -> object:
@@ -164,9 +161,9 @@ async def test_a_log_that_stopped_is_told_once(setting: Setting, caplog: pytest.
     assert caplog.text.count("a sync failed") == 1
 
 
-async def test_it_asks_by_itself_until_it_is_closed(setting: Setting) -> None:
+async def test_it_asks_by_itself_until_it_is_closed(setting: LogEndsSetting) -> None:
     await setting.open()
-    ends = LogEnds.open(setting.log, setting.replicas, clock=setting.clock, every_s=0.001)  # type: ignore[arg-type]
+    ends = LogEnds.open(setting.log, setting.replicas, clock=setting.clock, every_s=0.001)
     await until(lambda: setting.log.asked > 3)
     await ends.close()
     asked = setting.log.asked

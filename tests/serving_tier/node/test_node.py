@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
 from kit.log.stored_log import columns_of, put
 
 from log_tier.embedded import EmbeddedLog
@@ -60,12 +61,6 @@ async def node(
     opened = await Node.open(log, tmp_path / "index", clock_ms=clock)
     yield opened
     await opened.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
 
 
 async def host_all(node: Node, topic: Topic) -> None:
@@ -244,7 +239,7 @@ async def test_closing_closes_all_though_one_fails(
     topic = await log.create_topic("flights", partitions=3)
     await host_all(node, topic)
     replicas = list(node)
-    monkeypatch.setattr(replicas[0].index, "close", lambda *, clean: {}["no such key"])
+    monkeypatch.setattr(replicas[0].index, "close", lambda *, clean: {"a key": 7}["no such key"])
     with pytest.raises(KeyError):
         await node.close()
     assert [replica.state for replica in replicas] == ["closed"] * 3

@@ -10,16 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.index.one_replica import ReplicaSetting, replica_setting
 from kit.log.stored_log import StoredLog, columns_of, put
 
-from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import encode_batch
 from log_tier.model.batch_header import read_header, split_batches
 from log_tier.model.errors import OffsetPassed, Overloaded, ReplicaBehind, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.log import Topic
 from serving_tier.index.lmdb.pinned_read import PinnedRead
-from serving_tier.replica.applier import Applier
 from serving_tier.replica.pinned_reads import MOMENTS_MAX, cut_chunk
 from serving_tier.replica.replica import Replica
 
@@ -48,31 +46,14 @@ def test_a_chunk_is_cut_behind_the_first_batch_that_reaches_each_offset(
     assert all(cut for _, cut in pieces[:-1])
 
 
-class Setting:
-    def __init__(self, log: EmbeddedLog, topic: Topic, applier: Applier, folder: Path) -> None:
-        self.log, self.topic, self.applier, self.folder = log, topic, applier, folder
-
-    async def open(self, name: str) -> Replica:
-        return await Replica.open(self.topic, ZERO, log=self.log, applier=self.applier, folder=self.folder / name)
-
-    async def write(self, *keys: bytes, value: bytes = b"v") -> Offset:
-        batch = encode_batch(columns_of([put(key, value) for key in keys]))
-        appended = await self.log.append(self.topic.id, ZERO, batch)
-        return Offset(appended.base_offset + len(keys) - 1)
+@pytest.fixture
+async def setting(tmp_path: Path) -> AsyncIterator[ReplicaSetting]:
+    async with replica_setting(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
-async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
-    async with await EmbeddedLog.open(tmp_path / "log") as log:
-        topic = await log.create_topic("flights", partitions=1)
-        applier = Applier()
-        applier.start()
-        yield Setting(log, topic, applier, tmp_path / "index")
-        await applier.stop()
-
-
-@pytest.fixture
-async def replica(setting: Setting) -> AsyncIterator[Replica]:
+async def replica(setting: ReplicaSetting) -> AsyncIterator[Replica]:
     opened = await setting.open("0")
     yield opened
     await opened.close()
@@ -82,7 +63,7 @@ def values(pinned: PinnedRead) -> dict[bytes, bytes]:
     return {key: stored[8:] for key, stored in pinned.pairs()}
 
 
-async def test_where_it_stands_already_it_is_read_at_once(setting: Setting, replica: Replica) -> None:
+async def test_where_it_stands_already_it_is_read_at_once(setting: ReplicaSetting, replica: Replica) -> None:
     with await replica.at_offset(Offset(-1), timeout=0) as pinned:
         assert (pinned.applied, values(pinned)) == (-1, {})
     last = await setting.write(b"a", b"b")
@@ -91,7 +72,7 @@ async def test_where_it_stands_already_it_is_read_at_once(setting: Setting, repl
         assert (pinned.applied, sorted(values(pinned))) == (1, [b"a", b"b"])
 
 
-async def test_a_moment_stays_what_it_was(setting: Setting, replica: Replica) -> None:
+async def test_a_moment_stays_what_it_was(setting: ReplicaSetting, replica: Replica) -> None:
     await replica.wait_applied(await setting.write(b"a", value=b"1"), timeout=DEADLINE_S)
     with await replica.at_offset(Offset(0), timeout=0) as pinned:
         await replica.wait_applied(await setting.write(b"a", b"b", value=b"2"), timeout=DEADLINE_S)
@@ -99,7 +80,7 @@ async def test_a_moment_stays_what_it_was(setting: Setting, replica: Replica) ->
     assert replica.index.get_value(b"a") == b"2"
 
 
-async def test_an_offset_ahead_is_waited_for_and_hit(setting: Setting, replica: Replica) -> None:
+async def test_an_offset_ahead_is_waited_for_and_hit(setting: ReplicaSetting, replica: Replica) -> None:
     ahead = asyncio.ensure_future(replica.at_offset(Offset(3), timeout=DEADLINE_S))
     await asyncio.sleep(0)
     # One commit, so they come in one chunk, which has to be cut.
@@ -110,7 +91,7 @@ async def test_an_offset_ahead_is_waited_for_and_hit(setting: Setting, replica: 
     await replica.wait_applied(Offset(9), timeout=DEADLINE_S)
 
 
-async def test_inside_a_batch_the_moment_is_at_its_end(setting: Setting, replica: Replica) -> None:
+async def test_inside_a_batch_the_moment_is_at_its_end(setting: ReplicaSetting, replica: Replica) -> None:
     ahead = asyncio.ensure_future(replica.at_offset(Offset(1), timeout=DEADLINE_S))
     await asyncio.sleep(0)
     await setting.write(b"a", b"b", b"c")
@@ -119,7 +100,7 @@ async def test_inside_a_batch_the_moment_is_at_its_end(setting: Setting, replica
         assert pinned.applied == 2
 
 
-async def test_one_that_is_further_says_where_it_is(setting: Setting, replica: Replica) -> None:
+async def test_one_that_is_further_says_where_it_is(setting: ReplicaSetting, replica: Replica) -> None:
     await replica.wait_applied(await setting.write(b"a", b"b"), timeout=DEADLINE_S)
     with pytest.raises(OffsetPassed, match="flights/0 has applied 1, beyond 0: ask for a later") as caught:
         await replica.at_offset(Offset(0), timeout=DEADLINE_S)
@@ -127,14 +108,14 @@ async def test_one_that_is_further_says_where_it_is(setting: Setting, replica: R
     assert replica.readers == []
 
 
-async def test_past_its_time_both_offsets_are_told(setting: Setting, replica: Replica) -> None:
+async def test_past_its_time_both_offsets_are_told(setting: ReplicaSetting, replica: Replica) -> None:
     with pytest.raises(ReplicaBehind, match=r"has applied -1, and should be read at 5; the log ends at -1"):
         await replica.at_offset(Offset(5), timeout=0.01)
     await replica.wait_applied(await setting.write(*[b"k"] * 9), timeout=DEADLINE_S)
     assert replica.readers == []
 
 
-async def test_a_caller_that_went_away_leaves_nothing_open(setting: Setting, replica: Replica) -> None:
+async def test_a_caller_that_went_away_leaves_nothing_open(setting: ReplicaSetting, replica: Replica) -> None:
     waiting = asyncio.ensure_future(replica.at_offset(Offset(0), timeout=DEADLINE_S))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -144,7 +125,7 @@ async def test_a_caller_that_went_away_leaves_nothing_open(setting: Setting, rep
     assert replica.readers == []
 
 
-async def test_there_are_not_more_than_a_few(setting: Setting, replica: Replica) -> None:
+async def test_there_are_not_more_than_a_few(setting: ReplicaSetting, replica: Replica) -> None:
     pinned_reads = [await replica.at_offset(Offset(-1), timeout=0) for _ in range(MOMENTS_MAX - 1)]
     waiting = asyncio.ensure_future(replica.at_offset(Offset(0), timeout=DEADLINE_S))
     await asyncio.sleep(0)
@@ -160,7 +141,9 @@ async def test_there_are_not_more_than_a_few(setting: Setting, replica: Replica)
     assert replica.readers == []
 
 
-async def test_closing_fails_those_who_wait_and_waits_for_those_who_read(setting: Setting, replica: Replica) -> None:
+async def test_closing_fails_those_who_wait_and_waits_for_those_who_read(
+    setting: ReplicaSetting, replica: Replica
+) -> None:
     pinned = await replica.at_offset(Offset(-1), timeout=0)
     waiting = asyncio.ensure_future(replica.at_offset(Offset(7), timeout=DEADLINE_S))
     await asyncio.sleep(0)
@@ -177,7 +160,7 @@ async def test_closing_fails_those_who_wait_and_waits_for_those_who_read(setting
         await replica.at_offset(Offset(-1), timeout=0)
 
 
-async def test_two_replicas_meet_at_one_offset_while_writes_go_on(setting: Setting, replica: Replica) -> None:
+async def test_two_replicas_meet_at_one_offset_while_writes_go_on(setting: ReplicaSetting, replica: Replica) -> None:
     other = await setting.open("1")
     random_keys = random.Random(7)
     stop = asyncio.Event()

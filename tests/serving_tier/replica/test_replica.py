@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from kit.log.stored_log import columns_of, put
+from kit.deadlines import until
+from kit.index.one_replica import ReplicaSetting, replica_setting
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch import Batch, Columns, decode_batch, encode_batch
@@ -29,54 +28,29 @@ from log_tier.model.errors import (
     TokenAhead,
 )
 from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.log import Topic
 from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica import apply as applying
-from serving_tier.replica.applier import Applier
 from serving_tier.replica.replica import Replica
 
 ZERO = Partition(0)
 DEADLINE_S = 20
 
 
-@dataclass
-class Setting:
-    """A log with one topic, an applier, a folder."""
-
-    log: EmbeddedLog
-    topic: Topic
-    applier: Applier
-    folder: Path
-
-    async def open(self, clock: Callable[[], float] = time.monotonic) -> Replica:
-        return await Replica.open(self.topic, ZERO, log=self.log, applier=self.applier, folder=self.folder, clock=clock)
-
-    async def write(self, *keys: bytes, value: bytes = b"v") -> Offset:
-        """One batch of puts; the offset of its last record."""
-        batch = encode_batch(columns_of([put(key, value) for key in keys]))
-        appended = await self.log.append(self.topic.id, ZERO, batch)
-        return Offset(appended.base_offset + len(keys) - 1)
+@pytest.fixture
+async def setting(tmp_path: Path) -> AsyncIterator[ReplicaSetting]:
+    async with replica_setting(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
-async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
-    async with await EmbeddedLog.open(tmp_path / "log") as log:
-        topic = await log.create_topic("flights", partitions=1)
-        applier = Applier()
-        applier.start()
-        yield Setting(log, topic, applier, tmp_path / "index" / "0")
-        await applier.stop()
-
-
-@pytest.fixture
-async def replica(setting: Setting) -> AsyncIterator[Replica]:
+async def replica(setting: ReplicaSetting) -> AsyncIterator[Replica]:
     opened = await setting.open()
     yield opened
     await opened.close()
 
 
-class Held:
+class HeldIndex:
     """Keeps a replica's index from applying: the seam at which it lags. `release` lets it go on."""
 
     def __init__(self, replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,13 +67,7 @@ class Held:
         self._may_go.set()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
-
-
-async def test_it_follows_the_log(setting: Setting, replica: Replica) -> None:
+async def test_it_follows_the_log(setting: ReplicaSetting, replica: Replica) -> None:
     assert (replica.applied, replica.state) == (-1, "ready")
     last = await setting.write(b"a", b"b")
     await replica.wait_applied(last, timeout=DEADLINE_S)
@@ -107,8 +75,10 @@ async def test_it_follows_the_log(setting: Setting, replica: Replica) -> None:
     assert (replica.applied, replica.log_latest) == (1, 1)
 
 
-async def test_it_never_answers_early(setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(replica, monkeypatch)
+async def test_it_never_answers_early(
+    setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = HeldIndex(replica, monkeypatch)
     last = await setting.write(b"a")
     waiting = asyncio.ensure_future(replica.wait_applied(last, timeout=DEADLINE_S))
     with pytest.raises(ReplicaBehind, match=r"flights/0 has applied -1, the token asks 0; the log ends at 0") as caught:
@@ -120,7 +90,7 @@ async def test_it_never_answers_early(setting: Setting, replica: Replica, monkey
     assert replica.applied == last
 
 
-async def test_what_the_log_does_not_hold_is_refused_at_once(setting: Setting, replica: Replica) -> None:
+async def test_what_the_log_does_not_hold_is_refused_at_once(setting: ReplicaSetting, replica: Replica) -> None:
     await setting.write(b"a")
     async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(TokenAhead, match="flights/0 for offset 7, the log ends at 0") as caught:
@@ -128,7 +98,7 @@ async def test_what_the_log_does_not_hold_is_refused_at_once(setting: Setting, r
     assert caught.value.fields == {"partition": 0, "asked": 7, "latest": 0}
 
 
-async def test_it_goes_on_where_it_was(setting: Setting, replica: Replica) -> None:
+async def test_it_goes_on_where_it_was(setting: ReplicaSetting, replica: Replica) -> None:
     await replica.wait_applied(await setting.write(b"a"), timeout=DEADLINE_S)
     digest = replica.index.digest()
     await replica.close()
@@ -165,21 +135,21 @@ def put_a_file_in_its_place(folder: Path) -> None:
         lambda folder: (folder / "data.mdb").write_bytes(b"SQLite format 3\x00" * 500),
     ],
 )
-async def test_an_index_that_cannot_be_trusted_is_built_again(setting: Setting, damage: object) -> None:
+async def test_an_index_that_cannot_be_trusted_is_built_again(setting: ReplicaSetting, damage: object) -> None:
     first = await setting.open()
     for number in range(20):
         last = await setting.write(b"k%d" % (number % 7), b"n%d" % number, value=b"%d" % number)
     await first.wait_applied(last, timeout=DEADLINE_S)
     digest = first.index.digest()
     await first.close()
-    damage(setting.folder)  # type: ignore[operator]
+    damage(setting.folder / "0")  # type: ignore[operator]
     again = await setting.open()
     await again.wait_applied(last, timeout=DEADLINE_S)
     assert (again.applied, again.index.digest()) == (last, digest)
     await again.close()
 
 
-async def test_one_that_is_cancelled_while_opening_leaves_nothing_open(setting: Setting) -> None:
+async def test_one_that_is_cancelled_while_opening_leaves_nothing_open(setting: ReplicaSetting) -> None:
     inside, may_go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -205,11 +175,11 @@ async def test_one_that_is_cancelled_while_opening_leaves_nothing_open(setting: 
     await again.close()
 
 
-async def test_an_index_ahead_of_its_log_is_refused_and_kept(setting: Setting) -> None:
+async def test_an_index_ahead_of_its_log_is_refused_and_kept(setting: ReplicaSetting) -> None:
     """The log lost acknowledged records: going on would give their offsets to others."""
     last = await setting.write(b"a", b"b", b"c")
     shorter = await setting.log.create_topic("shorter", partitions=1)
-    folder = setting.folder.parent / "1"
+    folder = setting.folder / "1"
     index = LmdbIndex.open(folder, table_id=shorter.id, partition=ZERO)
     async for chunk in setting.log.read(setting.topic.id, ZERO, Offset(0), follow=False):
         index.apply(chunk.data)
@@ -222,10 +192,10 @@ async def test_an_index_ahead_of_its_log_is_refused_and_kept(setting: Setting) -
     kept.close()
 
 
-async def test_a_log_trimmed_beyond_the_index_is_refused(tmp_path: Path, setting: Setting) -> None:
+async def test_a_log_trimmed_beyond_the_index_is_refused(tmp_path: Path, setting: ReplicaSetting) -> None:
     async with await EmbeddedLog.open(tmp_path / "small", settings=EngineSettings(segment_bytes=1024)) as log:
         topic = await log.create_topic("flights", partitions=1)
-        small = Setting(log, topic, setting.applier, setting.folder)
+        small = ReplicaSetting(log, topic, setting.applier, setting.folder)
         for number in range(100):
             await small.write(b"k%d" % number, value=b"x" * 50)
         earliest = await log.trim(topic.id, ZERO, Offset(90))
@@ -236,7 +206,7 @@ async def test_a_log_trimmed_beyond_the_index_is_refused(tmp_path: Path, setting
 
 
 async def test_an_error_while_applying_stops_it_loudly(
-    setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(batches: object) -> object:
         raise LogDamaged("a checksum does not hold", offset=0)
@@ -255,7 +225,7 @@ async def test_an_error_while_applying_stops_it_loudly(
 
 
 async def test_a_bug_while_applying_stops_it_too(
-    setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(replica.index, "fold_in", lambda batches: batches["no"])
     last = await setting.write(b"a")
@@ -278,7 +248,7 @@ class Damage:
 
 
 async def test_damage_met_while_applying_is_told_once(
-    setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch
+    setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(batches: object) -> object:
         raise IndexDamaged("page 7 is not what it was")
@@ -295,7 +265,7 @@ async def test_damage_met_while_applying_is_told_once(
 
 
 async def test_damage_met_by_a_read_in_a_thread_stops_the_replica(
-    setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch
+    setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await replica.wait_applied(await setting.write(b"a"), timeout=DEADLINE_S)
     damage = Damage(replica)
@@ -322,7 +292,7 @@ async def test_damage_met_by_a_read_in_a_thread_stops_the_replica(
 
 
 async def test_a_full_disk_pauses_it(
-    setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(applying, "_NO_ROOM_PAUSE_S", 0.001)
     inner, full = replica.index.fold_in, threading.Event()
@@ -348,9 +318,9 @@ async def test_a_full_disk_pauses_it(
 
 
 async def test_closing_tells_those_who_wait(
-    setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch
+    setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = Held(replica, monkeypatch)
+    held = HeldIndex(replica, monkeypatch)
     last = await setting.write(b"a")
     waiting = asyncio.ensure_future(replica.wait_applied(last, timeout=DEADLINE_S))
     await asyncio.sleep(0)
@@ -373,7 +343,7 @@ async def test_closing_with_a_reason(replica: Replica) -> None:
         pass
 
 
-async def test_an_index_is_closed_under_no_reader(setting: Setting, replica: Replica) -> None:
+async def test_an_index_is_closed_under_no_reader(setting: ReplicaSetting, replica: Replica) -> None:
     """LMDB's environment must not go away while another thread reads in it: that would end the process."""
     await replica.wait_applied(await setting.write(b"a"), timeout=DEADLINE_S)
     inside, may_leave = threading.Event(), threading.Event()
@@ -397,7 +367,7 @@ async def test_an_index_is_closed_under_no_reader(setting: Setting, replica: Rep
 
 
 async def test_a_dropped_table_is_no_trouble(
-    setting: Setting, replica: Replica, caplog: pytest.LogCaptureFixture
+    setting: ReplicaSetting, replica: Replica, caplog: pytest.LogCaptureFixture
 ) -> None:
     await setting.log.delete_topic(setting.topic.id)
     async with asyncio.timeout(DEADLINE_S):
@@ -409,7 +379,7 @@ async def test_a_dropped_table_is_no_trouble(
 
 @pytest.mark.parametrize(("number", "kind"), [(28, DiskFull), (30, FolderReadOnly), (13, FolderReadOnly)])
 async def test_a_folder_that_cannot_be_made(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[DuramenError]
+    setting: ReplicaSetting, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[DuramenError]
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, "what the system says")
@@ -420,7 +390,7 @@ async def test_a_folder_that_cannot_be_made(
 
 
 async def test_what_no_table_can_hold_is_told_and_counted(
-    setting: Setting, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    setting: ReplicaSetting, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others write such records; a log of ours alone refuses them, so one is put in below the replica."""
     now_s = 0.0

@@ -7,12 +7,14 @@ import gc
 import random
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
+from kit.index.one_replica import replica_setting
 from kit.log.stored_log import Said, StoredLog, add, columns_of, delete, put
 
 from log_tier.embedded import EmbeddedLog
@@ -34,7 +36,7 @@ DEADLINE_S = 20.0
 
 
 @dataclass
-class Setting:
+class VersionSetting:
     """A log with one topic, an applier, folders."""
 
     log: EmbeddedLog
@@ -54,7 +56,7 @@ class Setting:
             await replica.close()
 
     async def write(self, *said: Said, producer_id: int = 0, sequence: int = 0) -> Offset:
-        batch = encode_batch(columns_of(said), producer_id=producer_id, sequence=sequence)
+        batch = encode_batch(columns_of(list(said)), producer_id=producer_id, sequence=sequence)
         appended = await self.log.append(self.topic.id, ZERO, batch)
         return Offset(appended.base_offset + len(said) - 1)
 
@@ -80,26 +82,16 @@ class Setting:
 
 
 @pytest.fixture
-async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
-    async with await EmbeddedLog.open(tmp_path / "log") as log:
-        topic = await log.create_topic("flights", partitions=1)
-        applier = Applier()
-        applier.start()
-        yield Setting(log, topic, applier, tmp_path / "index")
-        await applier.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - nobody signals what is waited for
-            await asyncio.sleep(0.001)
+async def setting(tmp_path: Path) -> AsyncIterator[VersionSetting]:
+    async with replica_setting(tmp_path) as made:
+        yield VersionSetting(made.log, made.topic, made.applier, made.folder)
 
 
 async def applied(replica: Replica, offset: Offset) -> None:
     await replica.wait_applied(offset, timeout=DEADLINE_S)
 
 
-async def test_the_content_is_the_versions_from_the_barrier_on(setting: Setting) -> None:
+async def test_the_content_is_the_versions_from_the_barrier_on(setting: VersionSetting) -> None:
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"old", b"1"), put(b"both", b"1"), put(b"kept", b"1"))
         await setting.write(put(b"both", b"2"), delete(b"gone"))
@@ -120,7 +112,7 @@ async def test_the_content_is_the_versions_from_the_barrier_on(setting: Setting)
         assert replica.index.get_value(b"n") == b"6"
 
 
-async def test_rolling_back_is_another_barrier(setting: Setting) -> None:
+async def test_rolling_back_is_another_barrier(setting: VersionSetting) -> None:
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"), put(b"b", b"1"))
         await setting.stage(replica, 2, {b"a": b"x"}, base=base)
@@ -134,7 +126,7 @@ async def test_rolling_back_is_another_barrier(setting: Setting) -> None:
         assert replica.index.get_value(b"a") == b"x"
 
 
-async def test_a_verdict_stays_what_it_was(setting: Setting) -> None:
+async def test_a_verdict_stays_what_it_was(setting: VersionSetting) -> None:
     """What the live version decided is the truth in the other one as well, and after the swap."""
     absent, present = Condition.ABSENT, Condition.PRESENT
     async with setting.replica("a") as replica:
@@ -160,7 +152,7 @@ async def test_a_verdict_stays_what_it_was(setting: Setting) -> None:
         assert replica.index.outcomes(again, again)[again].duplicate_of == first + 2
 
 
-async def test_an_update_that_another_version_cannot_take_changes_nothing_there(setting: Setting) -> None:
+async def test_an_update_that_another_version_cannot_take_changes_nothing_there(setting: VersionSetting) -> None:
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"n", b"1"))
         await setting.stage(replica, 2, {b"n": b"word"}, base=base)
@@ -170,7 +162,7 @@ async def test_an_update_that_another_version_cannot_take_changes_nothing_there(
         assert replica.index.outcomes(last, last) == {last: Outcome(result=b"2")}
 
 
-async def test_a_barrier_waits_for_the_version(setting: Setting) -> None:
+async def test_a_barrier_waits_for_the_version(setting: VersionSetting) -> None:
     async with setting.replica("a") as replica:
         missing: list[object] = []
         replica.on_version_missing = lambda found: missing.append(found.awaits)
@@ -189,7 +181,7 @@ async def test_a_barrier_waits_for_the_version(setting: Setting) -> None:
         assert replica.awaits is None
 
 
-async def test_a_barrier_that_comes_too_late_changes_nothing(setting: Setting) -> None:
+async def test_a_barrier_that_comes_too_late_changes_nothing(setting: VersionSetting) -> None:
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"))
         await setting.stage(replica, 2, {b"x": b"x"}, base=base)
@@ -200,7 +192,7 @@ async def test_a_barrier_that_comes_too_late_changes_nothing(setting: Setting) -
         assert replica.index.version == 1
 
 
-async def test_several_barriers_in_one_chunk(setting: Setting) -> None:
+async def test_several_barriers_in_one_chunk(setting: VersionSetting) -> None:
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"))
         await setting.stage(replica, 2, {b"a": b"x"}, base=base)
@@ -215,7 +207,7 @@ async def test_several_barriers_in_one_chunk(setting: Setting) -> None:
         assert replica.index.count() == 6
 
 
-async def test_what_was_staged_is_there_after_a_restart(setting: Setting) -> None:
+async def test_what_was_staged_is_there_after_a_restart(setting: VersionSetting) -> None:
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"))
         await setting.stage(replica, 2, {b"a": b"x"}, base=base)
@@ -231,7 +223,7 @@ async def test_what_was_staged_is_there_after_a_restart(setting: Setting) -> Non
         assert replica.index.get_value(b"a") == b"1"
 
 
-async def test_a_crash_between_two_indexes(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crash_between_two_indexes(setting: VersionSetting, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new version passed the barrier, the old one did not: the new one is live."""
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"))
@@ -252,7 +244,7 @@ async def test_a_crash_between_two_indexes(setting: Setting, monkeypatch: pytest
 
 
 async def test_nobody_reads_the_barriers_offset_in_the_old_version(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
+    setting: VersionSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old index follows over the barrier only when the new one is read already."""
     may_follow = threading.Event()
@@ -275,7 +267,7 @@ async def test_nobody_reads_the_barriers_offset_in_the_old_version(
         await until(lambda: old.applied == barrier)
 
 
-async def test_the_live_version_is_gone(setting: Setting) -> None:
+async def test_the_live_version_is_gone(setting: VersionSetting) -> None:
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"))
         await setting.stage(replica, 2, {b"a": b"x"}, base=base)
@@ -289,7 +281,7 @@ async def test_the_live_version_is_gone(setting: Setting) -> None:
 
 
 async def test_a_full_disk_loses_the_version_and_nothing_else(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setting: VersionSetting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(*_: object, **__: object) -> object:
         raise DiskFull("the index cannot grow")
@@ -309,7 +301,7 @@ async def test_a_full_disk_loses_the_version_and_nothing_else(
         assert replica.index.get_value(b"b") == b"2"
 
 
-async def test_verdicts_that_are_forgotten(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_verdicts_that_are_forgotten(setting: VersionSetting, monkeypatch: pytest.MonkeyPatch) -> None:
     async with setting.replica("a") as replica:
         replica.index._limits = IndexLimits(verdicts=2)
         base = await setting.write(put(b"a", b"1"))
@@ -321,7 +313,7 @@ async def test_verdicts_that_are_forgotten(setting: Setting, monkeypatch: pytest
         assert replica.state == "ready"
 
 
-async def test_a_long_read_goes_on_in_its_version(setting: Setting) -> None:
+async def test_a_long_read_goes_on_in_its_version(setting: VersionSetting) -> None:
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"))
         await applied(replica, base)
@@ -340,7 +332,7 @@ async def test_a_long_read_goes_on_in_its_version(setting: Setting) -> None:
 
 @pytest.mark.parametrize("waits", ["for level", "to discard"])
 async def test_the_files_are_closed_before_anybody_may_remove_them(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, waits: str
+    setting: VersionSetting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, waits: str
 ) -> None:
     """A version that cannot catch up is closed in the applier's thread, where closing writes beside its files."""
     closing, may_close = threading.Event(), threading.Event()
@@ -380,7 +372,7 @@ async def test_the_files_are_closed_before_anybody_may_remove_them(
 
 
 async def test_a_version_that_ends_by_a_bug_keeps_nobody_waiting(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setting: VersionSetting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def bug(*_: object) -> None:
         raise RuntimeError("a bug")
@@ -397,7 +389,7 @@ async def test_a_version_that_ends_by_a_bug_keeps_nobody_waiting(
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_replicas_agree_however_they_came_here(setting: Setting, seed: int) -> None:
+async def test_replicas_agree_however_they_came_here(setting: VersionSetting, seed: int) -> None:
     """One has the version early, one in the middle of the writes, one comes to the barrier without it, one is
     restarted: at the end they hold the same, and every outcome is what it was when it was decided."""
     chance = random.Random(seed)

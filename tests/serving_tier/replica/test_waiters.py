@@ -58,7 +58,7 @@ async def test_a_failure_reaches_those_who_wait_and_those_who_come() -> None:
     with pytest.raises(LogDamaged, match="damaged at 7") as late:
         await waiters.wait(Offset(0))
     caught.append(late.value)
-    assert all(one.fields == {"position": 7} for one in caught)
+    assert all(isinstance(one, LogDamaged) and one.fields == {"position": 7} for one in caught)
     # An error of its own for each: a shared one would grow by a traceback with every raise.
     assert len({id(one) for one in [*caught, error]}) == 5
     assert error.__traceback__ is None

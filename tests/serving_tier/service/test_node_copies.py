@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.cluster.two_nodes import DEADLINE_S, ZERO, TwoNodes, until
+from kit.cluster.two_nodes import DEADLINE_S, ZERO, TwoNodes
+from kit.deadlines import until
 
 from log_tier.model.errors import Disconnected, DuramenError, NotHosted, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition

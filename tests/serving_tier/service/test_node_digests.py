@@ -7,7 +7,8 @@ import random
 import threading
 
 import pytest
-from kit.cluster.two_nodes import DEADLINE_S, TwoNodes, until
+from kit.cluster.two_nodes import DEADLINE_S, TwoNodes
+from kit.deadlines import until
 
 from log_tier.model.errors import (
     InvalidRequest,
@@ -117,7 +118,7 @@ async def test_a_digest_ends_soon_when_its_replica_is_closed_or_its_asker_leaves
     nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside, may_go = threading.Event(), threading.Event()
-    inner = module.digest_pinned
+    inner = digest_module.digest_pinned
 
     def slow(pinned: object, **how: object) -> object:
         inside.set()

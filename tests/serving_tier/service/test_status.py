@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.cluster.two_nodes import DEADLINE_S, ZERO, ServedNode, TwoNodes, until
+from kit.cluster.two_nodes import DEADLINE_S, ZERO, ServedNode, TwoNodes
+from kit.deadlines import until
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import CreateTable, RegisterNode

@@ -6,6 +6,7 @@ import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.storage.sealed_documents import sealed_again
 
 from log_tier.model.errors import SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes
@@ -56,13 +57,6 @@ ONE = SnapshotManifest(
     created_ms=1_700_000_000_123,
     files=(SnapshotFile("data.mdb", 32768, (0xE3069283,)), SnapshotFile("index.json", 133, (0x8A9136AA,))),
 )
-
-
-def said_anew(document: dict[str, object]) -> bytes:
-    """A document with the checksum that it should have."""
-    document = {name: value for name, value in document.items() if name != "check"}
-    check = f"{google_crc32c.value(json.dumps(document, indent=1).encode('ascii')):08x}"
-    return json.dumps({**document, "check": check}, indent=1).encode("ascii") + b"\n"
 
 
 @given(manifests)
@@ -132,7 +126,7 @@ def test_the_path_names_the_place_and_sorts_by_offset() -> None:
 @pytest.mark.parametrize("sound", [True, False], ids=["with its checksum", "edited"])
 def test_a_newer_version_is_refused_by_name(sound: bool) -> None:
     document = {**json.loads(format_manifest(ONE)), "version": 2, "something": "new"}
-    text = said_anew(document) if sound else json.dumps(document).encode()
+    text = sealed_again(document) if sound else json.dumps(document).encode()
     with pytest.raises(UnknownFormat, match="here has format version 2, this process reads version 1") as caught:
         parse_manifest(text, "here")
     assert ("damaged" in caught.value.message) is not sound
@@ -161,7 +155,7 @@ def test_a_newer_version_is_refused_by_name(sound: bool) -> None:
 )
 def test_a_manifest_that_says_something_else_is_refused_though_its_checksum_holds(change: dict[str, object]) -> None:
     with pytest.raises(SnapshotDamaged, match="here"):
-        parse_manifest(said_anew({**json.loads(format_manifest(ONE)), **change}), "here")
+        parse_manifest(sealed_again({**json.loads(format_manifest(ONE)), **change}), "here")
 
 
 @pytest.mark.parametrize(

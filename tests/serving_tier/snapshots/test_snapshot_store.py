@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -232,7 +232,7 @@ async def test_a_store_that_cannot_be_used_says_so(
     live: LiveIndex,
     tmp_path: Path,
     kind: str,
-    call: Callable[..., object],
+    call: Callable[..., Awaitable[object]],
     request: pytest.FixtureRequest,
 ) -> None:
     good = SnapshotStore.open(tmp_path / "store")

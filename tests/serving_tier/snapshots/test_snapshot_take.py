@@ -116,7 +116,12 @@ async def test_cancelled_it_leaves_nothing(
 
     stopping = threading.Event()
     ask = Stop.set
-    monkeypatch.setattr(Stop, "set", lambda stop: (ask(stop), stopping.set()))
+
+    def asked(stop: Stop) -> None:
+        ask(stop)
+        stopping.set()
+
+    monkeypatch.setattr(Stop, "set", asked)
     taking = asyncio.ensure_future(
         take_snapshot(live.reading, store, table_name="flights", work_folder=tmp_path / "work", progress=cancel_at)
     )

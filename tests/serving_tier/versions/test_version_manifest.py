@@ -7,6 +7,7 @@ import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.storage.sealed_documents import sealed_again
 
 from log_tier.model.errors import SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes
@@ -63,13 +64,6 @@ ONE = VersionManifest(
         VersionPart(f"{TABLE}/1/00000000000000000000-0a1b2c3d4e5f6071", Offset(0), 0, 0, 8325, 0x8A9136AA),
     ),
 )
-
-
-def said_anew(document: dict[str, object]) -> bytes:
-    """A document with the checksum that it should have."""
-    document = {name: value for name, value in document.items() if name != "check"}
-    check = f"{google_crc32c.value(json.dumps(document, indent=1).encode('ascii')):08x}"
-    return json.dumps({**document, "check": check}, indent=1).encode("ascii") + b"\n"
 
 
 @given(versions())
@@ -155,7 +149,7 @@ def test_a_part_vouches_for_its_snapshot() -> None:
 @pytest.mark.parametrize("sound", [True, False], ids=["with its checksum", "edited"])
 def test_a_newer_format_is_refused_by_name(sound: bool) -> None:
     document = {**json.loads(format_version(ONE)), "version": 2, "something": "new"}
-    text = said_anew(document) if sound else json.dumps(document).encode()
+    text = sealed_again(document) if sound else json.dumps(document).encode()
     with pytest.raises(UnknownFormat, match="here has format version 2, this process reads version 1") as caught:
         parse_version(text, "here")
     assert ("damaged" in caught.value.message) is not sound
@@ -202,7 +196,7 @@ def part_with(**change: object) -> dict[str, object]:
 )
 def test_a_version_that_says_something_else_is_refused_though_its_checksum_holds(change: dict[str, object]) -> None:
     with pytest.raises(SnapshotDamaged, match="here"):
-        parse_version(said_anew({**json.loads(format_version(ONE)), **change}), "here")
+        parse_version(sealed_again({**json.loads(format_version(ONE)), **change}), "here")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -148,7 +148,7 @@ class GappedLog:
 
     async def read(
         self, topic: object, partition: object, start: Offset, *, follow: bool, chunk_bytes: int
-    ) -> AsyncIterator[ReadChunk]:
+    ) -> AsyncGenerator[ReadChunk, None]:
         self.reads += 1
         for offset, batch in zip(self.offsets, self.batches, strict=True):
             if offset >= start:

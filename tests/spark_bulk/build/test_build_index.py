@@ -115,7 +115,7 @@ def test_values_from_columns_are_json(spark: Any, server: Any, table: Any, tmp_p
             at=server.target,
             table=table.name,
             key="flight",
-            value=value,  # type: ignore[arg-type]
+            value=value,
             url=str(url),
         )
         found = values_of(content_of(version, url, tmp_path))

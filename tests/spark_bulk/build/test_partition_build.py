@@ -9,6 +9,7 @@ import pytest
 from kit.spark.building import BASE, PARTITION, PARTITIONS, TABLE, entries_of, mark, rows_batch, topic
 
 from log_tier.model.errors import InvalidKey, InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
+from log_tier.model.identifiers import Offset
 from serving_tier.fold.entry import Entry
 from serving_tier.snapshots import SnapshotStore, install_snapshot
 from spark_bulk.build.index_writer import Base
@@ -58,7 +59,7 @@ async def test_versions_and_expiries_are_kept(tmp_path: Path) -> None:
     assert outcome.manifest is not None
     store = SnapshotStore.open(tmp_path / "store")
     await install_snapshot(store, outcome.manifest.path, tmp_path / "node", table_id=TABLE, partition=PARTITION)
-    assert entries_of(tmp_path / "node") == {b"a": Entry(b"1", 7, 0), b"b": Entry(b"2", 41, 2_000_000)}
+    assert entries_of(tmp_path / "node") == {b"a": Entry(b"1", Offset(7), 0), b"b": Entry(b"2", Offset(41), 2_000_000)}
 
 
 async def test_what_cannot_be_written_is_told_and_not_raised(tmp_path: Path) -> None:

@@ -153,8 +153,12 @@ def test_a_function_that_makes_something_else_is_refused(spark: Any, server: Any
     table.put(b"a", b"1")
     table.put(b"b", b"2")
     how: dict[str, Any] = {"at": server.target, "table": table.name}
+
+    def wrong(key: bytes, value: bytes) -> Any:
+        return "text" if key == b"a" else None
+
     with pytest.raises(InvalidValue, match=r"the function made 'text' of the key b'a'"):
-        repush(spark, **how, url=str(tmp_path / "v"), function=lambda key, value: "text" if key == b"a" else None)
+        repush(spark, **how, url=str(tmp_path / "v"), function=wrong)
     with pytest.raises(InvalidRequest, match="has b'one' more than once"):
         repush(spark, **how, url=str(tmp_path / "v"), function=lambda key, value: (b"one", value))
     assert [path for path in (tmp_path / "v").rglob("*") if path.is_file()] == []

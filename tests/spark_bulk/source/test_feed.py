@@ -14,6 +14,7 @@ import duramen
 from duramen.blocking import Database, Table
 from log_tier.model.errors import OffsetTrimmed, Unavailable
 from log_tier.model.identifiers import Offset, Partition
+from serving_tier.service.peer import NodePeer
 from spark_bulk.source import feed
 from spark_bulk.source.feed import FeedPart, read_feed
 from spark_bulk.source.place import PeerAddress, find_table
@@ -91,7 +92,7 @@ def test_an_answer_that_no_repetition_changes_is_passed_on(
     async def forgotten(*_: object, **__: object) -> list[int]:
         raise OffsetTrimmed("which records were rejected is known from offset 90 on", earliest=90)
 
-    monkeypatch.setattr(feed.NodePeer, "voids", forgotten)
+    monkeypatch.setattr(NodePeer, "voids", forgotten)
     with pytest.raises(OffsetTrimmed, match="known from offset 90 on"):
         read(part)
 

@@ -13,6 +13,7 @@ from kit.spark.sparks import SparkTable, failure
 
 import duramen
 from duramen.blocking import Database, Table
+from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.partitioner import partition_of
 
 pytestmark = pytest.mark.spark
@@ -83,7 +84,11 @@ def test_a_batch_of_the_log_is_what_a_watch_shows(feed: SparkTable, table: Table
         assert offsets == sorted(offsets)
     between = {row[:2] for row in rows_of(feed.log(**{"from": before, "to": after}))}
     (seen,), (until,) = (duramen.Token.parse(text).tables.values() for text in (before, after))
-    assert between == {row[:2] for row in rows if seen.get(row[0], -1) < row[1] <= until.get(row[0], -1)}
+    assert between == {
+        row[:2]
+        for row in rows
+        if seen.get(Partition(row[0]), NOTHING) < row[1] <= until.get(Partition(row[0]), NOTHING)
+    }
     assert len(between) == 102
     assert feed.log(records="all").count() == len(rows) + 3 + 3, "the rejected ones, and the marks of the watch"
     assert feed.log(**{"from": "latest"}).count() == 0

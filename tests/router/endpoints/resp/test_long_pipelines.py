@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
+from kit.deadlines import wait_until
 from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
@@ -166,13 +166,6 @@ def test_what_is_sent_without_reading_is_noticed(alone: ServerThread, key: str) 
         assert raw.call("PING") == Status("PONG")
 
 
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
-
-
 class FakeTimer:
     def cancel(self) -> None:
         """It was due already, or is not wanted any more."""
@@ -200,7 +193,8 @@ class FakeTransport:
 
 
 def test_progress_in_either_direction_is_a_sign_of_life() -> None:
-    transport, loop, dropped = FakeTransport(), FakeLoop(), []
+    transport, loop = FakeTransport(), FakeLoop()
+    dropped: list[str] = []
     reply_queue = ReplyQueue(
         transport,  # type: ignore[arg-type]
         loop,  # type: ignore[arg-type]

@@ -7,11 +7,12 @@ import random
 import signal
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from kit.deadlines import wait_until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
@@ -30,13 +31,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
     running.close()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come about"
-        time.sleep(0.002)
-
-
 def tally(server: ServerThread) -> int:
     assert server.server.pages is not None
     return server.server.pages.tally.total()
@@ -51,7 +45,7 @@ def settled(server: ServerThread, connection: Raw, *keys: str) -> None:
             connection.call("GET", key)
         return tally(server) == before + len(keys)
 
-    until(here)
+    wait_until(here)
 
 
 def test_reads_are_answered_beside_the_server(server: ServerThread) -> None:
@@ -145,7 +139,8 @@ def test_random_pipelines_against_a_dict(server: ServerThread, seed: int) -> Non
     values: dict[str, str] = {}
     with server.connect() as connection:
         for _ in range(60):
-            stream, expected = b"", []
+            stream = b""
+            expected: list[Any] = []
             for _ in range(chance.randrange(1, 12)):
                 key, value = chance.choice(keys), str(chance.randrange(100))
                 known = values.get(key)
@@ -283,12 +278,12 @@ def test_a_reader_that_is_killed_is_replaced(server: ServerThread) -> None:
             gone += 1
         connection.close()
     assert 0 < gone < len(connections), "the kernel spreads them over both"
-    until(lambda: len(server.readers.pids) == READERS and victim not in server.readers.pids)
+    wait_until(lambda: len(server.readers.pids) == READERS and victim not in server.readers.pids)
     assert other in server.readers.pids
     for _ in range(12):
         with server.connect() as connection:
             assert connection.call("GET", "k") == b"1"
-    until(lambda: len(server.server.clients) == 0)
+    wait_until(lambda: len(server.server.clients) == 0)
 
 
 def test_readers_end_with_the_door(server: ServerThread) -> None:
@@ -338,7 +333,7 @@ def test_what_a_client_sent_before_it_left_takes_effect(server: ServerThread) ->
             with server.connect() as connection:
                 assert connection.call("PING") == Status("PONG")
                 connection.send(packed("SET", "last", number) + packed("GET", "last") * 3)
-            until(lambda number=number: other.call("GET", "last") == b"%d" % number)  # type: ignore[misc]
+            wait_until(lambda number=number: other.call("GET", "last") == b"%d" % number)  # type: ignore[misc]
 
 
 def test_a_client_that_has_said_all_gets_its_answers(server: ServerThread) -> None:

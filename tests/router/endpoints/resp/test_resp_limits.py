@@ -6,13 +6,12 @@ import os
 import resource
 import socket
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.deadlines import wait_until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
@@ -23,13 +22,6 @@ from router.endpoints.resp.wire import limits
 
 OK = Status("OK")
 CAMPAIGN = bool(os.environ.get("DURAMEN_CAMPAIGN"))
-
-
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
 
 
 def memory_bytes() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kit.resp.raw_client import RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
@@ -37,7 +39,8 @@ def test_one_slot_for_what_must_be_together(wide: ServerThread, key: str) -> Non
 
 def test_pipelines_keep_their_order(wide: ServerThread, key: str) -> None:
     with wide.connect() as raw:
-        sent, expected = [], []
+        sent: list[bytes] = []
+        expected: list[Any] = []
         for number in range(2000):
             name = f"{key}:{number % 7}"
             kind = number % 5

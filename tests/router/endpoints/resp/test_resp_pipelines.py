@@ -260,16 +260,17 @@ def test_interleaved_watchers_are_like_a_sequence(alone: ServerThread, steps: li
     """
     key = "sequence"
     sends: list[list[tuple[Any, ...]]] = [[], [], []]
+    scripts: dict[str, list[tuple[Any, ...]]] = {
+        "watch": [("WATCH", key), ("GET", key)],
+        "get": [("GET", key)],
+        "incr": [("INCR", key)],
+        "set": [("INCRBY", key, "1")],
+        "exec-incr": [("MULTI",), ("GET", key), ("INCR", key), ("EXEC",)],
+        "exec-set": [("MULTI",), ("INCR", key), ("GET", key), ("EXEC",)],
+        "unwatch": [("UNWATCH",)],
+    }
     for who, what in steps:
-        sends[who] += {
-            "watch": [("WATCH", key), ("GET", key)],
-            "get": [("GET", key)],
-            "incr": [("INCR", key)],
-            "set": [("INCRBY", key, "1")],
-            "exec-incr": [("MULTI",), ("GET", key), ("INCR", key), ("EXEC",)],
-            "exec-set": [("MULTI",), ("INCR", key), ("GET", key), ("EXEC",)],
-            "unwatch": [("UNWATCH",)],
-        }[what]
+        sends[who] += scripts[what]
     raws = [alone.connect() for _ in range(3)]
     try:
         raws[0].call("SET", key, "0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -76,8 +77,8 @@ def test_of_two_watchers_one_is_granted(
         assert second.call("WATCH", name) == OK
         together(
             alone,
-            lambda name=name: first.send(transaction(("SET", name, "first"))),
-            lambda name=name: second.send(transaction(("SET", name, "second"))),
+            partial(first.send, transaction(("SET", name, "first"))),
+            partial(second.send, transaction(("SET", name, "second"))),
         )
         outcomes = [outcome(first), outcome(second)]
         assert sorted(outcomes, key=str) == [None, [OK]], f"round {number}: {outcomes}"

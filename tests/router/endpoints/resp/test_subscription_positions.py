@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from kit.cluster.in_process import TestCluster, cluster_of, written
-from kit.cluster.one_machine import puts, until
+from kit.cluster.one_machine import puts
+from kit.deadlines import until
 from kit.resp.raw_client import packed, read_reply
 
 from log_tier.model.errors import TableExists

@@ -10,17 +10,19 @@ import select
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
-from kit.cluster.one_machine import NO_TABLE, held, puts, until, write
+from kit.cluster.one_machine import NO_TABLE, held, puts, write
+from kit.deadlines import until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
-from duramen.client.results import Done
-from duramen.client.session import Session
+from duramen.client.model.results import Done
+from duramen.client.model.session import Session
 from duramen.client.transport.resp_fast_path import RespFastPath
 from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from router.data.direct_reads import NOT_FRESH
 from router.endpoints.resp.data.floors import Floors
@@ -30,7 +32,7 @@ OK = Status("OK")
 DEADLINE_S = 20.0
 ZERO = Partition(0)
 
-ABOUT_NO_TABLE = {
+ABOUT_NO_TABLE: dict[str, tuple[bytes | str | int, ...]] = {
     "await": ("DURAMEN.AWAIT", NO_TABLE, 0, 5),
     "write": ("DURAMEN.WRITE", NO_TABLE, 0, puts((b"k", b"v"))),
     "read": ("DURAMEN.READ", NO_TABLE, 0, 5, "k"),
@@ -60,6 +62,12 @@ def asked_while_behind(server: ServerThread, connection: Raw, *words: bytes | st
         time.sleep(0.001)
 
 
+class Here(NamedTuple):
+    """Where a client finds its table."""
+
+    ref: TableRef | None
+
+
 @pytest.mark.parametrize("command", list(ABOUT_NO_TABLE))
 def test_an_error_about_another_table(server: ServerThread, key: str, command: str) -> None:
     with server.connect() as mine, server.connect() as other:
@@ -87,7 +95,7 @@ def test_a_write_that_is_under_way_when_the_table_is_looked_for_again(server: Se
                 await gate.wait()
                 return await commit(parts, **how)  # type: ignore[arg-type]
 
-            server.data_plane.log.append_many = late  # type: ignore[method-assign]
+            server.data_plane.log.append_many = late  # type: ignore[assignment, method-assign]
             try:
                 mine.send(packed("SET", key, "new"))
                 server.run(lambda: until(lambda: bool(server.server.writer._under_way)))
@@ -196,7 +204,7 @@ def test_the_python_client_keeps_its_floors_over_a_new_connection(server: Server
     """They belong to its session: a connection that broke, and one of another thread, know them."""
     table = table_of(server)
     client = RespFastPath("127.0.0.1", server.server.port, Session(), compress=False)
-    short = client.table(SimpleNamespace(found=table.ref))  # type: ignore[arg-type]
+    short = client.table(Here(table.ref))
     try:
         assert isinstance(short.put(key.encode(), b"old"), Done)
         while short.get(key.encode()) is NOT_FRESH:

@@ -32,7 +32,7 @@ from router.endpoints.resp.data.value_cache import CacheRoom
 ZERO = Partition(0)
 
 
-class Told:
+class ToldData:
     """A waiter."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ async def test_what_is_sent_again_takes_effect_once(data_plane: LocalData, loss:
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.losses = [loss, loss]
-    first, second = Told(), Told()
+    first, second = ToldData(), ToldData()
     writer.submit(table, ZERO, [append(b"a")], first, judged=True)
     error, offset = await first.outcome()
     assert error is None
@@ -118,7 +118,7 @@ async def test_a_definite_error_is_told_and_not_repeated(data_plane: LocalData) 
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.losses = ["full"]
-    report = Told()
+    report = ToldData()
     writer.put(table, ZERO, [b"k"], [b"v"], report)
     error, offset = await report.outcome()
     assert isinstance(error, DiskFull)
@@ -134,7 +134,7 @@ async def test_unknown_stays_unknown(data_plane: LocalData, monkeypatch: pytest.
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.losses = ["reply", "full"]
-    report = Told()
+    report = ToldData()
     writer.put(table, ZERO, [b"k"], [b"v"], report)
     assert isinstance((await report.outcome())[0], WriteUnknown)
     assert await value_of(data_plane, table, b"k") == b"v"
@@ -145,7 +145,7 @@ async def test_what_comes_meanwhile_leaves_together(data_plane: LocalData) -> No
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.held.clear()
-    tolds = [Told() for _ in range(101)]
+    tolds = [ToldData() for _ in range(101)]
     writer.put(table, ZERO, [b"k0"], [b"v"], tolds[0])
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -164,7 +164,7 @@ async def test_partitions_share_a_request(data_plane: LocalData) -> None:
     tolds = []
     for number in range(40):
         key = b"k%d" % number
-        tolds.append(Told())
+        tolds.append(ToldData())
         writer.put(table, table.partition_of(key), [key], [b"v"], tolds[-1])
     for report in tolds:
         assert (await report.outcome())[0] is None
@@ -178,7 +178,7 @@ async def test_a_rejection_is_told_to_its_own_waiter(data_plane: LocalData) -> N
     table = await served(data_plane)
     writer = SharedWriter(data_plane)
     absent = attribute_of(Operation.PUT, condition=Condition.ABSENT)
-    first, second, plain = Told(), Told(), Told()
+    first, second, plain = ToldData(), ToldData(), ToldData()
     writer.submit(table, ZERO, [Record(b"k", b"1", absent)], first, judged=True)
     writer.submit(table, ZERO, [Record(b"k", b"2", absent)], second, judged=True)
     writer.put(table, ZERO, [b"other"], [b"3"], plain)
@@ -192,7 +192,7 @@ async def test_fresh_keys_are_forgotten_when_they_are_applied(data_plane: LocalD
     table = await served(data_plane)
     writer = SharedWriter(data_plane)
     for number in range(50):
-        report = Told()
+        report = ToldData()
         writer.put(table, ZERO, [b"k%d" % (number % 5)], [b"v"], report)
         await report.outcome()
     replica = table.replicas[0]
@@ -209,20 +209,20 @@ async def test_limits(data_plane: LocalData, monkeypatch: pytest.MonkeyPatch) ->
     table = await served(data_plane)
     writer = SharedWriter(data_plane)
     with pytest.raises(LimitExceeded, match="do not fit in one batch"):
-        writer.submit(table, ZERO, [append(b"x")] * 65_537, Told(), judged=False)
+        writer.submit(table, ZERO, [append(b"x")] * 65_537, ToldData(), judged=False)
     monkeypatch.setattr(writer_module, "_PENDING_BYTES_MAX", 10)
     with pytest.raises(Overloaded, match="wait for the log"):
-        writer.put(table, ZERO, [b"k"], [b"x" * 20], Told())
+        writer.put(table, ZERO, [b"k"], [b"x" * 20], ToldData())
     await writer.close()
     with pytest.raises(ShuttingDown):
-        writer.put(table, ZERO, [b"k"], [b"x"], Told())
+        writer.put(table, ZERO, [b"k"], [b"x"], ToldData())
 
 
 async def test_closing_tells_everybody(data_plane: LocalData) -> None:
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.held.clear()
-    flying, waiting = Told(), Told()
+    flying, waiting = ToldData(), ToldData()
     writer.put(table, ZERO, [b"a"], [b"1"], flying)
     await asyncio.sleep(0)
     await asyncio.sleep(0)

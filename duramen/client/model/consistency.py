@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from duramen.client.session import Session
+from duramen.client.model.session import Session
 from log_tier.model.errors import InvalidRequest, InvalidToken
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.table_ref import TableRef

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from duramen.client.results import Number
+from duramen.client.model.results import Number
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
 from log_tier.model.record import (

@@ -1,0 +1,198 @@
+"""What all tables of one client share: the connection, the gatherers, the session, and the time that a call may take.
+
+`Database` makes one `ClientContext`; tables, batches, writers, scans and watches hold it, and nothing of each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from duramen.client.gather.reads import ReadCoalescer
+from duramen.client.gather.writes import WriteCoalescer
+from duramen.client.model.session import Session
+from duramen.client.transport.resp_fast_path import RespFastPath
+from log_tier.concurrency.forking import keep_for_ever, on_fork
+from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest
+from log_tier.model.tokens import Token
+from router.data.direct_reads import DirectReads
+from router.data.requests import Connection
+
+__all__ = ["TIMEOUT_DEFAULT_S", "Address", "ClientContext", "DirectFactory", "check_timeout"]
+
+DirectFactory = Callable[[str, Session], DirectReads]
+"""Of a table's name and the session whose offsets hold for its reads."""
+
+# The server has just answered; one that does not answer this is asked no more.
+_ENDPOINT_S: Final = 1.0
+
+# A month: what is longer is a mistake of units, and overflows the clocks below.
+TIMEOUT_MAX_S: Final = 31 * 86_400.0
+
+# Longer than a restart of the server takes, shorter than a person waits.
+TIMEOUT_DEFAULT_S: Final = 10.0
+
+
+class Address(NamedTuple):
+    """What it takes to connect again: from a forked process, or from one that was handed this database."""
+
+    targets: tuple[str, ...]
+    timeout: float
+    compress: bool
+    direct: bool
+    fast_path: tuple[str, int] | None = None
+    """Host and port of the server's RESP endpoint."""
+
+
+class _Links(NamedTuple):
+    """What belongs to one process and its event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    connection: Connection
+    reads: ReadCoalescer
+    writes: WriteCoalescer
+
+
+class ClientContext:
+    """One client: its links to the data, made anew in a forked process, and what outlives them.
+
+    Belongs to the event loop it was made in, or to that of the first call where it connects with its first call.
+    Pickled, it is its address and what the session has seen; an embedded database raises `InvalidRequest`.
+    """
+
+    def __init__(
+        self, address: Address | None, *, timeout: float, compress: bool, direct: DirectFactory | None = None
+    ) -> None:
+        """`address`: how to connect, with the first call or again after a fork; None: only what `link` is given."""
+        self._timeout = check_timeout(timeout)
+        self._address = address
+        self._links: _Links | None = None
+        self._closed = False
+        self._direct = direct
+        self.fast_path: RespFastPath | None = None
+        """The fast path of blocking callers to a server that is the whole cluster."""
+        self.compress = compress
+        """Whether batches are compressed with zstd where that makes them smaller."""
+        self.session = Session()
+        on_fork(self)
+
+    @classmethod
+    def at(cls, address: Address, token: str) -> ClientContext:
+        """A client that connects with its first call, and sees what `token` has seen."""
+        context = cls(address, timeout=address.timeout, compress=address.compress)
+        context.session.merge(Token.parse(token))
+        if address.fast_path is not None:
+            context.fast_path = RespFastPath(*address.fast_path, context.session, compress=address.compress)
+        return context
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self._address is None:
+            raise InvalidRequest(
+                "an embedded database is open in one process and cannot be sent to another: serve it with `duramen up` "
+                "and connect to it from every process"
+            )
+        fast_path = self._address.fast_path if self.fast_path is None else self.fast_path.address
+        return ClientContext.at, (self._address._replace(fast_path=fast_path), str(self.session.token()))
+
+    def link(self, connection: Connection) -> _Links:
+        """From now on calls go by this connection, in the running event loop."""
+        # 63 random bits: a producer id is this client's alone, and this process's.
+        self._links = links = _Links(
+            asyncio.get_running_loop(),
+            connection,
+            ReadCoalescer(connection, self.session),
+            WriteCoalescer(connection, self.session, secrets.randbits(63) | 1, compress=self.compress),
+        )
+        return links
+
+    def _link_again(self) -> _Links:
+        address = self._address
+        if address is None:
+            raise DatabaseForked(
+                "this process was forked from the one that has the database open, and only one process can: open it "
+                "after the fork, or serve it with `duramen up` and connect to it from every process"
+            )
+        # Here, and not at the top: an embedded database needs neither gRPC nor the routes.
+        from duramen.client.transport.connect import connect_to
+        from duramen.client.transport.deferred import DeferredConnection
+
+        return self.link(
+            DeferredConnection(lambda: connect_to(address.targets, timeout=address.timeout, direct=address.direct))
+        )
+
+    def after_fork(self) -> None:
+        """This process has inherited the client: nothing of the connection may be used here, or destroyed."""
+        links, self._links = self._links, None
+        if links is not None:
+            keep_for_ever(links)
+            for task in asyncio.all_tasks(links.loop):
+                keep_for_ever(task)
+
+    @property
+    def connection(self) -> Connection:
+        """The way to the data."""
+        return (self._links or self._link_again()).connection
+
+    @connection.setter
+    def connection(self, connection: Connection) -> None:
+        self._links = (self._links or self._link_again())._replace(connection=connection)
+
+    @property
+    def reads(self) -> ReadCoalescer:
+        """The reads that leave together."""
+        return (self._links or self._link_again()).reads
+
+    @property
+    def writes(self) -> WriteCoalescer:
+        """The writes that leave together."""
+        return (self._links or self._link_again()).writes
+
+    def direct_reads(self, name: str) -> DirectReads | None:
+        """The shortest way to the values of the table of that name, where they are in this process."""
+        return None if self._direct is None else self._direct(name, self.session)
+
+    async def find_resp_endpoint(self) -> None:
+        """Look for the server's RESP endpoint, for blocking callers. What is not found is not used."""
+        look: Any = getattr(self.connection, "resp_endpoint", None)  # of other connections there is none to be found
+        found = None if look is None else await look(timeout=_ENDPOINT_S)
+        if found is not None:
+            host, port = found
+            self.fast_path = RespFastPath(host, port, self.session, compress=self.compress)
+
+    def timeout(self, timeout: float | None) -> float:
+        """The seconds that a call may take. Raises `InvalidRequest`, and `DatabaseClosed` after `close`."""
+        if self._closed:
+            raise DatabaseClosed("this database was closed; connect or open again")
+        if self._links is None:
+            self._link_again()
+        return self._timeout if timeout is None else check_timeout(timeout)
+
+    def deadline(self, timeout: float | None) -> float:
+        """The same as a moment on the event loop's clock."""
+        seconds = self.timeout(timeout)
+        return (self._links or self._link_again()).loop.time() + seconds
+
+    async def close(self) -> None:
+        """Finish what is under way and close the connection. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self.fast_path is not None:
+            self.fast_path.close()
+        links = self._links
+        if links is None:
+            return  # no call has come since the fork
+        try:
+            await links.writes.close()
+            await links.reads.close()
+        finally:
+            await links.connection.close()
+
+
+def check_timeout(timeout: float) -> float:
+    """Return `timeout`, or raise `InvalidRequest` saying what a timeout is."""
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= TIMEOUT_MAX_S:
+        raise InvalidRequest(f"timeout is a number of seconds above 0 and up to {TIMEOUT_MAX_S:g}, not {timeout!r}")
+    return timeout

@@ -1,0 +1,81 @@
+"""From a table's name to the table: found by the first call that needs it, forgotten when it was dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from duramen.client.context import ClientContext
+from duramen.client.model.consistency import Asked, Level, asked_of, check_level
+from duramen.client.retry import ask_until
+from log_tier.model.errors import InvalidToken, TableNotFound
+from log_tier.model.identifiers import check_name
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
+from router.data.requests import TableDescription
+
+__all__ = ["TableLookup"]
+
+T = TypeVar("T")
+
+
+class TableLookup:
+    """A name, the table behind it, and the client that asks. A table's batches and writers share it.
+
+    Invariant: `ref` is None, or was the table behind the name when it was looked up last.
+    """
+
+    def __init__(self, context: ClientContext, name: str, ref: TableRef | None = None) -> None:
+        """Raises `InvalidName`."""
+        self.context = context
+        self.name = check_name(name)
+        self.ref = ref
+        """The table, where it was found already and is not known to be gone."""
+
+    async def resolve(self, deadline: float | None = None) -> TableRef:
+        """Ask for the table behind the name. `deadline` is on the event loop's clock; None: the default timeout.
+
+        Raises `TableNotFound`. Callers take `ref` first, which costs nothing.
+        """
+        context = self.context
+        self.ref = await ask_until(
+            context.deadline(None) if deadline is None else deadline,
+            lambda remaining: context.connection.find_table(self.name, timeout=remaining),
+        )
+        return self.ref
+
+    async def describe(self, *, timeout: float | None = None) -> TableDescription:
+        """The positions and replicas of each partition, as its replicas and the log report them."""
+        context = self.context
+        return await ask_until(
+            context.deadline(timeout),
+            lambda remaining: context.connection.describe_table(self.name, timeout=remaining),
+        )
+
+    async def asked(
+        self, ref: TableRef, after: str | Token | None, level: Level, deadline: float
+    ) -> tuple[TableRef, Asked]:
+        """The table, and the offsets that a read must contain. Raises `InvalidRequest`, `InvalidToken`."""
+        check_level(level)
+        token = None if after is None else Token.parse(after)
+        session = self.context.session
+        try:
+            return ref, asked_of(session, ref, token, level)
+        except InvalidToken:
+            # The table may have been dropped and made again since we found it, and the token may be of the new one.
+            found = await self.resolve(deadline)
+            if found.id == ref.id:
+                raise
+            return found, asked_of(session, found, token, level)
+
+    async def noticing_drops(self, call: Awaitable[T]) -> T:
+        """Await a call on the table; `TableNotFound` from it makes the next call look the name up again."""
+        try:
+            return await call
+        except TableNotFound as error:
+            raise self.gone(error) from error
+
+    def gone(self, error: TableNotFound) -> TableNotFound:
+        """Forget the table, which was dropped; return the error for the caller, with the table's name."""
+        self.ref = None
+        return TableNotFound(f"table {self.name!r} is gone ({error.message})", table=self.name)

@@ -1,0 +1,89 @@
+"""The rules of the test kit: one way to wait, one home for a helper that two files need, types that are checked."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+TESTS = TOP / "tests"
+DEADLINES = "tests/kit/deadlines.py"
+
+WAITING = {"until", "wait_until", "eventually", "wait_for"}
+"""Names of functions that look again until a condition holds: they are in the kit alone."""
+
+COPIED_LINES_MIN = 3
+"""A body of two lines says nothing that could become wrong in one of its copies."""
+
+Helper = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def python_files() -> tuple[Path, ...]:
+    return tuple(sorted(TESTS.rglob("*.py")))
+
+
+def _is_fixture(node: Helper) -> bool:
+    """Fixtures of one name override each other by folder, and those of one body may differ in scope."""
+    return any("fixture" in ast.unparse(each) for each in node.decorator_list)
+
+
+def helpers() -> Iterator[tuple[str, Helper]]:
+    """Module-level functions and classes that are neither tests nor fixtures, with the file of each."""
+    for path in python_files():
+        for node in tree_of(path).body:
+            if isinstance(node, Helper) and not node.name.startswith(("test_", "Test")) and not _is_fixture(node):
+                yield str(path.relative_to(TOP)), node
+
+
+def test_only_the_kit_waits() -> None:
+    """Its deadlines grow with the load of the machine; a loop with a deadline of its own fails on a busy one."""
+    waiting = [f"{file} {node.name}" for file, node in helpers() if node.name in WAITING and file != DEADLINES]
+    assert not waiting, f"import these from kit.deadlines: {waiting}"
+
+
+def test_a_class_has_its_name_alone() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for file, node in helpers():
+        if isinstance(node, ast.ClassDef):
+            places[node.name].append(file)
+    shared = {name: files for name, files in places.items() if len(files) > 1}
+    assert not shared, f"several classes of one name: move one to the kit, or name what is different: {shared}"
+
+
+def test_no_helper_is_a_copy() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for file, node in helpers():
+        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+        if body and (body[-1].end_lineno or 0) - body[0].lineno + 1 >= COPIED_LINES_MIN:
+            places["\n".join(map(ast.dump, body))].append(f"{file} {node.name}")
+    copied = [sorted(each) for each in places.values() if len(each) > 1]
+    assert not copied, f"the same helper several times: move it to the kit: {copied}"
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(TESTS)))
+def test_nothing_is_imported_from_a_test(path: Path) -> None:
+    """What another file needs is in the kit: a test module's name is found only from its own folder."""
+    modules = {node.module or "" for node in ast.walk(tree_of(path)) if isinstance(node, ast.ImportFrom)}
+    modules |= {each.name for node in ast.walk(tree_of(path)) if isinstance(node, ast.Import) for each in node.names}
+    borrowed = sorted(name for name in modules if name.split(".")[0].startswith("test_") or name == "conftest")
+    assert not borrowed, f"{path.relative_to(TOP)} imports {borrowed}"
+
+
+def test_types_are_checked_everywhere() -> None:
+    settings = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
+    assert settings["strict"] is True
+    with_python = {path.name for path in TOP.iterdir() if not path.name.startswith(".") and any(path.rglob("*.py"))}
+    unchecked = with_python - {each.split("/")[0] for each in settings["files"]} - {"build", "dist"}
+    assert not unchecked, f"mypy leaves out {sorted(unchecked)}"
