@@ -248,6 +248,11 @@ class PartitionLog:
             waiting, self.waiters = self.waiters, []
         return waiting
 
+    def readmit(self) -> None:
+        """Take the refusal back: the topic could not be deleted."""
+        with self.lock:
+            self.refusal = None
+
     def _room_for(self, first: int, total: int) -> int:
         """`_make_room`, once more where closing other partitions' files gives it the descriptors that it needs."""
         try:

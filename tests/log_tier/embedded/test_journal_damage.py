@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +14,9 @@ from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded import EngineSettings
-from log_tier.model.errors import LogDamaged
+from log_tier.model.errors import DuramenError, LogDamaged
 from log_tier.model.identifiers import Offset, Partition, TableId
-from log_tier.model.log import Topic
+from log_tier.model.log import Appended, Topic
 
 OPTIONS = EngineSettings(segment_bytes=1 << 20, journal_bytes=64 << 10)
 PARTITIONS = 4
@@ -151,6 +153,45 @@ async def test_a_file_that_is_gone_is_refused_by_name(names: list[str]) -> None:
         del disk.files[HOME / name]
     with pytest.raises(LogDamaged, match=r"journal\.\d"):
         await keys(disk, topic)
+
+
+async def test_an_open_that_fails_between_two_new_headers_leaves_a_journal_that_can_be_read() -> None:
+    """After the files took turns, the newest generation lies in the second file, which gets its new header first."""
+    options = EngineSettings(journal_bytes=1024)
+    disk = MemoryDisk()
+    async with await open_log(disk, options) as log:
+        topic = await log.create_topic("flights", partitions=2)
+        while not frames_of(bytes(disk.files[HOME / "journal.1"].content)):
+            parts = [(topic.id, Partition(number), plain_batch("k", value=bytes(100))) for number in range(2)]
+            assert all(isinstance(found, Appended) for found in await log.append_many(parts))
+        bounds = await log.all_bounds(topic.id)
+        killed = disk.after_process_end()
+    failed = 0
+    while True:
+        left = killed.after_process_end()
+        left.on_step = _fails_from(failed)
+        try:
+            log = await open_log(left, options)
+        except DuramenError:
+            failed += 1
+        else:
+            left.on_step = lambda what, path: None
+            await log.close()
+            break
+        async with await open_log(left.after_process_end(), options) as log:
+            assert await log.all_bounds(topic.id) == bounds
+    assert failed > 4
+
+
+def _fails_from(number: int) -> Callable[[str, Path], None]:
+    """The disk carries out so many steps, and then nothing more."""
+    steps = iter(range(number))
+
+    def on_step(what: str, path: Path) -> None:
+        if next(steps, None) is None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    return on_step
 
 
 async def test_moving_the_whole_journal_away_is_the_operators_word() -> None:

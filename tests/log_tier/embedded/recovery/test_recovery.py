@@ -360,7 +360,7 @@ async def test_a_batch_of_another_partition_is_damage_and_never_served(tmp_path:
 
 async def test_a_batch_of_an_older_client_is_stored_with_the_stronger_stamp() -> None:
     disk = MemoryDisk()
-    old = bytes.fromhex((Path(__file__).parents[1] / "fixtures" / "batch_v1_plain.hex").read_text())
+    old = bytes.fromhex((Path(__file__).parents[2] / "model" / "fixtures" / "batch_v1_plain.hex").read_text())
     async with await open_log(disk) as log:
         topic = await log.create_topic("flights", partitions=1)
         place = await log.append(topic.id, ZERO, old)
