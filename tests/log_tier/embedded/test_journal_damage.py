@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kit.log.engine_steps import HOME, open_log, overwrite, segment_files
+from kit.log.engine_steps import HOME, fails_from, open_log, overwrite, segment_files
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
@@ -169,7 +167,7 @@ async def test_an_open_that_fails_between_two_new_headers_leaves_a_journal_that_
     failed = 0
     while True:
         left = killed.after_process_end()
-        left.on_step = _fails_from(failed)
+        left.on_step = fails_from(failed)
         try:
             log = await open_log(left, options)
         except DuramenError:
@@ -181,17 +179,6 @@ async def test_an_open_that_fails_between_two_new_headers_leaves_a_journal_that_
         async with await open_log(left.after_process_end(), options) as log:
             assert await log.all_bounds(topic.id) == bounds
     assert failed > 4
-
-
-def _fails_from(number: int) -> Callable[[str, Path], None]:
-    """The disk carries out so many steps, and then nothing more."""
-    steps = iter(range(number))
-
-    def on_step(what: str, path: Path) -> None:
-        if next(steps, None) is None:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    return on_step
 
 
 async def test_moving_the_whole_journal_away_is_the_operators_word() -> None:
@@ -345,8 +332,13 @@ async def test_a_newest_segment_without_what_was_acknowledged(change: str, journ
             return
         (damage,) = log.recovery.damages
         assert damage.fields["file"] == str(path)
-        assert damage.fields["offset"] <= 21
-        assert "39" in damage.message or change == "removed", damage.message
+        if journal_bytes > 2000 and "removed" not in change:
+            # All is back, and a file that was cut may have lost a later commit, of this partition alone.
+            assert change != "older copy", "which has its length"
+            assert damage.fields["offset"] == 40
+            assert "were reserved" in damage.message
+        else:
+            assert damage.fields["offset"] <= 21
+            assert "39" in damage.message or change == "removed", damage.message
         with pytest.raises(LogDamaged):
             await log.append(topic.id, Partition(0), plain_batch("next"))
-        assert "removed" in change or journal_bytes == 2000

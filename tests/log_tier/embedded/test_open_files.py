@@ -134,9 +134,11 @@ async def test_a_replay_of_many_segments_needs_few_open_files() -> None:
             parts = [(topic.id, Partition(number), plain_batch(f"k{turn}")) for number in range(200)]
             assert all(isinstance(found, Appended) for found in await log.append_many(parts))
         lost = CountingDisk()
-        lost.folders, lost.files = set(disk.folders), dict(disk.files)
+        killed = copy_of(disk)
+        lost.folders, lost.files = killed.folders, killed.files
         for path in segment_files(disk, topic, 7):
-            lost.files[path] = Inode(bytes(disk.files[path].content[: len(plain_batch("k0"))]))
+            first = bytes(disk.files[path].content[: len(plain_batch("k0"))])
+            lost.files[path] = Inode(first.ljust(disk.files[path].length, b"\0"))
     async with await EmbeddedLog.open(HOME, disk=lost) as log:
         assert lost.most <= 40
         for number in range(200):
