@@ -246,6 +246,9 @@ class EmbeddedLog:
         def guarded() -> _T:
             try:
                 return work()
+            except LogStopped as error:
+                self._committer.stop(error)
+                raise
             except OSError as error:
                 failure = refusal_of(error, self._folder.path)
                 if isinstance(failure, LogStopped):
@@ -277,12 +280,9 @@ class EmbeddedLog:
             topic = self._folder.create(name, partitions)
             try:
                 opened = self._open_topic(topic)
-            except OSError as error:
-                refusal = refusal_of(error, self._folder.path)
-                if refusal is None:
-                    raise
+            except OSError:
                 self._folder.take_back(topic.id)
-                raise refusal from error
+                raise
             self._topics = {**self._topics, topic.id: opened}
             self._names.add(name)
             return topic
@@ -297,19 +297,29 @@ class EmbeddedLog:
         )
 
     async def delete_topic(self, topic: TableId) -> None:
-        """Delete a topic; who reads or writes it gets `TableNotFound` from now on."""
+        """Delete a topic; who reads or writes it gets `TableNotFound` from now on. Where the disk refuses, it stays."""
 
         def work() -> None:
             opened = self._topic(topic)
             gone = TableNotFound(f"topic {opened.topic.name!r} ({topic}) was deleted")
-            self._topics = {key: value for key, value in self._topics.items() if key != topic}
-            self._names.discard(opened.topic.name)
             for partition in opened.partitions:
                 self._refuse(partition, gone)
-            # The writer thread closes the files: it may be in the middle of a write to one of them.
-            for partition in opened.partitions:
-                self._in_writer(partition.abandon)
-            self._folder.delete(topic)
+
+            def retire() -> None:
+                for partition in opened.partitions:
+                    partition.release()
+                self._folder.delete(topic)
+
+            try:
+                # The writer thread closes the files: it may be in the middle of a write to one of them.
+                self._in_writer(retire)
+            except (OSError, DuramenError):
+                for partition in opened.partitions:
+                    partition.readmit()
+                raise
+            self._topics = {key: value for key, value in self._topics.items() if key != topic}
+            self._names.discard(opened.topic.name)
+            self._folder.sweep(topic)
 
         await self._keep(work)
 

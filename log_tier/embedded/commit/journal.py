@@ -97,8 +97,9 @@ class Journal:
         """
         walks, replayed = load_journal(disk, folder, log_id)
         replay(disk, walks, segment_of, replayed)
-        # Even generations lie in the first file, odd ones in the second; the first file begins, with an even one.
-        generation = (replayed.generation // 2 + 1) * 2
+        # Even generations lie in the first file, odd ones in the second; the first file begins, with an even one. Both
+        # are new: a header over frames of its own generation that it does not count would look like damage.
+        generation = (replayed.generation + 3) // 2 * 2
         files: list[File] = []
         try:
             for name in names.JOURNALS:

@@ -13,14 +13,11 @@ from typing import Final
 
 from log_tier.embedded.recovery.open_partition import RecoveryReport
 from log_tier.embedded.storage import names
-from log_tier.embedded.storage.disk import Disk
+from log_tier.embedded.storage.disk import Disk, SyncFailed
 from log_tier.embedded.storage.documents import read_document, write_document
 from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.embedded.storage.settings import Entropy
-from log_tier.model.errors import (
-    ForeignFolder,
-    LogDamaged,
-)
+from log_tier.model.errors import ForeignFolder, LogDamaged
 from log_tier.model.identifiers import Partition, TableId, table_id_from_bytes
 from log_tier.model.log import Topic
 
@@ -139,11 +136,23 @@ class DataFolder:
                 self._remove(building)
 
     def delete(self, topic: TableId) -> None:
-        """Remove a topic; it is gone after the rename, whatever fails while its files are removed. Raises `OSError`."""
-        gone = names.gone_topic(self._topics, topic)
-        self._disk.rename(self._topics / topic, gone)
-        self._disk.sync_folder(self._topics)
-        self._remove(gone)
+        """Give a topic up: it is gone after the rename, and its files with `sweep`. One sync.
+
+        Raises `OSError`; then the topic is still there, or, after a failed sync, it is unknown whether it is.
+        """
+        here, gone = self._topics / topic, names.gone_topic(self._topics, topic)
+        self._disk.rename(here, gone)
+        try:
+            self._disk.sync_folder(self._topics)
+        except OSError as error:
+            if not isinstance(error, SyncFailed):
+                self._disk.rename(gone, here)
+            raise
+
+    def sweep(self, topic: TableId) -> None:
+        """Remove the files of a topic that was given up. What cannot be removed now goes at the next open."""
+        with suppress(OSError):
+            self._remove(names.gone_topic(self._topics, topic))
 
     def _remove(self, folder: Path) -> None:
         """Remove a topic's folder: two levels, no more."""

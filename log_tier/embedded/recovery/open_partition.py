@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.embedded.commit.journal_replay import JournalCut
-from log_tier.embedded.recovery.segment_end import Cut, check_sealed, recover_newest
+from log_tier.embedded.recovery.segment_end import Cut, NewestEnd, check_sealed, recover_newest
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.segment import Segment, damaged
@@ -69,6 +69,7 @@ def open_partition(
     bases = _finish_trim(disk, folder, bases, checkpoint.earliest)
     damage: LogDamaged | None = None
     damage_at_end = False
+    capacity = 0
     segments = [Segment(folder, base, base, 0, 0) for base in bases]
     if segments and segments[0].base > checkpoint.earliest:
         damage = _missing(folder, checkpoint.earliest, f"the oldest one there begins with offset {segments[0].base}")
@@ -77,17 +78,13 @@ def open_partition(
         segment.end = after.base
         damage = damage or problem
     if segments and segments[-1].base >= checkpoint.newest_segment:
-        cut, problem = recover_newest(
-            disk,
-            segments[-1],
-            known_end=max(checkpoint.end, proved_end),
-            clean_bytes=checkpoint.clean_bytes,
-            every_bytes=settings.index_every_bytes,
-        )
-        if cut is not None:
-            report.cuts.append(cut)
-        damage_at_end = problem is not None
-        damage = damage or problem
+        found, checkpoint = _recover_newest(disk, segments[-1], checkpoint, proved_end, settings)
+        if found.cut is not None:
+            report.cuts.append(found.cut)
+        damage_at_end = found.damage is not None
+        damage = damage or found.damage
+        if damage is None and found.capacity > segments[-1].bytes:
+            capacity = found.capacity
     elif checkpoint.newest_segment >= 0:
         if segments:
             last = segments[-1]
@@ -116,7 +113,32 @@ def open_partition(
         checkpoint=checkpoint,
         damage=damage,
         damage_at_end=damage_at_end,
+        capacity=capacity,
     )
+
+
+def _recover_newest(
+    disk: Disk, segment: Segment, checkpoint: Checkpoint, proved_end: Offset, settings: EngineSettings
+) -> tuple[NewestEnd, Checkpoint]:
+    """How the newest segment ends; a torn file is cut only after the checkpoint says how short it may be."""
+    is_known = segment.base == checkpoint.newest_segment
+
+    def before_cut(size: int) -> None:
+        nonlocal checkpoint
+        if is_known and size < checkpoint.reserved_bytes:
+            checkpoint = replace(checkpoint, reserved_bytes=size)
+            checkpoint.write(disk, segment.folder / names.CHECKPOINT)
+
+    found = recover_newest(
+        disk,
+        segment,
+        known_end=max(checkpoint.end, proved_end),
+        clean_bytes=checkpoint.clean_bytes,
+        reserved_bytes=checkpoint.reserved_bytes if is_known else 0,
+        every_bytes=settings.index_every_bytes,
+        before_cut=before_cut,
+    )
+    return found, checkpoint
 
 
 def _segment_bases(disk: Disk, folder: Path) -> list[Offset]:

@@ -10,11 +10,14 @@ Say the batches are whole up to position P, and the next offset would be E. Behi
     otherwise a tear,     unless something proves that offset E had been on stable storage:
       · a later batch in this file whose `base offset - unsynced` is above E: it was written after E was synced
       · an index entry with a valid checksum at E or above: entries are made after the sync
-      · the checkpoint, written when segments are made and at a clean close, names an end above E
+      · the checkpoint, written when a segment is made, when its file grows and before it shrinks, names an end above E
       · a frame of the journal holds offset E
+      · the file is shorter than the checkpoint says: files grow, on stable storage, before they are written to
 
-So bits that flip in the middle of a log are damage, as is a file cut short after a clean close. What no log of one copy
-can tell from a tear is damage to exactly the last commit before an unclean end; replicas exist for that.
+So bits that flip in the middle of a log are damage, as is a file that was cut short, at whatever byte. What no log of
+one copy can tell from a tear is damage to exactly the last commit before an unclean end. Nor can it tell an older copy
+of the newest file that has its full length, and nothing of what was proved since: by an index entry (once in a MiB), a
+growth, or a frame of the journal. Replicas exist for both.
 
 Sealed segments have no tear: they must end where the next one begins. Their last 64 KiB are read at open, the rest is
 checked when it is read.
@@ -22,9 +25,10 @@ checked when it is read.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from log_tier.embedded.segments.segment import SCAN_BYTES, Run, Segment, damaged, first_in_index, read_run
 from log_tier.embedded.segments.sparse_index import SparseIndex
@@ -34,7 +38,7 @@ from log_tier.model.batch_header import BATCH_BYTES_MAX, MAGIC, check_stored_at
 from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset
 
-__all__ = ["Cut", "check_sealed", "find_proof", "recover_newest"]
+__all__ = ["Cut", "NewestEnd", "check_sealed", "find_proof", "recover_newest"]
 
 # How far apart two reads of the search for later batches overlap: nothing that begins in one is missed in the next.
 _SEARCH_BYTES: Final = 4 * BATCH_BYTES_MAX
@@ -57,6 +61,17 @@ class Cut:
             f"cut a torn tail of {self.bytes} bytes at byte {self.position} of {self.file}: writes that were never "
             f"acknowledged; the log goes on at offset {self.offset}"
         )
+
+
+class NewestEnd(NamedTuple):
+    """How the newest segment ends."""
+
+    cut: Cut | None
+    """What was cut, if it was torn."""
+    damage: LogDamaged | None
+    """Why its end cannot be believed, if it cannot."""
+    capacity: int
+    """How long its file is, zeros behind the last batch included."""
 
 
 def _scan(file: File, segment: Segment, size: int, index: SparseIndex, every_bytes: int, *, gaps: bool) -> Run:
@@ -103,12 +118,20 @@ def check_sealed(disk: Disk, segment: Segment, next_base: Offset, *, every_bytes
 
 
 def recover_newest(
-    disk: Disk, segment: Segment, *, known_end: Offset, clean_bytes: int, every_bytes: int
-) -> tuple[Cut | None, LogDamaged | None]:
+    disk: Disk,
+    segment: Segment,
+    *,
+    known_end: Offset,
+    clean_bytes: int,
+    reserved_bytes: int,
+    every_bytes: int,
+    before_cut: Callable[[int], None],
+) -> NewestEnd:
     """Find the end of the newest segment, cut a tear, and fill in the segment's facts.
 
     `known_end` is an end that the partition is known to have reached, `clean_bytes` the size that a clean close left
-    (-1: there was none). After it the file ends at `segment.bytes`, on stable storage, unless there is damage.
+    (-1: there was none), `reserved_bytes` what the file has at least. Behind `segment.bytes` only zeros are left, on
+    stable storage, unless there is damage. `before_cut` is called with the size that a torn file is about to get.
     """
     file = disk.open(segment.path, write=True)
     try:
@@ -129,19 +152,19 @@ def recover_newest(
         else:
             proof = find_proof(file, segment.path, position, size, expected)
             why = f"offset {proof[0]} at byte {proof[1]} was written after it was synced" if proof else ""
+            if not why and size < reserved_bytes:
+                why = f"the file has {size} bytes, and {reserved_bytes} were reserved: it was cut, or is an older copy"
         if why:
             if run.damage is not None:
                 why = f"{run.damage.message.partition(' should be: ')[2].partition('. Nothing was cut')[0]}, and {why}"
-            return None, damaged(segment.path, position, expected, why)
-        cut = None
-        if run.damage is not None:
-            torn = _bytes_before_zeros(file, position, size)
-            if torn:
-                cut = Cut(str(segment.path), position, torn, expected)
-        if size != position:
-            file.truncate(position)
-            file.fdatasync()
-        return cut, None
+            return NewestEnd(None, damaged(segment.path, position, expected, why), size)
+        torn = 0 if run.damage is None else _bytes_before_zeros(file, position, size)
+        if not torn:
+            return NewestEnd(None, None, size)
+        before_cut(position)
+        file.truncate(position)
+        file.fdatasync()
+        return NewestEnd(Cut(str(segment.path), position, torn, expected), None, position)
     finally:
         file.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.segment import Segment, damaged, first_in_index, read_run
 from log_tier.embedded.segments.sparse_index import SparseIndex
@@ -40,7 +41,8 @@ class ColdReader:
     def read(self, offset: Offset) -> tuple[bytes, Offset]:
         """The next chunk from the batch that holds `offset`, and the offset after it; no bytes at the end.
 
-        Raises `OffsetTrimmed`, `LogDamaged`, and `DiskFailed` or `FolderReadOnly` where the disk gives nothing.
+        Raises `OffsetTrimmed`, `LogDamaged`, and `DiskFailed` or `FolderReadOnly` where the disk gives nothing. A
+        process without descriptors raises the `OSError` itself, because a follower waits where another reader fails.
         """
         with self._mutex:
             if self._closed:
@@ -49,6 +51,8 @@ class ColdReader:
         try:
             return self._read(offset)
         except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:
+                raise
             raise refusal_of(error, self._partition.folder) from error
         finally:
             with self._mutex:

@@ -78,6 +78,7 @@ class PartitionLog:
         checkpoint: Checkpoint,
         damage: LogDamaged | None,
         damage_at_end: bool,
+        capacity: int = 0,
     ) -> None:
         self.topic, self.number, self.folder = topic, number, folder
         self.disk, self.settings = disk, settings
@@ -103,9 +104,10 @@ class PartitionLog:
         """Whether something is staged in the file that is not published yet."""
         self._unsynced = False
         """Whether the file holds bytes that only the journal has made stable."""
-        self._capacity = 0
-        """How much of the newest segment's file is preallocated, whether it is open or not."""
-        self._indexed = 0
+        self._capacity = capacity
+        """How much of the newest segment's file is preallocated, whether it is open or not; 0: nothing."""
+        index = segments[-1].index if segments else None
+        self._indexed = index.entry(-1)[1] if index else 0
         """Position of the newest index entry."""
         self._unwritten: list[tuple[int, int]] = []
         """Index entries that are not in the index file yet."""
@@ -248,6 +250,11 @@ class PartitionLog:
             waiting, self.waiters = self.waiters, []
         return waiting
 
+    def readmit(self) -> None:
+        """Take the refusal back: the topic could not be deleted."""
+        with self.lock:
+            self.refusal = None
+
     def _room_for(self, first: int, total: int) -> int:
         """`_make_room`, once more where closing other partitions' files gives it the descriptors that it needs."""
         try:
@@ -273,13 +280,12 @@ class PartitionLog:
             self._file = self._opened(segment.path)
             if not self._capacity:
                 self._capacity = segment.bytes
-                self._indexed = segment.index.entry(-1)[1] if segment.index else 0
-        if self.checkpoint.newest_segment != segment.base:
-            self.save_checkpoint()
         if segment.bytes + first > self._capacity:
             factor = PREALLOCATION_FACTOR if self._capacity < 1 << 20 else 2
             wanted = max(self._capacity * factor, PREALLOCATION_BYTES_MIN, segment.bytes + total)
             self._grow(max(min(wanted, full), segment.bytes + first))
+        if self.checkpoint.newest_segment != segment.base or self.checkpoint.reserved_bytes < self._capacity:
+            self.save_checkpoint()
         return self._capacity
 
     def _opened(self, path: Path, *, create: bool = False) -> File:
@@ -317,15 +323,19 @@ class PartitionLog:
             self.segments.append(segment)
         return segment
 
-    def seal(self) -> None:
+    def seal(self, *, clean: bool = False) -> None:
         """Cut the newest file to its batches, put its index beside it, and close it. Where that fails, the file stays
-        open, so that the next call does it: a sealed segment must end with its last batch."""
+        open, so that the next call does it: a sealed segment must end with its last batch. Four syncs.
+
+        The checkpoint goes first: from then on the file may be as short as its batches, and not shorter.
+        """
         if self._file is None and not self._capacity:
             return
         segment = self.segments[-1]
         if self._file is None:
             self._file = self._opened(segment.path)
         file = self._file
+        self.save_checkpoint(clean=clean, reserved_bytes=segment.bytes)
         file.truncate(segment.bytes)
         _sync(file, self.folder)
         self._unsynced = False
@@ -370,21 +380,24 @@ class PartitionLog:
         except OSError as error:
             _logger.warning("%s was not written (%s): a scan takes its place", segment.index_path, error)
 
-    def save_checkpoint(self, *, earliest: Offset | None = None, clean: bool = False) -> None:
-        """Write down what is known to be on stable storage."""
+    def save_checkpoint(
+        self, *, earliest: Offset | None = None, clean: bool = False, reserved_bytes: int | None = None
+    ) -> None:
+        """Write down what is known to be on stable storage. Two syncs."""
         segment = self.segments[-1] if self.segments else None
         checkpoint = Checkpoint(
             earliest=self.checkpoint.earliest if earliest is None else earliest,
             end=self.next_offset,
             newest_segment=segment.base if segment else NOTHING,
             clean_bytes=segment.bytes if clean and segment else -1,
+            reserved_bytes=self._capacity if reserved_bytes is None else reserved_bytes,
         )
         checkpoint.write(self.disk, self.folder / names.CHECKPOINT)
         self.checkpoint = checkpoint
 
     def finish(self) -> None:
         """A clean end: no space stays reserved, and a checkpoint says where the newest file ends."""
-        self.seal()
+        self.seal(clean=self.damage is None)
         segment = self.segments[-1] if self.segments else None
         if segment is not None and self.damage is None and self.checkpoint.clean_bytes != segment.bytes:
             self.save_checkpoint(clean=True)

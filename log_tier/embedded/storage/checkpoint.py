@@ -1,8 +1,8 @@
 """What a partition is known to hold: a lower bound, so that a loss is not taken for an end.
 
 Without it a segment that somebody removed at either end of a partition would leave no trace, and neither would a file
-that was cut short after a clean close. It is written when a segment is begun, before old ones are removed, and at a
-clean close. It never has to be taken back: what it says stays true when the log goes on.
+that was cut short. It is written when a segment is begun, when its file has grown, before it is cut to its batches, and
+before old segments are removed. It never has to be taken back: what it says stays true when the log goes on.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ class Checkpoint:
     """Base of a segment that was begun; -1: none yet."""
     clean_bytes: int = -1
     """The newest segment's size after a clean close; -1: the log was opened for writing since, or never closed."""
+    reserved_bytes: int = 0
+    """The newest segment's file is at least so long. It is written after the file has grown and before it shrinks, so
+    a shorter file lost its end, also where it ends with a whole batch."""
 
     def write(self, disk: Disk, path: Path) -> None:
         """Write it, with whose it is: what the partition's folder is named. Two syncs."""
@@ -55,6 +58,7 @@ class Checkpoint:
             Offset(int(fields["end"])),
             Offset(int(fields["newest_segment"])),
             int(fields["clean_bytes"]),
+            int(fields.get("reserved_bytes", 0)),  # one of an earlier version does not say
         )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from kit.log.memory_disk import Inode, MemoryDisk
@@ -33,6 +36,23 @@ def overwrite(disk: MemoryDisk, path: Path, content: bytes) -> None:
     disk.files[path] = Inode(content)
 
 
+def change_content(disk: MemoryDisk, path: Path, content: bytes) -> None:
+    """Replace what a file holds; it stays as long as it is, with zeros behind the content."""
+    assert len(content) <= disk.files[path].length
+    overwrite(disk, path, content.ljust(disk.files[path].length, b"\0"))
+
+
 def copy_of(disk: MemoryDisk) -> MemoryDisk:
     """The same files on a disk of their own."""
     return disk.after_process_end()
+
+
+def fails_from(number: int) -> Callable[[str, Path], None]:
+    """The disk carries out so many steps, and then nothing more."""
+    steps = iter(range(number))
+
+    def on_step(what: str, path: Path) -> None:
+        if next(steps, None) is None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    return on_step

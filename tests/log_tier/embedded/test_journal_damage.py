@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kit.log.engine_steps import HOME, open_log, overwrite, segment_files
+from kit.log.engine_steps import HOME, fails_from, open_log, overwrite, segment_files
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded import EngineSettings
-from log_tier.model.errors import LogDamaged
+from log_tier.model.errors import DuramenError, LogDamaged
 from log_tier.model.identifiers import Offset, Partition, TableId
-from log_tier.model.log import Topic
+from log_tier.model.log import Appended, Topic
 
 OPTIONS = EngineSettings(segment_bytes=1 << 20, journal_bytes=64 << 10)
 PARTITIONS = 4
@@ -151,6 +151,34 @@ async def test_a_file_that_is_gone_is_refused_by_name(names: list[str]) -> None:
         del disk.files[HOME / name]
     with pytest.raises(LogDamaged, match=r"journal\.\d"):
         await keys(disk, topic)
+
+
+async def test_an_open_that_fails_between_two_new_headers_leaves_a_journal_that_can_be_read() -> None:
+    """After the files took turns, the newest generation lies in the second file, which gets its new header first."""
+    options = EngineSettings(journal_bytes=1024)
+    disk = MemoryDisk()
+    async with await open_log(disk, options) as log:
+        topic = await log.create_topic("flights", partitions=2)
+        while not frames_of(bytes(disk.files[HOME / "journal.1"].content)):
+            parts = [(topic.id, Partition(number), plain_batch("k", value=bytes(100))) for number in range(2)]
+            assert all(isinstance(found, Appended) for found in await log.append_many(parts))
+        bounds = await log.all_bounds(topic.id)
+        killed = disk.after_process_end()
+    failed = 0
+    while True:
+        left = killed.after_process_end()
+        left.on_step = fails_from(failed)
+        try:
+            log = await open_log(left, options)
+        except DuramenError:
+            failed += 1
+        else:
+            left.on_step = lambda what, path: None
+            await log.close()
+            break
+        async with await open_log(left.after_process_end(), options) as log:
+            assert await log.all_bounds(topic.id) == bounds
+    assert failed > 4
 
 
 async def test_moving_the_whole_journal_away_is_the_operators_word() -> None:
@@ -304,8 +332,13 @@ async def test_a_newest_segment_without_what_was_acknowledged(change: str, journ
             return
         (damage,) = log.recovery.damages
         assert damage.fields["file"] == str(path)
-        assert int(damage.fields["offset"]) <= 21
-        assert "39" in damage.message or change == "removed", damage.message
+        if journal_bytes > 2000 and "removed" not in change:
+            # All is back, and a file that was cut may have lost a later commit, of this partition alone.
+            assert change != "older copy", "which has its length"
+            assert damage.fields["offset"] == 40
+            assert "were reserved" in damage.message
+        else:
+            assert int(damage.fields["offset"]) <= 21
+            assert "39" in damage.message or change == "removed", damage.message
         with pytest.raises(LogDamaged):
             await log.append(topic.id, Partition(0), plain_batch("next"))
-        assert "removed" in change or journal_bytes == 2000

@@ -15,7 +15,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.embedded.segments.open_files import OpenFiles
-from log_tier.model.errors import DuramenError, LogStopped, Overloaded
+from log_tier.model.errors import DuramenError, LogStopped, Overloaded, TableNotFound
 from log_tier.model.identifiers import Partition
 from log_tier.model.log import Appended
 
@@ -134,9 +134,11 @@ async def test_a_replay_of_many_segments_needs_few_open_files() -> None:
             parts = [(topic.id, Partition(number), plain_batch(f"k{turn}")) for number in range(200)]
             assert all(isinstance(found, Appended) for found in await log.append_many(parts))
         lost = CountingDisk()
-        lost.folders, lost.files = set(disk.folders), dict(disk.files)
+        killed = copy_of(disk)
+        lost.folders, lost.files = killed.folders, killed.files
         for path in segment_files(disk, topic, 7):
-            lost.files[path] = Inode(bytes(disk.files[path].content[: len(plain_batch("k0"))]))
+            first = bytes(disk.files[path].content[: len(plain_batch("k0"))])
+            lost.files[path] = Inode(first.ljust(disk.files[path].length, b"\0"))
     async with await EmbeddedLog.open(HOME, disk=lost) as log:
         assert lost.most <= 40
         for number in range(200):
@@ -237,6 +239,47 @@ async def test_a_follower_waits_for_a_descriptor() -> None:
         async with asyncio.timeout(10):
             assert (await first).latest == 0
         await chunks.aclose()
+
+
+async def test_without_a_descriptor_a_deletion_is_refused_and_the_topic_stays() -> None:
+    disk = CountingDisk()
+    async with await EmbeddedLog.open(HOME, disk=disk, settings=SMALL) as log:
+        topic = await log.create_topic("flights", partitions=2)
+        both = [(topic.id, Partition(number), plain_batch("a")) for number in range(2)]
+        assert all(isinstance(found, Appended) for found in await log.append_many(both))
+        disk.allowed = lambda: False
+        with pytest.raises(Overloaded):
+            await log.delete_topic(topic.id)
+        disk.allowed = lambda: True
+        assert await log.topics() == [topic]
+        await log.append(topic.id, Partition(0), plain_batch("b"))
+        killed = copy_of(disk)
+        await log.delete_topic(topic.id)
+        assert await log.topics() == []
+        with pytest.raises(TableNotFound):
+            await log.append(topic.id, Partition(0), plain_batch("c"))
+    async with await open_log(killed) as log:
+        assert list(keys_of(await read_all(log, topic.id)).values()) == [b"a", b"b"]
+    async with await open_log(disk) as log:
+        assert await log.topics() == []
+
+
+@pytest.mark.parametrize("step", ["sync of the new topic's folder", "sync of the deleted topic's folder"])
+async def test_a_failed_sync_of_the_list_of_topics_stops_the_log(step: str) -> None:
+    disk = CountingDisk()
+    async with await EmbeddedLog.open(HOME, disk=disk, settings=SMALL) as log:
+        topic = await log.create_topic("flights", partitions=1)
+
+        def on_step(what: str, path: Path) -> None:
+            if what == "sync_folder" and path.name == "topics":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        disk.on_step = on_step
+        with pytest.raises(LogStopped):
+            await (log.create_topic("trains", partitions=1) if "new" in step else log.delete_topic(topic.id))
+        disk.on_step = lambda what, path: None
+        with pytest.raises(LogStopped):
+            await log.append(topic.id, Partition(0), plain_batch("k"))
 
 
 async def test_a_failed_sync_of_a_file_that_is_let_go_stops_the_log() -> None:

@@ -71,19 +71,26 @@ def test_an_unstamped_batch_is_no_stored_one() -> None:
 
 def test_everybody_who_reads_stored_batches_says_whose_they_should_be() -> None:
     """Without a place the stamp cannot be checked, so only who knows of no table may leave it out."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     at = {"decode_batch": 1, "check_stored": 1, "check_stored_at": 2, "cut_batch": 2, "cut_run": 2}
+    calls = 0
     without: set[tuple[str, str]] = set()
     for package in ("log_tier", "serving_tier", "router", "spark_bulk", "duramen"):
         for path in (root / package).rglob("*.py"):
+            file = str(path.relative_to(root))
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in at:
+                    calls += 1
                     named = any(keyword.arg == "place" for keyword in node.keywords)
                     if len(node.args) <= at[node.func.id] and not named:
-                        without.add((path.name, node.func.id))
+                        without.add((file, node.func.id))
                 elif isinstance(node, ast.Call) and any(
                     isinstance(each, ast.Name) and each.id in at for each in node.args
                 ):
-                    without.add((path.name, "passed on"))
+                    without.add((file, "passed on"))
+    assert calls >= 10, "the product's files were not found"
     # An index in memory is for tests and has no name; Kafka's engine decodes what it has stamped itself.
-    assert without == {("memory_index.py", "passed on"), ("engine.py", "decode_batch")}
+    assert without == {
+        ("serving_tier/index/memory_index.py", "passed on"),
+        ("log_tier/kafka/engine.py", "decode_batch"),
+    }

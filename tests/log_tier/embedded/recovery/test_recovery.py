@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +13,17 @@ import google_crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.log.engine_steps import HOME, SMALL, ZERO, copy_of, open_log, overwrite, segment_files
+from kit.log.engine_steps import (
+    HOME,
+    SMALL,
+    ZERO,
+    change_content,
+    copy_of,
+    fails_from,
+    open_log,
+    overwrite,
+    segment_files,
+)
 from kit.log.memory_disk import MemoryDisk, MemoryFile
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
@@ -23,7 +35,7 @@ from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, read_header
-from log_tier.model.errors import LogDamaged
+from log_tier.model.errors import DuramenError, LogDamaged
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds, Topic
 
@@ -86,7 +98,7 @@ async def test_everything_is_there_after_a_restart(clean: bool) -> None:
             assert min(keys_of(await read_all(log, topic.id, start=start))) == start
 
 
-@pytest.mark.parametrize("filling", ["nothing", "zeros", "garbage"])
+@pytest.mark.parametrize("filling", ["zeros", "garbage"])
 async def test_the_newest_segment_cut_at_every_byte_of_its_last_4_kib(filling: str) -> None:
     """After a kill: what lies before the cut is kept, what lies behind it is cut and reported, nothing is invented."""
     disk, topic = await filled(60, LARGE, clean=False)
@@ -98,9 +110,8 @@ async def test_the_newest_segment_cut_at_every_byte_of_its_last_4_kib(filling: s
     chance = random.Random(1)
     for at in range(max(0, ends[-1] - 4096), ends[-1]):
         cut = copy_of(disk)
-        rest = {"nothing": 0, "zeros": 3000, "garbage": 3000}[filling]
-        tail = chance.randbytes(rest) if filling == "garbage" else bytes(rest)
-        overwrite(cut, path, whole[:at] + tail)
+        tail = chance.randbytes(3000) if filling == "garbage" else bytes(3000)
+        change_content(cut, path, whole[:at] + tail)
         kept = max(n for n, end in enumerate(ends) if end <= at)
         torn = (whole[ends[kept] : at] + tail).rstrip(b"\0")
         report = RecoveryReport()
@@ -119,13 +130,111 @@ async def test_the_newest_segment_cut_at_every_byte_of_its_last_4_kib(filling: s
             [(ends[kept], len(torn), kept)] if torn else []
         )
         assert not report.damages
-        assert cut.files[path].durable == whole[: ends[kept]]
+        assert cut.files[path].durable.rstrip(b"\0") == whole[: ends[kept]].rstrip(b"\0")
         if at % 59 == 0:
             async with await open_log(cut, LARGE) as log:
                 place = await log.append(topic.id, ZERO, plain_batch("after"))
                 assert place.base_offset == kept
                 expected = {n: b"k%d" % n for n in range(kept)} | {kept: b"after"}
                 assert keys_of(await read_all(log, topic.id)) == expected
+
+
+async def test_a_newest_segment_that_is_shorter_than_it_was_is_damage_at_whatever_byte_it_ends() -> None:
+    """Files grow, on stable storage, before they are written to: no crash makes one shorter."""
+    disk, topic = await filled(60, LARGE, clean=False)
+    (path,) = segment_files(disk, topic)
+    whole, reserved = bytes(disk.files[path].content), disk.files[path].length
+    ends = places(whole)
+    for at in (*ends, *(end + 30 for end in ends[:-1]), reserved - 1):
+        cut = copy_of(disk)
+        overwrite(cut, path, whole[:at].ljust(at, b"\0"))
+        cut.files.pop(path.with_suffix(".index"), None)
+        kept = max(n for n, end in enumerate(ends) if end <= at)
+        for _ in range(2):  # it is still damage the next time
+            async with await open_log(cut, LARGE) as log:
+                (damage,) = log.recovery.damages
+                assert damage.fields == {"file": str(path), "position": ends[kept], "offset": kept}
+                assert f"{at} bytes, and {reserved} were reserved" in damage.message
+                with pytest.raises(LogDamaged):
+                    await log.append(topic.id, ZERO, plain_batch("after"))
+                found, met = await readable(log, topic)
+                assert found == {n: b"k%d" % n for n in range(kept)}
+                assert met is not None
+
+
+async def test_an_older_copy_of_the_newest_segment_is_noticed_by_its_length_or_by_what_growing_proved() -> None:
+    disk = MemoryDisk()
+    log = await open_log(disk, LARGE)
+    topic = await log.create_topic("flights", partitions=1)
+    await log.append(topic.id, ZERO, plain_batch("k0", value=bytes(100)))
+    (path,) = segment_files(disk, topic)
+    older = bytes(disk.files[path].content)
+    reserved = disk.files[path].length
+    count = 1
+    while disk.files[path].length == reserved:
+        await log.append(topic.id, ZERO, plain_batch(f"k{count}", value=bytes(100)))
+        count += 1
+    killed = copy_of(disk)
+    await log.close()
+    for length, why in ((reserved, "were reserved"), (killed.files[path].length, "known to have been")):
+        left = copy_of(killed)
+        left.files.pop(path.with_suffix(".index"), None)
+        overwrite(left, path, older.ljust(length, b"\0"))
+        async with await open_log(left, LARGE) as log:
+            (damage,) = log.recovery.damages
+            assert damage.fields["offset"] == 1
+            assert why in damage.message or f"offset {count - 2} is known" in damage.message
+            with pytest.raises(LogDamaged):
+                await log.append(topic.id, ZERO, plain_batch("after"))
+
+
+async def test_after_a_kill_every_file_may_be_cut_again_by_a_close_or_a_second_kill(tmp_path: Path) -> None:
+    """Real files: what was reserved stays so until a close, and a cut between two batches is named."""
+    log = await EmbeddedLog.open(tmp_path / "log")
+    topic = await log.create_topic("flights", partitions=1)
+    for number in range(3):
+        await log.append(topic.id, ZERO, plain_batch(f"k{number}"))
+    shutil.copytree(tmp_path / "log", tmp_path / "killed")
+    await log.close()
+    (file,) = (tmp_path / "killed").glob("topics/*/0/*.log")
+    async with await EmbeddedLog.open(tmp_path / "killed") as log:
+        assert str(log.recovery) == "nothing to recover"
+        assert file.stat().st_size == PREALLOCATION_BYTES_MIN
+        shutil.copytree(tmp_path / "killed", tmp_path / "again")
+    ends = places(file.read_bytes())
+    assert file.stat().st_size == ends[-1], "a clean close leaves no reserved space"
+    (file,) = (tmp_path / "again").glob("topics/*/0/*.log")
+    os.truncate(file, ends[2])
+    async with await EmbeddedLog.open(tmp_path / "again") as log:
+        (damage,) = log.recovery.damages
+        assert damage.fields == {"file": str(file), "position": ends[2], "offset": 2}
+
+
+async def test_a_torn_end_is_cut_once_and_the_shorter_file_is_right_from_then_on() -> None:
+    """Power may fail at each step of cutting it."""
+    disk, topic = await filled(5, LARGE, clean=False)
+    (path,) = segment_files(disk, topic)
+    change_content(disk, path, bytes(disk.files[path].content) + b"torn")
+    disk.sync_folder(path.parent)
+    failed = 0
+    while True:
+        left = copy_of(disk)
+        left.on_step = fails_from(failed)
+        try:
+            log = await open_log(left, LARGE)
+        except DuramenError:
+            failed += 1
+        else:
+            left.on_step = lambda what, where: None
+            assert len(log.recovery.cuts) == 1
+            await log.close()
+            break
+        for keep_everything in (True, False):
+            survivor = left.after_power_loss(random.Random(failed), keep_everything=keep_everything)
+            async with await open_log(survivor, LARGE) as log:
+                assert not log.recovery.damages
+                assert (await log.append(topic.id, ZERO, plain_batch("after"))).base_offset == 5
+    assert failed > 3
 
 
 @pytest.mark.parametrize("filling", [b"", b"\0" * 300, b"garbage" * 40])
@@ -200,7 +309,7 @@ async def test_damage_in_the_middle_is_proved_by_what_was_written_after_its_sync
     content = bytearray(disk.files[path].content)
     ends = places(bytes(content))
     content[ends[20] + 70] ^= 4
-    overwrite(disk, path, bytes(content))
+    change_content(disk, path, bytes(content))
     async with await open_log(disk, LARGE) as log:
         (damage,) = log.recovery.damages
         assert damage.fields["position"] == ends[20]
@@ -223,7 +332,7 @@ async def test_a_torn_commit_of_many_batches_is_cut_although_later_ones_of_it_ar
     headers = [read_header(bytes(content), at) for at in ends[:-1]]
     group = next(n for n, header in enumerate(headers) if n and header.unsynced == 0 and headers[n + 1].unsynced)
     last = max(n for n, header in enumerate(headers) if n >= group and header.base_offset - header.unsynced == group)
-    overwrite(
+    change_content(
         killed, path, bytes(content[: ends[group]]) + bytes(10) + bytes(content[ends[group] + 10 : ends[last + 1]])
     )
     async with await open_log(killed, LARGE) as log:
@@ -307,7 +416,7 @@ async def test_an_index_entry_proves_that_its_batch_was_there() -> None:
         (path,) = segment_files(disk, topic)
         content = bytearray(disk.files[path].content)
         content[places(bytes(content))[16] + 70] ^= 1
-        overwrite(disk, path, bytes(content))
+        change_content(disk, path, bytes(content))
         if not with_index:
             del disk.files[path.with_suffix(".index")]
         async with await open_log(disk, options) as log:
@@ -360,7 +469,7 @@ async def test_a_batch_of_another_partition_is_damage_and_never_served(tmp_path:
 
 async def test_a_batch_of_an_older_client_is_stored_with_the_stronger_stamp() -> None:
     disk = MemoryDisk()
-    old = bytes.fromhex((Path(__file__).parents[1] / "fixtures" / "batch_v1_plain.hex").read_text())
+    old = bytes.fromhex((Path(__file__).parents[2] / "model" / "fixtures" / "batch_v1_plain.hex").read_text())
     async with await open_log(disk) as log:
         topic = await log.create_topic("flights", partitions=1)
         place = await log.append(topic.id, ZERO, old)
