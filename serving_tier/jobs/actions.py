@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from typing import Final
 
 from log_tier.model.errors import InvalidRequest, OffsetTrimmed
 from log_tier.model.identifiers import Offset
@@ -17,21 +15,19 @@ from serving_tier.node.hosting import Hosting
 
 __all__ = ["node_actions"]
 
-# Between a move's target being ready and its source letting go: routers learn of the new replica by their status
-# streams, within a tenth of a second, and reads that are under way at the source end.
-_HANDOVER_S: Final = 0.5
-
 
 def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) -> Mapping[str, Action]:
     """The actions of a node; `snapshots` None: it has no snapshot store."""
 
     async def move(run: TaskRun) -> str:
-        """The target's side. The replica itself is brought up by `Hosting`, which sees the assignment as well."""
+        """The target's side. The replica itself is brought up by `Hosting`, which sees the assignment as well.
+
+        The source may leave as soon as the target is a member of the map. Nobody has to wait for the routers' maps: a
+        router that still asks the source gets `NotHosted`, waits for the newer map and asks the target, in one call.
+        """
         name = (run.task.table, run.task.partition)
         source = await hosting.wait_ready(name, run.progress)
         await run.ready()
-        run.progress("handing over")
-        await asyncio.sleep(_HANDOVER_S)
         return f"came from {source}"
 
     async def add(run: TaskRun) -> str:

@@ -18,7 +18,6 @@ from log_tier.model.errors import CommandRejected, NotHosted, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Topic
 from log_tier.model.record import Expiry, Operation, attribute_of
-from serving_tier.jobs import actions as module
 from serving_tier.jobs import bootstrapping, point_in_time, snapshotting
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
@@ -91,8 +90,7 @@ class SingleMachine:
 
 
 @pytest.fixture
-async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SingleMachine]:
-    monkeypatch.setattr(module, "_HANDOVER_S", 0.01)
+async def machine(tmp_path: Path) -> AsyncIterator[SingleMachine]:
     async with await EmbeddedLog.open(tmp_path / "log", settings=EngineSettings(segment_bytes=4096)) as log:
         catalog = await Catalog.open(log)
         made = SingleMachine(tmp_path, log, catalog)
