@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -63,16 +63,15 @@ from serving_tier.node.staging import check_version_of
 from serving_tier.versions.empty import empty_offsets, empty_url, is_empty
 from serving_tier.versions.store import VersionStore
 
-__all__ = ["Admin"]
+__all__ = ["Admin", "OpenAdmin"]
 
 Document = dict[str, Any]
 
 # How often a job's progress is told while nothing else happens to it.
 _PROGRESS_S: Final = 0.5
 
-# A replica that has just become level says so to the catalog, and to us within a heartbeat.
+# A replica that has just become level reports that to the catalog, and to this process within a heartbeat.
 _HEARD_S: Final = 1.0
-_HEARD_PAUSE_S: Final = 0.02
 
 # A log that takes longer to answer is told as silent: whoever asks for the lag then wants to know just that.
 _SILENT_S: Final = 3.0
@@ -92,6 +91,7 @@ class Admin:
         self._tables = Tables(log, catalog)
 
     async def _situation(self) -> Situation:
+        await self._membership.measure()
         return Situation(await self._catalog.refresh(), self._membership.nodes())
 
     def _known(self) -> Situation:
@@ -203,6 +203,8 @@ class Admin:
         situation = await self._situation()
         if isinstance(change, requests.RestoreTable):
             return await self._restore_table(situation, change, dry_run=dry_run, plan_id=plan_id)
+        if isinstance(change, (requests.Swap, requests.Rollback)):
+            situation = await self._heard(situation, change)
         plan = await self._plan(situation, change)
         check_plan(situation.cluster, plan.command)
         return await self._begin(plan, dry_run=dry_run, plan_id=plan_id)
@@ -229,14 +231,19 @@ class Admin:
             return plan_compact(situation, bounds, **change._asdict())
         if isinstance(change, requests.Stage):
             return await self._plan_stage(situation, change)
-        planner = _PLANNERS[type(change)]
-        if isinstance(change, (requests.Swap, requests.Rollback)):
-            with suppress(CommandRejected, TimeoutError):
-                async with asyncio.timeout(_HEARD_S):
-                    while lacking(situation, **change._asdict()):
-                        await asyncio.sleep(_HEARD_PAUSE_S)
-                        situation = Situation(self._catalog.map, self._membership.nodes())
-        return planner(situation, **change._asdict())
+        return _PLANNERS[type(change)](situation, **change._asdict())
+
+    async def _heard(self, situation: Situation, change: requests.Swap | requests.Rollback) -> Situation:
+        """The situation once every live replica has reported the version that the change is about, or `_HEARD_S` later:
+        the catalog may know of it a status message earlier than this process.
+        """
+        if not lacking(situation, table=change.table, version=change.version):
+            return situation
+        with suppress(CommandRejected, DeadlineExceeded):
+            await self._membership.wait_for(
+                lambda: not lacking(self._known(), table=change.table, version=change.version), timeout=_HEARD_S
+            )
+        return self._known()
 
     async def _plan_stage(self, situation: Situation, change: requests.Stage) -> Plan:
         """The version is looked at from here first: what is not one of this table is refused before anything begins."""
@@ -365,3 +372,7 @@ _PLANNERS: Final[Mapping[type, Callable[..., Plan]]] = {
 
 def _newer_than(version: Offset) -> Callable[[Any], bool]:
     return lambda cluster: cluster.version > version
+
+
+OpenAdmin = Callable[[], Awaitable[Admin]]
+"""Gives the administration, opened where it was not yet: a `router.admin.lazy.AdminOnDemand`, or one that is open."""

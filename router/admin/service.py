@@ -13,7 +13,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
-from router.admin.admin import Admin
+from router.admin.admin import Admin, OpenAdmin
 from router.admin.messages import change_from
 from router.proto import admin_pb2 as pb
 from router.proto import admin_pb2_grpc
@@ -32,12 +32,9 @@ _WRITES_DEFAULT: Final = 10
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):
-    """Serves what `admin` gives when it is called: an `AdminOnDemand`, or a membership's owner's own (`at_hand`).
+    """Serves what `admin` gives when it is called. `streams`: the streams under way, for who shuts down."""
 
-    `streams` are the streams under way, for whoever shuts the server down.
-    """
-
-    def __init__(self, admin: Callable[[], Awaitable[Admin]], streams: OpenStreams | None = None) -> None:
+    def __init__(self, admin: OpenAdmin, streams: OpenStreams | None = None) -> None:
         self._admin = admin
         self._streams = OpenStreams() if streams is None else streams
 

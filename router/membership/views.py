@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -77,10 +77,22 @@ class Membership(Protocol):
         """By id; those that do not answer are there too, with `alive` False."""
         ...
 
+    async def measure(self) -> None:
+        """Renew what a view holds and is costly to look up, where nobody else does that: sizes, for people."""
+        ...
+
+    async def wait_for(self, predicate: Callable[[], bool], *, timeout: float) -> None:
+        """Return when `predicate` holds of what is known of the nodes. Raises `DeadlineExceeded`."""
+        ...
+
     async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
         """Ask one node for a replica's digest. Raises `Disconnected`, `NotHosted`, `ReplicaBehind`, ..."""
         ...
 
     def failures(self) -> Iterator[tuple[str, DuramenError]]:
         """The nodes that do not answer, and why."""
+        ...
+
+    async def close(self) -> None:
+        """Stop following. Idempotent."""
         ...

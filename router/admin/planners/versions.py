@@ -42,7 +42,7 @@ def plan_stage(situation: Situation, *, table: str, url: str, part_bytes: Sequen
     return plan_of("stage", entry.name, steps, arguments=arguments, notes=list(dict.fromkeys(notes)))
 
 
-def lacking(situation: Situation, *, table: str, version: int | None = None, **_: object) -> bool:
+def lacking(situation: Situation, *, table: str, version: int | None = None) -> bool:
     """Is there a live replica that has not said yet that it has what the catalog says it has?"""
     entry = situation.table(table)
     numbers = [each.number for each in entry.versions if each.state != "staging"] if version is None else [version]
