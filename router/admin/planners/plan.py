@@ -14,7 +14,7 @@ from log_tier.catalog.fold import fold_command
 from log_tier.model.errors import CommandRejected
 from log_tier.model.identifiers import Offset, Partition, TableId
 
-__all__ = ["RATE_BYTES_S", "Plan", "Step", "check_plan", "plan_document", "plan_of"]
+__all__ = ["RATE_BYTES_S", "Plan", "Step", "check_plan", "plan_of"]
 
 # What a node copies, verifies and syncs in a second, on a plain disk; for the estimate only. Nodes do two tasks at a
 # time and share one disk between them, so that a node's steps count one after the other.
@@ -118,32 +118,3 @@ def check_plan(cluster: ClusterMap, command: Command) -> ClusterMap:
     if decision.rejection:
         raise CommandRejected(decision.rejection, version=cluster.version)
     return after
-
-
-def plan_document(plan: Plan, *, dry_run: bool, job: int | None = None) -> dict[str, Any]:
-    """The plan as a document; `job`: its id, once it has begun."""
-    return {
-        "kind": plan.kind,
-        "subject": plan.subject,
-        "plan": plan.id,
-        "dry_run": dry_run,
-        "job": job,
-        "steps": [
-            {
-                "action": step.action,
-                "table": step.table_name,
-                "partition": step.partition,
-                "node": step.node,
-                "from": step.source or None,
-                "bytes": step.bytes,
-                "arguments": dict(step.arguments),
-                "note": step.note,
-            }
-            for step in plan.steps
-        ],
-        "replicas_moved": plan.replicas_moved,
-        "bytes": plan.bytes,
-        "seconds": plan.seconds,
-        "rate_bytes_s": RATE_BYTES_S,
-        "notes": list(plan.notes),
-    }

@@ -81,7 +81,7 @@ async def test_no_read_fails_while_the_only_replica_moves(cluster: Operated, dat
             seen = reads
             job = await cluster.done(Move("flights", Partition(0), source, target))
             source = target
-            assert job["task_list"][0]["state"] == "done"
+            assert job.task_list[0].state == "done"
             await table.put(KEYS[number], CONTENT[KEYS[number]])
             async with asyncio.timeout(DEADLINE_S):
                 while reads == seen:  # noqa: ASYNC110

@@ -113,15 +113,15 @@ async def test_the_single_server_does_not_connect_to_itself(
     monkeypatch.setattr(member.Member, "start", refuse)
     async with AdminConnection(f"127.0.0.1:{server.port}", timeout=DEADLINE_S) as admin:
         (node,) = await admin.nodes()
-        assert (node["node"], node["state"], node["ready"]) == (NODE_ID, "alive", 3)
-        assert [each["ready"] for each in await admin.partitions()] == [1, 1, 1]
-        assert sum(each["keys"] for each in await admin.partitions()) == len(KEYS)
-        (replica,) = (await admin.explain("flights", KEYS[0]))["replicas"]
-        assert (replica["node"], replica["value"]) == (NODE_ID, "v")
-        assert [each["verdict"] async for each in admin.verify("flights", Partition(0))] == ["single"]
+        assert (node.node, node.state, node.ready) == (NODE_ID, "alive", 3)
+        assert [each.ready for each in await admin.partitions()] == [1, 1, 1]
+        assert sum(each.keys for each in await admin.partitions()) == len(KEYS)
+        (replica,) = (await admin.explain("flights", KEYS[0])).replicas
+        assert (replica.node, replica.value) == (NODE_ID, "v")
+        assert [each.verdict async for each in admin.verify("flights", Partition(0))] == ["single"]
         for change in (Stage("flights", "empty:"), Swap("flights")):
             plan = await admin.start(change)
-            async for job in admin.follow_job(plan["job"]):
+            async for job in admin.follow_job(plan.job):
                 last = job
-            assert last["state"] == "done"
-        assert [each["state"] for each in await admin.versions()] == ["kept", "live"]
+            assert last.state == "done"
+        assert [each.state for each in await admin.versions()] == ["kept", "live"]
