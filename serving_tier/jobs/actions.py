@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from log_tier.catalog.actions import Action
 from log_tier.model.errors import InvalidRequest, OffsetTrimmed
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Log
 from serving_tier.jobs.point_in_time import copy_partition
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.swapping import put_barriers, stage_version
-from serving_tier.jobs.worker import Action, TaskRun
+from serving_tier.jobs.worker import DoTask, TaskRun
 from serving_tier.node.hosting import Hosting
 
 __all__ = ["node_actions"]
 
 
-def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) -> Mapping[str, Action]:
+def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) -> Mapping[str, DoTask]:
     """The actions of a node; `snapshots` None: it has no snapshot store."""
 
     async def move(run: TaskRun) -> str:
@@ -65,15 +66,15 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
         return await put_barriers(run, log)
 
     return {
-        "stage": stage,
-        "swap": swap,
-        "move": move,
-        "add": add,
-        "rebuild": rebuild,
-        "snapshot": snapshot,
-        "trim": trim,
-        "compact": compact,
-        "copy": copy,
+        Action.STAGE: stage,
+        Action.SWAP: swap,
+        Action.MOVE: move,
+        Action.ADD: add,
+        Action.REBUILD: rebuild,
+        Action.SNAPSHOT: snapshot,
+        Action.TRIM: trim,
+        Action.COMPACT: compact,
+        Action.COPY: copy,
     }
 
 

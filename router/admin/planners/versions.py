@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from log_tier.catalog.actions import Action
 from log_tier.catalog.cluster_map import Argument, TableEntry
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
@@ -36,7 +37,7 @@ def plan_stage(situation: Situation, *, table: str, url: str, part_bytes: Sequen
             if not situation.is_alive(node):
                 notes.append(f"node {node} is not there ({situation.lost(node)}): the stage waits for it")
             size = part_bytes[partition] if part_bytes else 0
-            steps.append(Step("stage", entry.id, entry.name, partition, node, bytes=size))
+            steps.append(Step(Action.STAGE, entry.id, entry.name, partition, node, bytes=size))
     arguments: dict[str, Argument] = {"table": entry.id, "url": url}
     return plan_of("stage", entry.name, steps, arguments=arguments, notes=list(dict.fromkeys(notes)))
 
@@ -104,7 +105,7 @@ def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: i
     if worker is None:
         raise situation.refusal(f"no node that holds {table.name}/0 is there: start one of them and try again")
     step = Step(
-        "swap", table.id, table.name, Partition(0), worker, note=f"barriers to version {number} in every partition"
+        Action.SWAP, table.id, table.name, Partition(0), worker, note=f"barriers to version {number} in every partition"
     )
     arguments: dict[str, Argument] = {"table": table.id, "version": number, **more}
     return plan_of(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from log_tier.catalog.actions import Action
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import Job, NodeEntry
 from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan
-from log_tier.catalog.job_fold import ACTIONS
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import CommandRejected, NotHosted, WriteUnknown
@@ -324,7 +324,7 @@ async def test_a_new_replica_of_a_large_table_begins_with_a_snapshot(
 
 def test_the_actions_are_those_that_the_catalog_knows() -> None:
     # A removal is done by the fold itself.
-    assert set(node_actions(None, None, None)) == ACTIONS - {"remove"}  # type: ignore[arg-type]
+    assert set(node_actions(None, None, None)) == frozenset(Action) - {"remove"}  # type: ignore[arg-type]
 
 
 async def over_a_trimmed_topic(machine: SingleMachine, *, replicas: int = 1) -> tuple[Topic, Offset]:
