@@ -21,6 +21,7 @@ from router.admin.answers.key_history import SEARCHED_MAX, FoundWrite, KeyTail, 
 from router.admin.answers.node_client import AskNode
 from router.admin.planners.cluster_view import Situation
 from router.data.requests import Connection, OutcomesPart, ReadPart, ReadResult, WriteResult
+from router.membership.views import ReportedState
 from router.proto import admin_pb2 as pb
 
 __all__ = ["WRITES_MAX", "explain_key"]
@@ -84,7 +85,7 @@ async def _held(
     role = next(replica.role for replica in table.assignments[partition] if replica.node == node)
     view = situation.replica(table, partition, node)
     held = pb.AdminHeldKey(
-        node=node, role=role, state=view.state if situation.is_alive(node) else "lost", applied=view.applied
+        node=node, role=role, state=view.state if situation.is_alive(node) else ReportedState.LOST, applied=view.applied
     )
     part = ReadPart(table.id, partition, [key])
 

@@ -12,6 +12,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Bounds
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.upkeep import LogBounds
+from router.membership.views import ReportedState
 from router.proto import admin_pb2 as pb
 
 __all__ = ["known_bounds", "list_lags", "list_nodes", "list_partitions", "list_snapshots"]
@@ -33,7 +34,7 @@ def list_nodes(situation: Situation) -> list[pb.AdminNode]:
                 reason="" if alive else situation.lost(node),
                 draining=entry.draining,
                 replicas=len(held),
-                ready=sum(replica.state == "ready" for replica in replicas),
+                ready=sum(replica.state == ReportedState.READY for replica in replicas),
                 bytes=sum(replica.bytes for replica in replicas),
                 lag_ms=max((replica.lag_ms for replica in replicas), default=0),
                 load=view.load if view is not None else 0,
@@ -72,7 +73,7 @@ def _partition(situation: Situation, table: TableEntry, partition: Partition, bo
         bytes=max((each.bytes for each in replicas), default=0),
         void=max((each.void for each in replicas), default=0),
         wanted=table.replicas,
-        ready=sum(each.state == "ready" for each in readable),
+        ready=sum(each.state == ReportedState.READY for each in readable),
         snapshots=len(known),
         snapshot=known[-1].offset if known else None,
         replicas=replicas,
@@ -87,7 +88,7 @@ def _replica(
     return pb.AdminReplica(
         node=assignment.node,
         role=assignment.role,
-        state=view.state if alive else "lost",
+        state=view.state if alive else ReportedState.LOST,
         reason=view.reason if alive else situation.lost(assignment.node),
         applied=view.applied,
         lag_records=max(0, bounds.latest - view.applied),

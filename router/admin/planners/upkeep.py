@@ -17,6 +17,7 @@ from log_tier.model.log import Bounds
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
+from router.membership.views import ReportedState
 
 __all__ = ["LogBounds", "plan_compact", "plan_snapshot", "plan_trim"]
 
@@ -113,7 +114,7 @@ def _left_behind(situation: Situation, table: TableEntry, partition: Partition, 
     behind: list[str] = []
     for node, _ in table.assignments[partition]:
         replica = situation.replica(table, partition, node)
-        if situation.is_alive(node) and replica.state != "unknown" and replica.applied + 1 < before:
+        if situation.is_alive(node) and replica.state != ReportedState.UNKNOWN and replica.applied + 1 < before:
             behind.append(
                 f"the replica of {table.name}/{partition} at {node} has applied {replica.applied}: it will have to "
                 "fetch a snapshot"
