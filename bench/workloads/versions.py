@@ -234,8 +234,8 @@ async def _swapped(settings: RunSettings) -> Measurement:
 
 async def _done(admin: Any, change: Any) -> None:
     plan = await admin.start(change)
-    async for job in admin.follow_job(plan["job"]):
-        state = job["state"]
+    async for job in admin.follow_job(plan.job):
+        state = job.state
     if state != "done":
         raise AssertionError(f"{change}: the job is {state}")
 

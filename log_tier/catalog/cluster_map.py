@@ -150,7 +150,7 @@ class Task:
     """A piece of a job that one node works on."""
 
     action: str
-    """One of `log_tier.catalog.job_fold.ACTIONS`."""
+    """The value of a `log_tier.catalog.actions.Action`."""
     table: TableId
     partition: Partition
     node: str

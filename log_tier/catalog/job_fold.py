@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from log_tier.catalog.actions import CHANGES_HOLDERS, GAINS_REPLICA, SHORTENS_LOG, Action
 from log_tier.catalog.cluster_map import FINISHED, Assignment, ClusterMap, Job, ReplicaRole, TableEntry, Task, TaskState
 from log_tier.catalog.commands import (
     AbortJob,
@@ -45,7 +46,6 @@ from log_tier.catalog.version_fold import (
 from log_tier.model.identifiers import Offset, Partition
 
 __all__ = [
-    "ACTIONS",
     "FINISHED_JOBS_MAX",
     "abort_job",
     "resume_job",
@@ -56,13 +56,7 @@ __all__ = [
     "undo_tasks_of",
 ]
 
-ACTIONS: Final = frozenset({"move", "add", "remove", "snapshot", "rebuild", "copy", "trim", "compact", "stage", "swap"})
-
-_MEMBERSHIP: Final = frozenset({"move", "add", "remove"})
-"""Actions that change who holds a partition: one job at a time for each (C4)."""
-
-_SHORTENING: Final = frozenset({"trim", "compact"})
-"""Actions that take records away from a log."""
+_ACTIONS: Final = frozenset(Action)
 
 # Enough for an operator to see what happened this week; every process holds the map whole.
 FINISHED_JOBS_MAX: Final = 100
@@ -89,7 +83,7 @@ def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJ
 def task_ready(cluster: ClusterMap, command: TaskReady) -> ClusterMap:
     """A move's target may be read from now on."""
     job, task = _task_of(cluster, command)
-    if task.action != "move" or task.state != "waiting":
+    if task.action != Action.MOVE or task.state != "waiting":
         raise Refusal(f"task {command.task} of job {job.id} is a {task.action} in state {task.state}, no waiting move")
     cluster = _with_role(cluster, task, task.node, "member")
     cluster = _with_role(cluster, task, str(task.arguments["from"]), "leaving")
@@ -99,13 +93,13 @@ def task_ready(cluster: ClusterMap, command: TaskReady) -> ClusterMap:
 def task_done(cluster: ClusterMap, command: TaskDone) -> ClusterMap:
     """A task is finished."""
     job, task = _task_of(cluster, command)
-    if task.action == "move":
+    if task.action == Action.MOVE:
         if task.state != "ready":
             raise Refusal(f"task {command.task} of job {job.id} is {task.state}: a move is done after it was ready")
         cluster = _without_replica(cluster, task, str(task.arguments["from"]))
-    elif task.action == "add":
+    elif task.action == Action.ADD:
         cluster = _with_role(cluster, task, task.node, "member")
-    elif task.action == "stage":
+    elif task.action == Action.STAGE:
         cluster = with_holder(cluster, job, task)
     return _with_task(cluster, job, command.task, replace(task, state="done", note=command.note))
 
@@ -178,26 +172,26 @@ def undo_tasks_of(cluster: ClusterMap, table: TableEntry) -> ClusterMap:
 
 def _begin(cluster: ClusterMap, plan: TaskPlan, *, ignoring: int = -1) -> tuple[ClusterMap, Task]:
     """Check a task against the map, and take its first step. `ignoring`: the job that it belongs to."""
-    if plan.action not in ACTIONS:
-        raise Refusal(f"there is no task {plan.action!r}; there are {', '.join(sorted(ACTIONS))}")
+    if plan.action not in _ACTIONS:
+        raise Refusal(f"there is no task {plan.action!r}; there are {', '.join(sorted(_ACTIONS))}")
     table = cluster.tables.get(plan.table)
     if table is None:
         raise Refusal(f"no table has the id {plan.table}: it was dropped, or never was")
     if not 0 <= plan.partition < table.partitions:
         raise Refusal(f"table {table.name} has partitions 0 to {table.partitions - 1}, not {plan.partition}")
     where = f"{table.name}/{plan.partition}"
-    if plan.action != "remove" and plan.node not in cluster.nodes:
+    if plan.action != Action.REMOVE and plan.node not in cluster.nodes:
         raise Refusal(f"there is no node {plan.node!r}; registered are {', '.join(sorted(cluster.nodes)) or 'none'}")
     task = Task(plan.action, table.id, plan.partition, plan.node, dict(plan.arguments))
-    if plan.action in _MEMBERSHIP:
+    if plan.action in CHANGES_HOLDERS:
         _check_alone(cluster, table, plan.partition, ignoring)
         return _BEGINNINGS[plan.action](cluster, table, task, where)
-    if plan.action in _SHORTENING:
+    if plan.action in SHORTENS_LOG:
         check_not_needed(table, plan.action)
-    if plan.action in _SHORTENING and table.adopted:
+    if plan.action in SHORTENS_LOG and table.adopted:
         raise Refusal(f"the log of {where} is the topic {table.over!r} of others: it is theirs to {plan.action}")
-    held = table if plan.action != "copy" else _source_of(cluster, plan)
-    partition = plan.partition if plan.action != "copy" else Partition(int(plan.arguments["source_partition"]))
+    held = table if plan.action != Action.COPY else _source_of(cluster, plan)
+    partition = plan.partition if plan.action != Action.COPY else Partition(int(plan.arguments["source_partition"]))
     if plan.node not in held.readable(partition):
         raise Refusal(f"node {plan.node} holds no replica of {held.name}/{partition}")
     return cluster, task
@@ -217,7 +211,7 @@ def _check_alone(cluster: ClusterMap, table: TableEntry, partition: Partition, i
         for task in job.tasks:
             if (
                 (task.table, task.partition) == (table.id, partition)
-                and task.action in _MEMBERSHIP
+                and task.action in CHANGES_HOLDERS
                 and task.state not in ("done", "aborted")
             ):
                 raise Refusal(
@@ -247,9 +241,9 @@ def _begin_remove(cluster: ClusterMap, table: TableEntry, task: Task, where: str
 
 
 _BEGINNINGS: Final[Mapping[str, Callable[[ClusterMap, TableEntry, Task, str], tuple[ClusterMap, Task]]]] = {
-    "move": _begin_move,
-    "add": _begin_add,
-    "remove": _begin_remove,
+    Action.MOVE: _begin_move,
+    Action.ADD: _begin_add,
+    Action.REMOVE: _begin_remove,
 }
 
 
@@ -262,7 +256,7 @@ def _joined(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -> C
 
 def _is_ready_move(cluster: ClusterMap, task: Task) -> bool:
     """Had this move's target been ready before the task failed?"""
-    if task.action != "move":
+    if task.action != Action.MOVE:
         return False
     return Assignment(task.node, "member") in cluster.tables[task.table].assignments[task.partition]
 
@@ -273,9 +267,9 @@ def _kept(cluster: ClusterMap, task: Task) -> ClusterMap:
 
 
 def _undo(cluster: ClusterMap, task: Task) -> ClusterMap:
-    if task.action not in ("move", "add") or task.table not in cluster.tables:
+    if task.action not in GAINS_REPLICA or task.table not in cluster.tables:
         return cluster
-    if task.action == "move":
+    if task.action == Action.MOVE:
         cluster = _with_role(cluster, task, str(task.arguments["from"]), "member")
     return _without_replica(cluster, task, task.node)
 

@@ -22,10 +22,9 @@ How a change passes:
     progress ◀── the map's tasks and the nodes' own figures ◀── nodes work, report to the catalog ◀┘
 
 **One service, everywhere.** Routers, nodes and the single server serve `duramen.v1.Admin` alike: none of them is
-special, as none of them keeps anything that the catalog does not. Requests are typed messages. Answers are JSON
-documents, whose fields `router/proto/admin.proto` lists: they are read by people, scripts and dashboards, which all
-want text, and one shape serves the command line's `--json`, a Go program and `jq`. What is read a million times a
-second is packed in columns elsewhere; an operator's question is not.
+special, as none of them keeps anything that the catalog does not. Requests and answers are the messages of
+`router/proto/admin.proto`. The core makes the messages, the service sends them, the command line reads their fields;
+with `--json` it prints all of them under their own names (`answers/document.py`).
 
 What is deliberately not here: work (nodes do that), waiting for a lost node, and deciding by itself. Nothing starts to
 move because a node was lost for a minute; an operator says so.

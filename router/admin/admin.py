@@ -8,8 +8,7 @@ tell what is known here, and `lag` gives that as the reason; everything else rai
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -30,20 +29,22 @@ from log_tier.model.log import Bounds, Log
 from log_tier.model.tokens import Token
 from router.admin import requests
 from router.admin.answers.explain import explain_key
-from router.admin.answers.jobs import job_document, job_documents
+from router.admin.answers.jobs import describe_job, list_jobs
 from router.admin.answers.listing import (
     known_bounds,
-    lag_documents,
-    node_documents,
-    partition_documents,
-    snapshot_documents,
+    list_lags,
+    list_nodes,
+    list_partitions,
+    list_snapshots,
 )
 from router.admin.answers.log_times import header_at, offset_at_time
 from router.admin.answers.node_client import AskNode
+from router.admin.answers.plans import describe_plan
 from router.admin.answers.verify import verify_partition
+from router.admin.answers.versions import list_versions
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.move import plan_drain, plan_move, plan_retire
-from router.admin.planners.plan import Plan, check_plan, plan_document
+from router.admin.planners.plan import Plan, check_plan
 from router.admin.planners.rebalance import plan_rebalance
 from router.admin.planners.restore import check_restorable, plan_restore_node, plan_restore_table
 from router.admin.planners.resume import job_of, plan_abort, plan_resume
@@ -55,24 +56,21 @@ from router.admin.planners.versions import (
     plan_rollback,
     plan_stage,
     plan_swap,
-    version_documents,
 )
 from router.data.tables import Tables
 from router.membership.views import Membership
+from router.proto import admin_pb2 as pb
 from serving_tier.node.staging import check_version_of
 from serving_tier.versions.empty import empty_offsets, empty_url, is_empty
 from serving_tier.versions.store import VersionStore
 
-__all__ = ["Admin"]
-
-Document = dict[str, Any]
+__all__ = ["Admin", "OpenAdmin"]
 
 # How often a job's progress is told while nothing else happens to it.
 _PROGRESS_S: Final = 0.5
 
-# A replica that has just become level says so to the catalog, and to us within a heartbeat.
+# A replica that has just become level reports that to the catalog, and to this process within a heartbeat.
 _HEARD_S: Final = 1.0
-_HEARD_PAUSE_S: Final = 0.02
 
 # A log that takes longer to answer is told as silent: whoever asks for the lag then wants to know just that.
 _SILENT_S: Final = 3.0
@@ -92,6 +90,7 @@ class Admin:
         self._tables = Tables(log, catalog)
 
     async def _situation(self) -> Situation:
+        await self._membership.measure()
         return Situation(await self._catalog.refresh(), self._membership.nodes())
 
     def _known(self) -> Situation:
@@ -109,65 +108,64 @@ class Admin:
 
     # --- questions
 
-    async def nodes(self) -> list[Document]:
+    async def nodes(self) -> list[pb.AdminNode]:
         """Every registered node; as it was last known while the log does not answer."""
         try:
             async with asyncio.timeout(_SILENT_S):
                 situation = await self._situation()
         except (Unavailable, TimeoutError):
             situation = self._known()
-        return node_documents(situation)
+        return list_nodes(situation)
 
-    async def partitions(self, table: str = "") -> list[Document]:
+    async def partitions(self, table: str = "") -> list[pb.AdminPartition]:
         """Every partition of a table, or of all, and its replicas. One question to the log for each table."""
         situation = await self._situation()
-        return partition_documents(situation, await self._bounds(situation, table), table=table)
+        return list_partitions(situation, await self._bounds(situation, table), table=table)
 
-    async def lag(self, table: str = "") -> list[Document]:
+    async def lag(self, table: str = "") -> list[pb.AdminLag]:
         """Every replica and how far it is behind, the furthest first."""
         try:
             async with asyncio.timeout(_SILENT_S):
                 situation = await self._situation()
-                return lag_documents(situation, await self._bounds(situation, table), table=table)
+                return list_lags(situation, await self._bounds(situation, table), table=table)
         except (Unavailable, TimeoutError) as error:
             situation = self._known()
             why = f"the log does not answer: {str(error) or f'nothing came within {_SILENT_S:g} s'}"
-            return lag_documents(situation, known_bounds(situation, table), table=table, silent=why)
+            return list_lags(situation, known_bounds(situation, table), table=table, silent=why)
 
-    async def snapshots(self, table: str = "") -> list[Document]:
+    async def snapshots(self, table: str = "") -> list[pb.AdminSnapshot]:
         """The snapshots that the catalog knows."""
         situation = await self._situation()
-        return snapshot_documents(situation, await self._bounds(situation, table), table=table)
+        return list_snapshots(situation, await self._bounds(situation, table), table=table)
 
-    async def versions(self, table: str = "") -> list[Document]:
+    async def versions(self, table: str = "") -> list[pb.AdminVersion]:
         """The versions of a table, or of all tables."""
-        return version_documents(await self._situation(), table=table)
+        return list_versions(await self._situation(), table=table)
 
     async def log_ends(self, table: str) -> list[Offset]:
         """The latest offset of each partition of a table. One question to the log."""
         entry = (await self._situation()).table(table)
         return [each.latest for each in await self._log.all_bounds(entry.id)]
 
-    async def jobs(self) -> list[Document]:
+    async def jobs(self) -> list[pb.AdminJobSummary]:
         """The jobs that the catalog remembers: those that are not over first, then the newest."""
-        return job_documents(await self._situation())
+        return list_jobs(await self._situation())
 
-    async def job(self, job_id: int) -> Document:
+    async def job(self, job_id: int) -> pb.AdminJob:
         """One job with its tasks. Raises `InvalidRequest`."""
         situation = await self._situation()
-        return job_document(situation, job_of(situation.cluster, job_id))
+        return describe_job(situation, job_of(situation.cluster, job_id))
 
-    async def follow_job(self, job_id: int) -> AsyncIterator[Document]:
+    async def follow_job(self, job_id: int) -> AsyncIterator[pb.AdminJob]:
         """The job now, at every change, and with its progress every half second; ends with the job."""
         situation = await self._situation()
-        shown = ""
+        shown: pb.AdminJob | None = None
         while True:
             job = job_of(situation.cluster, job_id)
-            document = job_document(situation, job)
-            text = json.dumps(document)
-            if text != shown:
-                shown = text
-                yield document
+            described = describe_job(situation, job)
+            if described != shown:
+                shown = described
+                yield described
             if job.state != "running":
                 return
             version = situation.cluster.version
@@ -175,13 +173,13 @@ class Admin:
                 await self._catalog.wait_for(_newer_than(version), timeout=_PROGRESS_S)
             situation = Situation(self._catalog.map, self._membership.nodes())
 
-    async def explain(self, table: str, key: bytes, *, writes: int = 10) -> Document:
+    async def explain(self, table: str, key: bytes, *, writes: int = 10) -> pb.AdminExplanation:
         """Where a key is, what each replica holds, its last writes in the log; see `router.admin.answers.explain`."""
         return await explain_key(await self._situation(), self._log, self._ask, table=table, key=key, writes=writes)
 
     async def verify(
         self, table: str, partition: Partition | None = None, *, timeout: float = 120.0
-    ) -> AsyncIterator[Document]:
+    ) -> AsyncIterator[pb.AdminComparison]:
         """Compare the replicas of each partition of a table (of one), one after the other."""
         situation = await self._situation()
         entry = situation.table(table, partition)
@@ -194,7 +192,7 @@ class Admin:
 
     # --- changes
 
-    async def start(self, change: requests.Change, *, dry_run: bool, plan_id: str = "") -> Document:
+    async def start(self, change: requests.Change, *, dry_run: bool, plan_id: str = "") -> pb.AdminPlan:
         """Plan a change; begin it, unless `dry_run`. Returns the plan, with its job's id where one began.
 
         `plan_id`: begin that plan and no other, as it was shown. Raises `CommandRejected` where the cluster does not
@@ -203,23 +201,25 @@ class Admin:
         situation = await self._situation()
         if isinstance(change, requests.RestoreTable):
             return await self._restore_table(situation, change, dry_run=dry_run, plan_id=plan_id)
+        if isinstance(change, (requests.Swap, requests.Rollback)):
+            situation = await self._heard(situation, change)
         plan = await self._plan(situation, change)
         check_plan(situation.cluster, plan.command)
         return await self._begin(plan, dry_run=dry_run, plan_id=plan_id)
 
-    async def abort(self, job_id: int, *, dry_run: bool) -> Document:
+    async def abort(self, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
         """Undo what a job has begun and not finished."""
         return await self._go_on(plan_abort(await self._situation(), job_id=job_id), job_id, dry_run=dry_run)
 
-    async def resume(self, job_id: int, *, dry_run: bool) -> Document:
+    async def resume(self, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
         """Take up a job's failed tasks again, and give those of lost nodes to live ones."""
         return await self._go_on(plan_resume(await self._situation(), job_id=job_id), job_id, dry_run=dry_run)
 
-    async def _go_on(self, plan: Plan, job_id: int, *, dry_run: bool) -> Document:
+    async def _go_on(self, plan: Plan, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
         check_plan(self._catalog.map, plan.command)
         if not dry_run:
             await self._catalog.submit(plan.command)
-        return plan_document(plan, dry_run=dry_run, job=job_id)
+        return describe_plan(plan, dry_run=dry_run, job=job_id)
 
     async def _plan(self, situation: Situation, change: requests.Change) -> Plan:
         if isinstance(change, (requests.Trim, requests.Compact)):
@@ -229,14 +229,19 @@ class Admin:
             return plan_compact(situation, bounds, **change._asdict())
         if isinstance(change, requests.Stage):
             return await self._plan_stage(situation, change)
-        planner = _PLANNERS[type(change)]
-        if isinstance(change, (requests.Swap, requests.Rollback)):
-            with suppress(CommandRejected, TimeoutError):
-                async with asyncio.timeout(_HEARD_S):
-                    while lacking(situation, **change._asdict()):
-                        await asyncio.sleep(_HEARD_PAUSE_S)
-                        situation = Situation(self._catalog.map, self._membership.nodes())
-        return planner(situation, **change._asdict())
+        return _PLANNERS[type(change)](situation, **change._asdict())
+
+    async def _heard(self, situation: Situation, change: requests.Swap | requests.Rollback) -> Situation:
+        """The situation once every live replica has reported the version that the change is about, or `_HEARD_S` later:
+        the catalog may know of it a status message earlier than this process.
+        """
+        if not lacking(situation, table=change.table, version=change.version):
+            return situation
+        with suppress(CommandRejected, DeadlineExceeded):
+            await self._membership.wait_for(
+                lambda: not lacking(self._known(), table=change.table, version=change.version), timeout=_HEARD_S
+            )
+        return self._known()
 
     async def _plan_stage(self, situation: Situation, change: requests.Stage) -> Plan:
         """The version is looked at from here first: what is not one of this table is refused before anything begins."""
@@ -252,12 +257,12 @@ class Admin:
         sizes = [part.bytes for part in version.parts]
         return plan_stage(situation, table=change.table, url=change.url, part_bytes=sizes)
 
-    async def _begin(self, plan: Plan, *, dry_run: bool, plan_id: str) -> Document:
+    async def _begin(self, plan: Plan, *, dry_run: bool, plan_id: str) -> pb.AdminPlan:
         self._check_same(plan, plan_id)
         if dry_run or not (plan.steps or plan.begins_empty):
-            return plan_document(plan, dry_run=dry_run)
+            return describe_plan(plan, dry_run=dry_run)
         job, _ = await self._catalog.submit(plan.command)
-        return plan_document(plan, dry_run=False, job=job)
+        return describe_plan(plan, dry_run=False, job=job)
 
     def _check_same(self, plan: Plan, plan_id: str) -> None:
         if plan_id and plan.id != plan_id:
@@ -271,7 +276,7 @@ class Admin:
 
     async def _restore_table(
         self, situation: Situation, change: requests.RestoreTable, *, dry_run: bool, plan_id: str
-    ) -> Document:
+    ) -> pb.AdminPlan:
         """Make the new table and begin to copy into it.
 
         A process that dies between the two leaves an empty table and no job; `restore` then says that the name is
@@ -292,7 +297,7 @@ class Admin:
         check_plan(check_plan(situation.cluster, planned), plan.command)
         self._check_same(plan, plan_id)
         if dry_run:
-            return plan_document(plan, dry_run=True)
+            return describe_plan(plan, dry_run=True)
         made = await self._tables.create(change.target, source.partitions, replicas, partitioner=source.partitioner)
         plan = plan_restore_table(situation, table=source, target=made.id, target_name=change.target, offsets=offsets)
         try:
@@ -300,7 +305,7 @@ class Admin:
         except CommandRejected:
             await self._tables.drop(change.target)
             raise
-        return plan_document(plan, dry_run=False, job=job)
+        return describe_plan(plan, dry_run=False, job=job)
 
     async def _offsets(
         self, situation: Situation, table: TableEntry, change: requests.RestoreTable
@@ -365,3 +370,7 @@ _PLANNERS: Final[Mapping[type, Callable[..., Plan]]] = {
 
 def _newer_than(version: Offset) -> Callable[[Any], bool]:
     return lambda cluster: cluster.version > version
+
+
+OpenAdmin = Callable[[], Awaitable[Admin]]
+"""Gives the administration, opened where it was not yet: a `router.admin.lazy.AdminOnDemand`, or one that is open."""

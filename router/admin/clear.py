@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from log_tier.catalog.cluster_map import EMPTY
 from log_tier.model.errors import CommandRejected, DeadlineExceeded, DuramenError, Unavailable
 from log_tier.model.identifiers import Offset
 from router.admin.admin import Admin
+from router.admin.answers.arguments import arguments_of
 from router.admin.requests import Discard, Stage, Swap
+from router.proto import admin_pb2 as pb
 
 __all__ = ["clear_table"]
 
@@ -63,14 +65,15 @@ class _Clearing:
     async def once(self, keep: int) -> bool:
         """Stage and swap; False: another version was faster, and ours must not come after it."""
         staged = await self._done(Stage(self._table, EMPTY))
-        version = self._version = staged["arguments"]["version"]
-        if not await self._done(Swap(self._table, version, keep)):
+        assert staged is not None, "only a swap can be overtaken"
+        version = self._version = int(arguments_of(staged.arguments)["version"])
+        if (await self._done(Swap(self._table, version, keep))) is None:
             return False
         self._version = None
         return True
 
-    async def _done(self, change: Stage | Swap | Discard) -> dict[str, Any]:
-        """Carry a change out when others let us; its job, or nothing where a swap makes no sense any more."""
+    async def _done(self, change: Stage | Swap | Discard) -> pb.AdminJob | None:
+        """Carry a change out when others let us; its job, or None where a swap makes no sense any more."""
         while True:
             try:
                 plan = await self._admin.start(change, dry_run=False)
@@ -78,18 +81,19 @@ class _Clearing:
             except CommandRejected as error:
                 self.trouble = error.message
                 if isinstance(change, Swap) and await self._is_overtaken():
-                    return {}
+                    return None
                 await asyncio.sleep(_PAUSE_S)
-        assert plan["job"] is not None, f"{change} is about a version of our own, so there is work"
-        self._job = plan["job"]
+        assert plan.HasField("job"), f"{change} is about a version of our own, so there is work"
+        self._job = plan.job
         self.trouble = "its barriers are on their way, and may still come" if isinstance(change, Swap) else ""
-        ended: dict[str, Any] = {}
-        async for seen in self._admin.follow_job(plan["job"]):
+        ended: pb.AdminJob | None = None
+        async for seen in self._admin.follow_job(plan.job):
             ended = seen
-        if ended["state"] != "done":
-            reasons = [task["note"] for task in ended["task_list"] if task["state"] == "failed"]
+        assert ended is not None, "a job is followed to its end"
+        if ended.state != "done":
+            reasons = [task.note for task in ended.task_list if task.state == "failed"]
             raise Unavailable(
-                f"table {self._table} was not cleared, its {ended['kind']} has {ended['state']}: {'; '.join(reasons)}"
+                f"table {self._table} was not cleared, its {ended.kind} has {ended.state}: {'; '.join(reasons)}"
             )
         self._job = None
         return ended
@@ -98,7 +102,7 @@ class _Clearing:
         """Is a later version live by now?"""
         assert self._version is not None, "there is one to swap in"
         found = await self._admin.versions(self._table)
-        return any(each["state"] == "live" and each["version"] > self._version for each in found)
+        return any(each.state == "live" and each.version > self._version for each in found)
 
     async def give_up(self) -> None:
         """Leave no job and no version behind, as far as that can be: a swap that has begun is carried through."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Final, cast
 
-from log_tier.model.errors import Disconnected
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from log_tier.model.errors import Disconnected, UnknownFormat
 from log_tier.model.identifiers import Partition
 from log_tier.rpc.wire import Wire
 from router.admin import requests
@@ -18,14 +19,15 @@ from router.proto import admin_pb2_grpc
 
 __all__ = ["TIMEOUT_DEFAULT_S", "AdminConnection"]
 
-Document = dict[str, Any]
+# Reserved in every reply: answers were once JSON text in it.
+_JSON_FIELD: Final = 1
 
 # Longer than the catalog and a node that is away take together, shorter than a person waits.
 TIMEOUT_DEFAULT_S: Final = 10.0
 
 
 class AdminConnection:
-    """Administers a cluster through one of its servers. Answers are the documents that `admin.proto` describes.
+    """Administers a cluster through one of its servers. Answers are the messages of `admin.proto`.
 
     Every call raises what the server says, and `Disconnected`, `DeadlineExceeded`.
     """
@@ -45,81 +47,96 @@ class AdminConnection:
     ) -> None:
         await self.close()
 
-    async def nodes(self) -> list[Document]:
+    async def nodes(self) -> list[pb.AdminNode]:
         """Every registered node."""
-        return await self._listed(self._stub.Nodes, pb.AdminNodesRequest())
+        reply: pb.AdminNodes = await self._ask(self._stub.Nodes, pb.AdminNodesRequest())
+        return list(reply.nodes)
 
-    async def partitions(self, table: str = "") -> list[Document]:
+    async def partitions(self, table: str = "") -> list[pb.AdminPartition]:
         """Every partition of a table, or of all."""
-        return await self._listed(self._stub.Partitions, pb.AdminTableRequest(table=table))
+        reply: pb.AdminPartitions = await self._ask(self._stub.Partitions, pb.AdminTableRequest(table=table))
+        return list(reply.partitions)
 
-    async def lag(self, table: str = "") -> list[Document]:
+    async def lag(self, table: str = "") -> list[pb.AdminLag]:
         """Every replica, the furthest behind first."""
-        return await self._listed(self._stub.Lag, pb.AdminTableRequest(table=table))
+        reply: pb.AdminLags = await self._ask(self._stub.Lag, pb.AdminTableRequest(table=table))
+        return list(reply.replicas)
 
-    async def snapshots(self, table: str = "") -> list[Document]:
+    async def snapshots(self, table: str = "") -> list[pb.AdminSnapshot]:
         """The known snapshots."""
-        return await self._listed(self._stub.Snapshots, pb.AdminTableRequest(table=table))
+        reply: pb.AdminSnapshots = await self._ask(self._stub.Snapshots, pb.AdminTableRequest(table=table))
+        return list(reply.snapshots)
 
-    async def versions(self, table: str = "") -> list[Document]:
+    async def versions(self, table: str = "") -> list[pb.AdminVersion]:
         """The versions of a table, or of all."""
-        return await self._listed(self._stub.Versions, pb.AdminTableRequest(table=table))
+        reply: pb.AdminVersions = await self._ask(self._stub.Versions, pb.AdminTableRequest(table=table))
+        return list(reply.versions)
 
-    async def jobs(self) -> list[Document]:
+    async def jobs(self) -> list[pb.AdminJobSummary]:
         """The jobs that the catalog remembers."""
-        return await self._listed(self._stub.Jobs, pb.AdminJobsRequest())
+        reply: pb.AdminJobs = await self._ask(self._stub.Jobs, pb.AdminJobsRequest())
+        return list(reply.jobs)
 
-    async def explain(self, table: str, key: bytes, *, writes: int = 10) -> Document:
+    async def explain(self, table: str, key: bytes, *, writes: int = 10) -> pb.AdminExplanation:
         """The story of a key."""
         request = pb.AdminExplainRequest(table=table, key=key, writes=writes)
-        return await self._one(self._stub.Explain, request)
+        reply: pb.AdminExplanation = await self._ask(self._stub.Explain, request)
+        return reply
 
-    async def verify(self, table: str, partition: Partition | None = None) -> AsyncIterator[Document]:
+    async def verify(self, table: str, partition: Partition | None = None) -> AsyncIterator[pb.AdminComparison]:
         """Compare replicas, partition by partition."""
         request = pb.AdminVerifyRequest(table=table)
         if partition is not None:
             request.partition = partition
         async with aclosing(cast("Any", self._wire.stream(self._stub.Verify, request))) as replies:
             async for reply in replies:
-                yield json.loads(reply.json)
+                yield self._checked(reply)
 
-    async def start(self, change: requests.Change, *, dry_run: bool = False, plan_id: str = "") -> Document:
+    async def start(self, change: requests.Change, *, dry_run: bool = False, plan_id: str = "") -> pb.AdminPlan:
         """Plan a change, and begin it unless it is a dry run."""
-        return await self._one(self._stub.Start, start_request(change, dry_run=dry_run, plan_id=plan_id))
+        reply: pb.AdminPlan = await self._ask(self._stub.Start, start_request(change, dry_run=dry_run, plan_id=plan_id))
+        return reply
 
-    async def job(self, job_id: int) -> Document:
+    async def job(self, job_id: int) -> pb.AdminJob:
         """One job with its tasks."""
-        async for document in self._job(job_id, follow=False):
-            return document
+        async for job in self._job(job_id, follow=False):
+            return job
         raise Disconnected(f"the server at {self.target} ended without telling of job {job_id}: ask again")
 
-    def follow_job(self, job_id: int) -> AsyncIterator[Document]:
+    def follow_job(self, job_id: int) -> AsyncIterator[pb.AdminJob]:
         """One job at every change, until it is over. Raises `Disconnected` when the server goes away; the job goes on,
         and can be followed again anywhere.
         """
         return self._job(job_id, follow=True)
 
-    async def _job(self, job_id: int, *, follow: bool) -> AsyncIterator[Document]:
+    async def _job(self, job_id: int, *, follow: bool) -> AsyncIterator[pb.AdminJob]:
         request = pb.AdminJobRequest(job=job_id, follow=follow)
         async with aclosing(cast("Any", self._wire.stream(self._stub.Job, request))) as replies:
             async for reply in replies:
-                yield json.loads(reply.json)
+                yield self._checked(reply)
 
-    async def abort(self, job_id: int, *, dry_run: bool = False) -> Document:
+    async def abort(self, job_id: int, *, dry_run: bool = False) -> pb.AdminPlan:
         """Undo what a job has begun and not finished."""
-        return await self._one(self._stub.Abort, pb.AdminGoOnRequest(job=job_id, dry_run=dry_run))
+        reply: pb.AdminPlan = await self._ask(self._stub.Abort, pb.AdminGoOnRequest(job=job_id, dry_run=dry_run))
+        return reply
 
-    async def resume(self, job_id: int, *, dry_run: bool = False) -> Document:
+    async def resume(self, job_id: int, *, dry_run: bool = False) -> pb.AdminPlan:
         """Take up a job again."""
-        return await self._one(self._stub.Resume, pb.AdminGoOnRequest(job=job_id, dry_run=dry_run))
+        reply: pb.AdminPlan = await self._ask(self._stub.Resume, pb.AdminGoOnRequest(job=job_id, dry_run=dry_run))
+        return reply
 
-    async def _one(self, method: Any, request: Any) -> Document:
-        document: Document = json.loads((await self._wire.ask(method, request, timeout=self._timeout)).json)
-        return document
+    async def _ask(self, method: Any, request: Any) -> Any:
+        return self._checked(await self._wire.ask(method, request, timeout=self._timeout))
 
-    async def _listed(self, method: Any, request: Any) -> list[Document]:
-        reply = await self._wire.ask(method, request, timeout=self._timeout)
-        return [json.loads(text) for text in reply.json]
+    def _checked(self, reply: Any) -> Any:
+        """The reply. Raises `UnknownFormat` for one of a server of before, whose answers were JSON text."""
+        unknown = UnknownFieldSet(reply)
+        if any(unknown[index].field_number == _JSON_FIELD for index in range(len(unknown))):
+            raise UnknownFormat(
+                f"the server at {self.target} gives the answers of an older version, which this one does not read: "
+                "update the server, or administer it with its own version of `duramen admin`"
+            )
+        return reply
 
     async def close(self) -> None:
         """Close the channel. Idempotent."""

@@ -1,5 +1,4 @@
-"""Administration in a process without a membership of its own, a node or the single server: opened when it is first
-asked.
+"""Administration in a node of a cluster, which has no membership of its own: opened when it is first asked.
 
 An operator may ask any server, and asks few of them; a node that opened a status stream to every other one at its start
 would pay for it all its life.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import grpc
 
@@ -13,12 +12,14 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
-from router.admin.admin import Admin
+from router.admin.admin import Admin, OpenAdmin
 from router.admin.messages import change_from
 from router.proto import admin_pb2 as pb
 from router.proto import admin_pb2_grpc
 
 __all__ = ["AdminService"]
+
+T = TypeVar("T")
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -32,12 +33,9 @@ _WRITES_DEFAULT: Final = 10
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):
-    """Serves what `admin` gives when it is called: an `AdminOnDemand`, or a membership's owner's own (`at_hand`).
+    """Serves what `admin` gives when it is called. `streams`: the streams under way, for who shuts down."""
 
-    `streams` are the streams under way, for whoever shuts the server down.
-    """
-
-    def __init__(self, admin: Callable[[], Awaitable[Admin]], streams: OpenStreams | None = None) -> None:
+    def __init__(self, admin: OpenAdmin, streams: OpenStreams | None = None) -> None:
         self._admin = admin
         self._streams = OpenStreams() if streams is None else streams
 
@@ -50,27 +48,27 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
         return cls(given, streams)
 
-    async def Nodes(self, request: pb.AdminNodesRequest, context: _Context) -> pb.AdminDocuments:  # noqa: N802
-        return await self._listed(lambda admin: admin.nodes(), context)
+    async def Nodes(self, request: pb.AdminNodesRequest, context: _Context) -> pb.AdminNodes:  # noqa: N802
+        return pb.AdminNodes(nodes=await self._answer(lambda admin: admin.nodes(), context))
 
-    async def Partitions(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminDocuments:  # noqa: N802
-        return await self._listed(lambda admin: admin.partitions(request.table), context)
+    async def Partitions(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminPartitions:  # noqa: N802
+        return pb.AdminPartitions(partitions=await self._answer(lambda admin: admin.partitions(request.table), context))
 
-    async def Lag(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminDocuments:  # noqa: N802
-        return await self._listed(lambda admin: admin.lag(request.table), context)
+    async def Lag(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminLags:  # noqa: N802
+        return pb.AdminLags(replicas=await self._answer(lambda admin: admin.lag(request.table), context))
 
-    async def Snapshots(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminDocuments:  # noqa: N802
-        return await self._listed(lambda admin: admin.snapshots(request.table), context)
+    async def Snapshots(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminSnapshots:  # noqa: N802
+        return pb.AdminSnapshots(snapshots=await self._answer(lambda admin: admin.snapshots(request.table), context))
 
-    async def Versions(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminDocuments:  # noqa: N802
-        return await self._listed(lambda admin: admin.versions(request.table), context)
+    async def Versions(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminVersions:  # noqa: N802
+        return pb.AdminVersions(versions=await self._answer(lambda admin: admin.versions(request.table), context))
 
-    async def Jobs(self, request: pb.AdminJobsRequest, context: _Context) -> pb.AdminDocuments:  # noqa: N802
-        return await self._listed(lambda admin: admin.jobs(), context)
+    async def Jobs(self, request: pb.AdminJobsRequest, context: _Context) -> pb.AdminJobs:  # noqa: N802
+        return pb.AdminJobs(jobs=await self._answer(lambda admin: admin.jobs(), context))
 
-    async def Explain(self, request: pb.AdminExplainRequest, context: _Context) -> pb.AdminDocument:  # noqa: N802
+    async def Explain(self, request: pb.AdminExplainRequest, context: _Context) -> pb.AdminExplanation:  # noqa: N802
         writes = request.writes or _WRITES_DEFAULT
-        return await self._one(lambda admin: admin.explain(request.table, request.key, writes=writes), context)
+        return await self._answer(lambda admin: admin.explain(request.table, request.key, writes=writes), context)
 
     async def Verify(self, request: pb.AdminVerifyRequest, context: _Context) -> None:  # noqa: N802
         partition = Partition(request.partition) if request.HasField("partition") else None
@@ -79,14 +77,14 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         try:
             admin = await self._admin()
             verified = admin.verify(request.table, partition, timeout=timeout)
-            async with self._streams.served(), aclosing(cast("Any", verified)) as documents:
-                async for document in documents:
-                    await context.write(_message(document))
+            async with self._streams.served(), aclosing(cast("Any", verified)) as answers:
+                async for answer in answers:
+                    await context.write(answer)
         except DuramenError as error:
             await abort(context, error)
 
-    async def Start(self, request: pb.AdminStartRequest, context: _Context) -> pb.AdminDocument:  # noqa: N802
-        return await self._one(
+    async def Start(self, request: pb.AdminStartRequest, context: _Context) -> pb.AdminPlan:  # noqa: N802
+        return await self._answer(
             lambda admin: admin.start(change_from(request), dry_run=request.dry_run, plan_id=request.plan), context
         )
 
@@ -94,36 +92,23 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         try:
             admin = await self._admin()
             if not request.follow:
-                await context.write(_message(await admin.job(request.job)))
+                await context.write(await admin.job(request.job))
                 return
             followed: Any = admin.follow_job(request.job)
-            async with self._streams.served(), aclosing(followed) as documents:
-                async for document in documents:
-                    await context.write(_message(document))
+            async with self._streams.served(), aclosing(followed) as answers:
+                async for answer in answers:
+                    await context.write(answer)
         except DuramenError as error:
             await abort(context, error)
 
-    async def Abort(self, request: pb.AdminGoOnRequest, context: _Context) -> pb.AdminDocument:  # noqa: N802
-        return await self._one(lambda admin: admin.abort(request.job, dry_run=request.dry_run), context)
+    async def Abort(self, request: pb.AdminGoOnRequest, context: _Context) -> pb.AdminPlan:  # noqa: N802
+        return await self._answer(lambda admin: admin.abort(request.job, dry_run=request.dry_run), context)
 
-    async def Resume(self, request: pb.AdminGoOnRequest, context: _Context) -> pb.AdminDocument:  # noqa: N802
-        return await self._one(lambda admin: admin.resume(request.job, dry_run=request.dry_run), context)
+    async def Resume(self, request: pb.AdminGoOnRequest, context: _Context) -> pb.AdminPlan:  # noqa: N802
+        return await self._answer(lambda admin: admin.resume(request.job, dry_run=request.dry_run), context)
 
-    async def _one(self, question: Callable[[Admin], Awaitable[dict[str, Any]]], context: _Context) -> pb.AdminDocument:
+    async def _answer(self, question: Callable[[Admin], Awaitable[T]], context: _Context) -> T:
         try:
-            return _message(await question(await self._admin()))
+            return await question(await self._admin())
         except DuramenError as error:
             await abort(context, error)
-
-    async def _listed(
-        self, question: Callable[[Admin], Awaitable[Iterable[dict[str, Any]]]], context: _Context
-    ) -> pb.AdminDocuments:
-        try:
-            found = await question(await self._admin())
-        except DuramenError as error:
-            await abort(context, error)
-        return pb.AdminDocuments(json=[json.dumps(each, ensure_ascii=False) for each in found])
-
-
-def _message(document: dict[str, Any]) -> pb.AdminDocument:
-    return pb.AdminDocument(json=json.dumps(document, ensure_ascii=False))

@@ -18,5 +18,6 @@ What is not here: which replica is asked (`router.routing`), and what should be 
 `router.admin`).
 
 Reading order: `views.py` (the values), `status.py` (from messages to values), `member.py` (one node),
-`live_membership.py`.
+`live_membership.py`,
+`local_membership.py` (a process that is the whole cluster).
 """

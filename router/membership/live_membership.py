@@ -121,6 +121,9 @@ class LiveMembership:
             views[node] = replace(member.view, silent_ms=silent_ms)
         return views
 
+    async def measure(self) -> None:
+        """See `Membership`: the nodes measure, and say so in their status."""
+
     async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
         """See `Membership`."""
         member = self.members.get(node)

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from serving_tier.proto import node_pb2
 
-__all__ = ["Membership", "NodeView", "ReplicaName", "ReplicaView", "TaskView"]
+__all__ = ["Membership", "NodeView", "ReplicaName", "ReplicaView", "ReportedState", "TaskView"]
 
 ReplicaName = tuple[TableId, Partition]
+
+
+class ReportedState(StrEnum):
+    """What a node says of a replica, by the names of the wire, and what this process concludes where it says nothing.
+
+    A newer node may report a name that is not here: then it is equal to none of these.
+    """
+
+    BOOTSTRAPPING = "bootstrapping"
+    REPLAYING = "replaying"
+    READY = "ready"
+    BEHIND = "behind"
+    STOPPED = "stopped"
+    LOST = "lost"
+    """Its node is not there; never reported."""
+    UNKNOWN = "unknown"
+    """Its node is there and has not named it; never reported."""
 
 
 class ReplicaView(NamedTuple):
@@ -22,8 +40,8 @@ class ReplicaView(NamedTuple):
     latest: Offset = NOTHING
     lag_ms: int = 0
     """How long it has not been level with the log; 0: it is."""
-    state: str = "bootstrapping"
-    """bootstrapping, replaying, ready, behind, stopped."""
+    state: str = ReportedState.BOOTSTRAPPING
+    """The value of a `ReportedState`."""
     reason: str = ""
     bytes: int = 0
     keys: int = 0
@@ -77,10 +95,22 @@ class Membership(Protocol):
         """By id; those that do not answer are there too, with `alive` False."""
         ...
 
+    async def measure(self) -> None:
+        """Renew what a view holds and is costly to look up, where nobody else does that: sizes, for people."""
+        ...
+
+    async def wait_for(self, predicate: Callable[[], bool], *, timeout: float) -> None:
+        """Return when `predicate` holds of what is known of the nodes. Raises `DeadlineExceeded`."""
+        ...
+
     async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
         """Ask one node for a replica's digest. Raises `Disconnected`, `NotHosted`, `ReplicaBehind`, ..."""
         ...
 
     def failures(self) -> Iterator[tuple[str, DuramenError]]:
         """The nodes that do not answer, and why."""
+        ...
+
+    async def close(self) -> None:
+        """Stop following. Idempotent."""
         ...

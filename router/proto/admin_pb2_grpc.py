@@ -37,62 +37,62 @@ class AdminStub:
         self.Nodes = channel.unary_unary(
                 '/duramen.v1.Admin/Nodes',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminNodesRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminNodes.FromString,
                 _registered_method=True)
         self.Partitions = channel.unary_unary(
                 '/duramen.v1.Admin/Partitions',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminPartitions.FromString,
                 _registered_method=True)
         self.Lag = channel.unary_unary(
                 '/duramen.v1.Admin/Lag',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminLags.FromString,
                 _registered_method=True)
         self.Snapshots = channel.unary_unary(
                 '/duramen.v1.Admin/Snapshots',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminSnapshots.FromString,
                 _registered_method=True)
         self.Versions = channel.unary_unary(
                 '/duramen.v1.Admin/Versions',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminVersions.FromString,
                 _registered_method=True)
         self.Explain = channel.unary_unary(
                 '/duramen.v1.Admin/Explain',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminExplainRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminExplanation.FromString,
                 _registered_method=True)
         self.Verify = channel.unary_stream(
                 '/duramen.v1.Admin/Verify',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminVerifyRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminComparison.FromString,
                 _registered_method=True)
         self.Start = channel.unary_unary(
                 '/duramen.v1.Admin/Start',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminStartRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminPlan.FromString,
                 _registered_method=True)
         self.Jobs = channel.unary_unary(
                 '/duramen.v1.Admin/Jobs',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminJobsRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminJobs.FromString,
                 _registered_method=True)
         self.Job = channel.unary_stream(
                 '/duramen.v1.Admin/Job',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminJobRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminJob.FromString,
                 _registered_method=True)
         self.Abort = channel.unary_unary(
                 '/duramen.v1.Admin/Abort',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminGoOnRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminPlan.FromString,
                 _registered_method=True)
         self.Resume = channel.unary_unary(
                 '/duramen.v1.Admin/Resume',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminGoOnRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminPlan.FromString,
                 _registered_method=True)
 
 
@@ -100,106 +100,84 @@ class AdminServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Nodes(self, request, context):
-        """One for each node: node, address, state (alive, lost), reason, draining, replicas (that it should have), ready,
-        bytes, lag_ms (of the replica that is furthest behind), load, tasks, disk_free, disk_used, clock_skew_ms (its clock
-        minus the answering server's), uptime_s, map_version, identity.
+        """One for each registered node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Partitions(self, request, context):
-        """One for each partition: table, partition, earliest, latest (of its log), keys, bytes, void (records that no table
-        can hold: foreign producers' mistakes), wanted (replicas), ready, snapshots (how many), snapshot (the newest one's
-        offset, or null), replicas: a list of node, role (joining, member, leaving), state (bootstrapping, replaying, ready,
-        behind, stopped, lost, unknown), reason, applied, lag_records, lag_ms, keys, bytes, source (where its content came
-        from), void, version (of the table, that is read there), level (the versions beside it).
+        """One for each partition, with its replicas.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Lag(self, request, context):
-        """One for each replica, the furthest behind first: table, partition, node, role, state, applied, latest, lag_records,
-        lag_ms, reason.
+        """One for each replica, the furthest behind first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Snapshots(self, request, context):
-        """One for each snapshot: table, partition, offset, log_time_ms, keys, bytes, behind_records (the log's end minus it),
-        usable (the log goes on where it ends), path (below the store's root), node (who took it), id.
+        """One for each known snapshot.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Versions(self, request, context):
-        """One for each version of each table: table, version, state (staging, staged, live, kept), url (where it was built;
-        empty: folded from the log), made_ms, replicas (that should have it), level (that say they are level with it, or
-        read it), lacking: a list of partition, node.
+        """One for each version of each table.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """table, key, partitioner, slot (null where keys are not placed by slot), partition, earliest, latest, replicas:
-        a list of node, role, state, applied, present, version, expires_at_ms, value (its first 200 bytes),
-        value_bytes, error (why it could not say); searched_from (the lowest offset of the log that was looked at),
-        verdicts_of (the node that judged), writes: a list, the newest first, of offset, timestamp_ms, operation,
-        value, value_bytes, condition, expiry, grouped, producer_id, verdict (accepted, as far as the replica
-        remembers; "void: …"; "unknown: …").
+        """Where a key is, what each replica holds of it, and its last writes in the log.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Verify(self, request, context):
-        """One for each partition, when it was compared: table, partition, offset (at which), verdict (equal, different,
-        single, unverified), reason, buckets, differing_buckets, replicas: a list of node, keys, digest; differences: a list
-        of at most 100 of key, offset, replicas: a list of node, present, version, hash (of value and expiry).
+        """One for each partition, when it was compared.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Start(self, request, context):
-        """Plan a change, and begin it unless it is a dry run: kind, subject, plan (an id of what it would do), dry_run, job
-        (its id; null where none began), steps: a list of action, table, partition, node (who works, or gets or loses the
-        replica), from, bytes, arguments, note; replicas_moved, bytes, seconds (estimated), rate_bytes_s (at which), notes.
+        """Plan a change, and begin it unless it is a dry run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Jobs(self, request, context):
-        """One for each job, those that are not over first: job, kind, subject, state (running, done, failed, aborted), tasks,
-        done, failed (numbers of tasks), waits_for (nodes that are not there), started_ms.
+        """One for each job, those that are not over first, then the newest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Job(self, request, context):
-        """The same for one job, with arguments and task_list: a list of task, action, table, partition, node, from, state
-        (waiting, ready, done, failed, aborted), phase, done, total, note. With `follow` again at every change, until the
-        job is over.
+        """One job with its tasks. With `follow` again at every change, until the job is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Abort(self, request, context):
-        """Undo what a job has begun and not finished. A document as of Start.
+        """Undo what a job has begun and not finished.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Resume(self, request, context):
-        """Take up failed tasks again, and give those of lost nodes to live ones. A document as of Start.
+        """Take up failed tasks again, and give those of lost nodes to live ones.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -211,62 +189,62 @@ def add_AdminServicer_to_server(servicer, server):
             'Nodes': grpc.unary_unary_rpc_method_handler(
                     servicer.Nodes,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminNodesRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocuments.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminNodes.SerializeToString,
             ),
             'Partitions': grpc.unary_unary_rpc_method_handler(
                     servicer.Partitions,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocuments.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminPartitions.SerializeToString,
             ),
             'Lag': grpc.unary_unary_rpc_method_handler(
                     servicer.Lag,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocuments.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminLags.SerializeToString,
             ),
             'Snapshots': grpc.unary_unary_rpc_method_handler(
                     servicer.Snapshots,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocuments.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminSnapshots.SerializeToString,
             ),
             'Versions': grpc.unary_unary_rpc_method_handler(
                     servicer.Versions,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminTableRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocuments.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminVersions.SerializeToString,
             ),
             'Explain': grpc.unary_unary_rpc_method_handler(
                     servicer.Explain,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminExplainRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocument.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminExplanation.SerializeToString,
             ),
             'Verify': grpc.unary_stream_rpc_method_handler(
                     servicer.Verify,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminVerifyRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocument.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminComparison.SerializeToString,
             ),
             'Start': grpc.unary_unary_rpc_method_handler(
                     servicer.Start,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminStartRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocument.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminPlan.SerializeToString,
             ),
             'Jobs': grpc.unary_unary_rpc_method_handler(
                     servicer.Jobs,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminJobsRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocuments.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminJobs.SerializeToString,
             ),
             'Job': grpc.unary_stream_rpc_method_handler(
                     servicer.Job,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminJobRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocument.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminJob.SerializeToString,
             ),
             'Abort': grpc.unary_unary_rpc_method_handler(
                     servicer.Abort,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminGoOnRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocument.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminPlan.SerializeToString,
             ),
             'Resume': grpc.unary_unary_rpc_method_handler(
                     servicer.Resume,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminGoOnRequest.FromString,
-                    response_serializer=router_dot_proto_dot_admin__pb2.AdminDocument.SerializeToString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminPlan.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -295,7 +273,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Nodes',
             router_dot_proto_dot_admin__pb2.AdminNodesRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+            router_dot_proto_dot_admin__pb2.AdminNodes.FromString,
             options,
             channel_credentials,
             insecure,
@@ -322,7 +300,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Partitions',
             router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+            router_dot_proto_dot_admin__pb2.AdminPartitions.FromString,
             options,
             channel_credentials,
             insecure,
@@ -349,7 +327,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Lag',
             router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+            router_dot_proto_dot_admin__pb2.AdminLags.FromString,
             options,
             channel_credentials,
             insecure,
@@ -376,7 +354,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Snapshots',
             router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+            router_dot_proto_dot_admin__pb2.AdminSnapshots.FromString,
             options,
             channel_credentials,
             insecure,
@@ -403,7 +381,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Versions',
             router_dot_proto_dot_admin__pb2.AdminTableRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+            router_dot_proto_dot_admin__pb2.AdminVersions.FromString,
             options,
             channel_credentials,
             insecure,
@@ -430,7 +408,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Explain',
             router_dot_proto_dot_admin__pb2.AdminExplainRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+            router_dot_proto_dot_admin__pb2.AdminExplanation.FromString,
             options,
             channel_credentials,
             insecure,
@@ -457,7 +435,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Verify',
             router_dot_proto_dot_admin__pb2.AdminVerifyRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+            router_dot_proto_dot_admin__pb2.AdminComparison.FromString,
             options,
             channel_credentials,
             insecure,
@@ -484,7 +462,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Start',
             router_dot_proto_dot_admin__pb2.AdminStartRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+            router_dot_proto_dot_admin__pb2.AdminPlan.FromString,
             options,
             channel_credentials,
             insecure,
@@ -511,7 +489,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Jobs',
             router_dot_proto_dot_admin__pb2.AdminJobsRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocuments.FromString,
+            router_dot_proto_dot_admin__pb2.AdminJobs.FromString,
             options,
             channel_credentials,
             insecure,
@@ -538,7 +516,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Job',
             router_dot_proto_dot_admin__pb2.AdminJobRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+            router_dot_proto_dot_admin__pb2.AdminJob.FromString,
             options,
             channel_credentials,
             insecure,
@@ -565,7 +543,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Abort',
             router_dot_proto_dot_admin__pb2.AdminGoOnRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+            router_dot_proto_dot_admin__pb2.AdminPlan.FromString,
             options,
             channel_credentials,
             insecure,
@@ -592,7 +570,7 @@ class Admin:
             target,
             '/duramen.v1.Admin/Resume',
             router_dot_proto_dot_admin__pb2.AdminGoOnRequest.SerializeToString,
-            router_dot_proto_dot_admin__pb2.AdminDocument.FromString,
+            router_dot_proto_dot_admin__pb2.AdminPlan.FromString,
             options,
             channel_credentials,
             insecure,

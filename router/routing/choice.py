@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from log_tier.model.identifiers import Offset
-from router.membership.views import NodeView, ReplicaName
+from router.membership.views import NodeView, ReplicaName, ReportedState
 
 __all__ = ["Candidate", "Fitness", "assign", "choose", "fitness_of"]
 
@@ -53,7 +53,7 @@ class Candidate(NamedTuple):
 # tolerance a node that was a little busier then would get nothing until it speaks again.
 _NOISE: Final = 3
 
-_LAGGING: Final = frozenset({"replaying", "behind"})
+_LAGGING: Final = frozenset({ReportedState.REPLAYING, ReportedState.BEHIND})
 
 
 def fitness_of(view: NodeView, name: ReplicaName, after: Offset, lag_max_ms: int) -> int:
@@ -64,11 +64,11 @@ def fitness_of(view: NodeView, name: ReplicaName, after: Offset, lag_max_ms: int
     if replica is None:
         return Fitness.UNHEARD
     fresh = replica.applied >= after and not 0 < lag_max_ms < replica.lag_ms
-    if replica.state == "ready":
+    if replica.state == ReportedState.READY:
         return Fitness.FRESH if fresh else Fitness.SOON
     if replica.state in _LAGGING:
         return Fitness.BEHIND_FRESH if fresh else Fitness.BEHIND
-    if replica.state == "stopped":
+    if replica.state == ReportedState.STOPPED:
         return Fitness.STOPPED_FRESH if fresh and not lag_max_ms else Fitness.STOPPED
     return Fitness.ABSENT
 

@@ -20,7 +20,7 @@ from log_tier.model.table_ref import TableRef
 from router.data.in_time import in_time
 from router.data.requests import Connection, PartitionDescription, TableDescription
 from router.data.tables import Tables
-from router.membership.views import ReplicaView
+from router.membership.views import ReplicaView, ReportedState
 from router.routing.routes import Routes
 
 __all__ = ["CatalogChanges", "RemoteChanges", "RoutedTables", "TableChanges"]
@@ -162,7 +162,7 @@ class RoutedTables:
         if table is None:
             return True  # dropped meanwhile
         return all(
-            any(replica.state == "ready" for _, replica in self._replicas(table, Partition(number)))
+            any(replica.state == ReportedState.READY for _, replica in self._replicas(table, Partition(number)))
             for number in range(table.partitions)
         )
 
@@ -209,7 +209,7 @@ class RoutedTables:
             return PartitionDescription(
                 partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "unavailable", reason, nodes
             )
-        _, best = max(replicas, key=lambda found: (found[1].state == "ready", found[1].applied))
+        _, best = max(replicas, key=lambda found: (found[1].state == ReportedState.READY, found[1].applied))
         return PartitionDescription(
             partition,
             bounds.earliest,

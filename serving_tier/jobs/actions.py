@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from typing import Final
 
+from log_tier.catalog.actions import Action
 from log_tier.model.errors import InvalidRequest, OffsetTrimmed
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Log
 from serving_tier.jobs.point_in_time import copy_partition
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.swapping import put_barriers, stage_version
-from serving_tier.jobs.worker import Action, TaskRun
+from serving_tier.jobs.worker import DoTask, TaskRun
 from serving_tier.node.hosting import Hosting
 
 __all__ = ["node_actions"]
 
-# Between a move's target being ready and its source letting go: routers learn of the new replica by their status
-# streams, within a tenth of a second, and reads that are under way at the source end.
-_HANDOVER_S: Final = 0.5
 
-
-def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) -> Mapping[str, Action]:
+def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) -> Mapping[str, DoTask]:
     """The actions of a node; `snapshots` None: it has no snapshot store."""
 
     async def move(run: TaskRun) -> str:
-        """The target's side. The replica itself is brought up by `Hosting`, which sees the assignment as well."""
+        """The target's side. The replica itself is brought up by `Hosting`, which sees the assignment as well.
+
+        The source may leave as soon as the target is a member of the map. Nobody has to wait for the routers' maps: a
+        router that still asks the source gets `NotHosted`, waits for the newer map and asks the target, in one call.
+        """
         name = (run.task.table, run.task.partition)
         source = await hosting.wait_ready(name, run.progress)
         await run.ready()
-        run.progress("handing over")
-        await asyncio.sleep(_HANDOVER_S)
         return f"came from {source}"
 
     async def add(run: TaskRun) -> str:
@@ -69,15 +66,15 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
         return await put_barriers(run, log)
 
     return {
-        "stage": stage,
-        "swap": swap,
-        "move": move,
-        "add": add,
-        "rebuild": rebuild,
-        "snapshot": snapshot,
-        "trim": trim,
-        "compact": compact,
-        "copy": copy,
+        Action.STAGE: stage,
+        Action.SWAP: swap,
+        Action.MOVE: move,
+        Action.ADD: add,
+        Action.REBUILD: rebuild,
+        Action.SNAPSHOT: snapshot,
+        Action.TRIM: trim,
+        Action.COMPACT: compact,
+        Action.COPY: copy,
     }
 
 

@@ -16,7 +16,7 @@ from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import CommandRejected, DuramenError, ShuttingDown, Unavailable, WriteUnknown
 
-__all__ = ["Action", "JobWorker", "TaskProgress", "TaskRun"]
+__all__ = ["DoTask", "JobWorker", "TaskProgress", "TaskRun"]
 
 logger = logging.getLogger(__name__)
 
@@ -70,14 +70,14 @@ class TaskRun:
             await self.submit(TaskReady(self.job.id, self.number, self.task.node))
 
 
-Action = Callable[[TaskRun], Awaitable[str]]
+DoTask = Callable[[TaskRun], Awaitable[str]]
 """Does a task and returns a note of what came of it."""
 
 
 class JobWorker:
     """Does the tasks of one node. `open()` makes one, `close()` stops it: unfinished tasks stay in the catalog."""
 
-    def __init__(self, catalog: Catalog, node_id: str, actions: Mapping[str, Action]) -> None:
+    def __init__(self, catalog: Catalog, node_id: str, actions: Mapping[str, DoTask]) -> None:
         self.catalog = catalog
         self._node_id = node_id
         self._actions = actions
@@ -88,7 +88,7 @@ class JobWorker:
 
     @classmethod
     async def open(
-        cls, catalog: Catalog, *, node_id: str, actions: Mapping[str, Action], failed: Failed = only_logged
+        cls, catalog: Catalog, *, node_id: str, actions: Mapping[str, DoTask], failed: Failed = only_logged
     ) -> JobWorker:
         """Begin to work. `failed`: see `run_forever`."""
         worker = cls(catalog, node_id, actions)
@@ -145,7 +145,7 @@ class JobWorker:
         else:
             await self.submit(TaskDone(job.id, number, task.node, note))
 
-    async def _tried(self, action: Action, run: TaskRun) -> str:
+    async def _tried(self, action: DoTask, run: TaskRun) -> str:
         backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         for left in reversed(range(_TRIES)):
             try:

@@ -7,14 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from log_tier.model.errors import Overloaded, ShuttingDown
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from serving_tier.node.node import Node
+from serving_tier.proto import node_pb2
 from serving_tier.replica.digest import ContentDigest, digest_pinned
 from serving_tier.replica.replica import Replica
 
-__all__ = ["DIGESTS_MAX", "Digests"]
+__all__ = ["DIGESTS_MAX", "Digests", "digest_reply"]
 
 # Digests that wait for their offset or their turn. Each keeps the pages of one index from being used again.
 DIGESTS_MAX: Final = 16
+
+_BUCKETS_DEFAULT: Final = 256
 
 
 class Digests:
@@ -68,3 +72,24 @@ class Digests:
         """End what is under way, within some ms, and compute no more. Idempotent."""
         self._closed = True
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+async def digest_reply(
+    digests: Digests, node: Node, request: node_pb2.DigestRequest, *, timeout: float
+) -> node_pb2.DigestReply:
+    """Answer a `DigestRequest` about one of the node's replicas. Raises as `Digests.digest` and `Node.replica` do."""
+    found = await digests.digest(
+        node.replica(table_id_from_bytes(request.table_id), Partition(request.partition)),
+        Offset(request.offset),
+        buckets=request.buckets or _BUCKETS_DEFAULT,
+        listed=frozenset(request.list_buckets),
+        timeout=timeout,
+    )
+    return node_pb2.DigestReply(
+        offset=found.offset,
+        keys=found.keys,
+        digests=found.digests,
+        listed_keys=[each.key for each in found.listed],
+        listed_versions=[each.version for each in found.listed],
+        listed_hashes=[each.hash for each in found.listed],
+    )

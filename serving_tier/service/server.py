@@ -17,7 +17,7 @@ from log_tier.rpc.streams import OpenStreams
 from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.service.copies import Copies
-from serving_tier.service.digests import Digests
+from serving_tier.service.digests import Digests, digest_reply
 from serving_tier.service.status_feed import NodeStatusFeed
 from serving_tier.service.voids import void_offsets
 
@@ -33,8 +33,6 @@ _REPLY_MARGIN_S: Final = 0.05
 
 # A receiver syncs a file of some GiB in between.
 _STALLED_S: Final = 60.0
-
-_BUCKETS_DEFAULT: Final = 256
 
 
 class NodeService(node_pb2_grpc.NodeServicer):
@@ -72,25 +70,11 @@ class NodeService(node_pb2_grpc.NodeServicer):
         self, request: node_pb2.DigestRequest, context: _Context
     ) -> node_pb2.DigestReply:
         try:
-            replica = self._node.replica(table_id_from_bytes(request.table_id), Partition(request.partition))
             remaining = context.time_remaining()
-            found = await self._digests.digest(
-                replica,
-                Offset(request.offset),
-                buckets=request.buckets or _BUCKETS_DEFAULT,
-                listed=frozenset(request.list_buckets),
-                timeout=_TIMEOUT_DEFAULT_S if remaining is None else max(0.0, remaining - _REPLY_MARGIN_S),
-            )
+            timeout = _TIMEOUT_DEFAULT_S if remaining is None else max(0.0, remaining - _REPLY_MARGIN_S)
+            return await digest_reply(self._digests, self._node, request, timeout=timeout)
         except DuramenError as error:
             await abort(context, error)
-        return node_pb2.DigestReply(
-            offset=found.offset,
-            keys=found.keys,
-            digests=found.digests,
-            listed_keys=[each.key for each in found.listed],
-            listed_versions=[each.version for each in found.listed],
-            listed_hashes=[each.hash for each in found.listed],
-        )
 
     async def Voids(self, request: node_pb2.VoidsRequest, context: _Context) -> node_pb2.VoidsReply:  # noqa: N802
         try:

@@ -135,6 +135,16 @@ class NodeStatusFeed:
             self._compare(whole=True)
         return self._whole()
 
+    def now(self) -> node_pb2.NodeStatus:
+        """The same with the sizes as they were measured last. Waits for nothing; some 10 µs a replica."""
+        if self._task is None:
+            self._compare(whole=True)
+        return self._whole()
+
+    async def measure(self) -> None:
+        """Look up the sizes of those that moved, in a thread; not more often than every few seconds."""
+        await self._measure()
+
     async def subscribe(self) -> AsyncIterator[node_pb2.NodeStatus]:
         """Everything, then what changed, for ever. The messages are shared: do not change them.
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from duramen.cli.admin.answer import say_answer
 from duramen.cli.admin.connection import ask
 from duramen.cli.admin.format import duration, place, size
 from duramen.cli.admin.progress import follow, say_job_end
 from duramen.cli.terminal.exits import ERROR, OK
-from duramen.cli.terminal.output import say, say_json, say_table
+from duramen.cli.terminal.output import say, say_table
 from log_tier.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from router.admin.client import AdminConnection
     from router.admin.requests import Change
+    from router.proto.admin_pb2 import AdminPlan, AdminStep
 
 __all__ = ["DryRun", "Wait", "WaitTimeout", "Yes", "carry_out", "confirm", "say_plan", "wait_for"]
 
@@ -60,17 +62,17 @@ def carry_out(
             if dry_run:
                 _say(plan, json)
                 return OK
-            actions = {step["action"] for step in plan["steps"]}
+            actions = {step.action for step in plan.steps}
             if not destroys_if or actions & set(destroys_if):
-                plan_id = plan["plan"]
+                plan_id = plan.plan
                 import asyncio
 
                 await asyncio.to_thread(_confirm, plan, destroys, json)
         plan = await admin.start(change, plan_id=plan_id)
         _say(plan, json)
-        if plan["job"] is None:
+        if not plan.HasField("job"):
             return OK
-        return await wait_for(admin, plan["job"], json=json, wait=wait, timeout=timeout)
+        return await wait_for(admin, plan.job, json=json, wait=wait, timeout=timeout)
 
     return ask(at, _CALL_S, carried)
 
@@ -83,17 +85,17 @@ async def wait_for(admin: AdminConnection, job_id: int, *, json: bool, wait: boo
         return OK
     job = await follow(admin, job_id, timeout=timeout, bar=not json)
     if json:
-        say_json(job)
+        say_answer(job)
     else:
         say_job_end(job)
-    return OK if job["state"] == "done" else ERROR
+    return OK if job.state == "done" else ERROR
 
 
-def _confirm(plan: dict[str, Any], destroys: str, json: bool) -> None:
+def _confirm(plan: AdminPlan, destroys: str, json: bool) -> None:
     """Show a plan, and ask whether to go on; as `confirm`."""
     if not json and sys.stdin.isatty():
         say_plan(plan)
-    confirm(f"{plan['kind']} of {plan['subject']}: {destroys}", json=json)
+    confirm(f"{plan.kind} of {plan.subject}: {destroys}", json=json)
 
 
 def confirm(what: str, *, json: bool) -> None:
@@ -103,36 +105,35 @@ def confirm(what: str, *, json: bool) -> None:
     typer.confirm(f"{what}. Go on?", abort=True)
 
 
-def _say(plan: dict[str, Any], json: bool) -> None:
+def _say(plan: AdminPlan, json: bool) -> None:
     if json:
-        say_json(plan, flush=True)
+        say_answer(plan, flush=True)
     else:
         say_plan(plan)
 
 
-def say_plan(plan: dict[str, Any]) -> None:
+def say_plan(plan: AdminPlan) -> None:
     """A plan for people: its steps and what they cost."""
-    steps = plan["steps"]
+    steps = plan.steps
     if not steps:
-        say(f"{plan['kind']} {plan['subject']}: nothing has to be done")
+        say(f"{plan.kind} {plan.subject}: nothing has to be done")
     else:
         columns = ["action", "partition", "node", "from", "bytes", "what"]
         rows = [
-            (step["action"], place(step), step["node"], step["from"] or "", _bytes(step), step["note"])
-            for step in steps[:_STEPS_SHOWN]
+            (step.action, place(step), step.node, step.source, _bytes(step), step.note) for step in steps[:_STEPS_SHOWN]
         ]
         say_table(columns, rows, right=["bytes"])
         if len(steps) > _STEPS_SHOWN:
             say(f"… and {len(steps) - _STEPS_SHOWN} more")
         count = f"{len(steps)} step{'s' if len(steps) > 1 else ''}"
-        cost = f"some {duration(plan['seconds'])}"
-        if plan["bytes"]:
-            cost = f"{size(plan['bytes'])} to copy, {cost} at {size(plan['rate_bytes_s'])}/s a node"
-        dry = " (not begun: a dry run)" if plan["dry_run"] else ""
-        say(f"{plan['kind']} {plan['subject']}: {count}, {cost}{dry}")
-    for note in plan["notes"]:
+        cost = f"some {duration(plan.seconds)}"
+        if plan.bytes:
+            cost = f"{size(plan.bytes)} to copy, {cost} at {size(plan.rate_bytes_s)}/s a node"
+        dry = " (not begun: a dry run)" if plan.dry_run else ""
+        say(f"{plan.kind} {plan.subject}: {count}, {cost}{dry}")
+    for note in plan.notes:
         say(f"note: {note}")
 
 
-def _bytes(step: dict[str, Any]) -> str:
-    return size(step["bytes"]) if step["bytes"] else ""
+def _bytes(step: AdminStep) -> str:
+    return size(step.bytes) if step.bytes else ""

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Protocol
 
 __all__ = ["duration", "moment", "offset", "place", "size"]
+
+
+class Placed(Protocol):
+    """An answer about one partition."""
+
+    @property
+    def table(self) -> str:
+        """The table's name."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+        ...
 
 
 def size(count: int) -> str:
@@ -40,6 +54,6 @@ def offset(number: int | None) -> str:
     return "-" if number is None or number < 0 else f"{number:,}"
 
 
-def place(each: dict[str, Any]) -> str:
+def place(each: Placed) -> str:
     """`flights/3`."""
-    return f"{each['table']}/{each['partition']}"
+    return f"{each.table}/{each.partition}"

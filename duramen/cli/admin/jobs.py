@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duramen.cli.admin.answer import say_answer
 from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, say_plan, wait_for
 from duramen.cli.admin.connection import ask
 from duramen.cli.admin.format import moment, place, size
 from duramen.cli.terminal.exits import OK
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
-from duramen.cli.terminal.output import say, say_json, say_table
+from duramen.cli.terminal.output import say, say_table
 
 if TYPE_CHECKING:
     from router.admin.client import AdminConnection
+    from router.proto.admin_pb2 import AdminJob, AdminTask
 
 __all__ = ["abort", "job", "jobs", "resume"]
 
@@ -36,7 +38,7 @@ def jobs(
     found = ask(at, timeout, lambda admin: admin.jobs())[:limit]
     if json:
         for each in found:
-            say_json(each)
+            say_answer(each)
         return
     if not found:
         say("no jobs yet")
@@ -46,15 +48,15 @@ def jobs(
         columns,
         [
             (
-                each["job"],
-                each["kind"],
-                each["subject"],
-                each["state"],
-                each["tasks"],
-                each["done"],
-                each["failed"],
-                moment(each["started_ms"]),
-                ", ".join(each["waits_for"]),
+                each.job,
+                each.kind,
+                each.subject,
+                each.state,
+                each.tasks,
+                each.done,
+                each.failed,
+                moment(each.started_ms),
+                ", ".join(each.waits_for),
             )
             for each in found
         ],
@@ -81,43 +83,41 @@ def job(
     async def shown(admin: AdminConnection) -> int:
         if follow:
             return await wait_for(admin, job_id, json=json, wait=True, timeout=timeout)
-        document = await admin.job(job_id)
+        found = await admin.job(job_id)
         if json:
-            say_json(document)
+            say_answer(found)
         else:
-            _say_job(document)
+            _say_job(found)
         return OK
 
     return ask(at, 10.0 if timeout is None else timeout, shown)
 
 
-def _say_job(found: dict[str, Any]) -> None:
-    say(
-        f"job {found['job']}: {found['kind']} {found['subject']}, {found['state']}, begun {moment(found['started_ms'])}"
-    )
+def _say_job(found: AdminJob) -> None:
+    say(f"job {found.job}: {found.kind} {found.subject}, {found.state}, begun {moment(found.started_ms)}")
     columns = ["task", "action", "partition", "node", "from", "state", "progress", "note"]
     rows = [
         (
-            task["task"],
-            task["action"],
+            task.task,
+            task.action,
             place(task),
-            task["node"],
-            task["from"] or "",
-            task["state"],
+            task.node,
+            task.source,
+            task.state,
             _progress(task),
-            task["note"],
+            task.note,
         )
-        for task in found["task_list"]
+        for task in found.task_list
     ]
     say_table(columns, rows, right=["task"])
-    for node in found["waits_for"]:
-        say(f"node {node} cannot be reached: `duramen admin resume {found['job']}` gives its tasks to others")
+    for node in found.waits_for:
+        say(f"node {node} cannot be reached: `duramen admin resume {found.job}` gives its tasks to others")
 
 
-def _progress(task: dict[str, Any]) -> str:
-    if not task["phase"]:
+def _progress(task: AdminTask) -> str:
+    if not task.phase:
         return ""
-    return f"{task['phase']} {size(task['done'])} of {size(task['total'])}" if task["total"] else str(task["phase"])
+    return f"{task.phase} {size(task.done)} of {size(task.total)}" if task.total else str(task.phase)
 
 
 def abort(job_id: _JobId, dry_run: DryRun = False, at: At = AT_DEFAULT, json: Json = False) -> int:
@@ -151,8 +151,8 @@ def _go_on(name: str, job_id: int, dry_run: bool, wait: bool, timeout: float | N
     async def gone_on(admin: AdminConnection) -> int:
         plan = await (admin.abort if name == "abort" else admin.resume)(job_id, dry_run=dry_run)
         if json:
-            say_json(plan, flush=True)
-        elif plan["steps"] or plan["notes"]:
+            say_answer(plan, flush=True)
+        elif plan.steps or plan.notes:
             say_plan(plan)
         if dry_run:
             return OK

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from duramen.cli.admin.answer import say_answer
 from duramen.cli.admin.connection import Table, ask
 from duramen.cli.admin.format import duration, moment, offset, place, size
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
-from duramen.cli.terminal.output import say, say_json, say_table
+from duramen.cli.terminal.output import say, say_table
+
+if TYPE_CHECKING:
+    from router.proto.admin_pb2 import AdminNode, AdminReplica
 
 __all__ = ["lag", "nodes", "partitions", "snapshots"]
 
@@ -27,7 +31,7 @@ def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> N
     found = ask(at, timeout, lambda admin: admin.nodes())
     if json:
         for each in found:
-            say_json(each)
+            say_answer(each)
         return
     if not found:
         say("no node has registered yet: `duramen serve node` starts one")
@@ -37,30 +41,30 @@ def nodes(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> N
         columns,
         [
             (
-                each["node"],
+                each.node,
                 _node_state(each),
-                each["address"] or "(in a program)",
-                each["replicas"],
-                each["ready"],
-                size(each["bytes"]),
-                duration(each["lag_ms"] / 1000),
-                each["load"],
-                size(each["disk_free"]),
-                duration(each["uptime_s"]),
+                each.address or "(in a program)",
+                each.replicas,
+                each.ready,
+                size(each.bytes),
+                duration(each.lag_ms / 1000),
+                each.load,
+                size(each.disk_free),
+                duration(each.uptime_s),
             )
             for each in found
         ],
         right=columns[3:],
     )
     for each in found:
-        if each["state"] == "lost":
-            say(f"{each['node']} is lost: {each['reason']}")
-        elif abs(each["clock_skew_ms"]) > _SKEW_SHOWN_MS:
-            say(f"the clock of {each['node']} is off by {each['clock_skew_ms'] / 1000:+.1f} s")
+        if each.state == "lost":
+            say(f"{each.node} is lost: {each.reason}")
+        elif abs(each.clock_skew_ms) > _SKEW_SHOWN_MS:
+            say(f"the clock of {each.node} is off by {each.clock_skew_ms / 1000:+.1f} s")
 
 
-def _node_state(each: dict[str, Any]) -> str:
-    return f"{each['state']}, draining" if each["draining"] else str(each["state"])
+def _node_state(each: AdminNode) -> str:
+    return f"{each.state}, draining" if each.draining else each.state
 
 
 def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
@@ -76,7 +80,7 @@ def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, 
     found = ask(at, timeout, lambda admin: admin.partitions(table))
     if json:
         for each in found:
-            say_json(each)
+            say_answer(each)
         return
     if not found:
         say("no tables yet: `duramen table create NAME` makes one")
@@ -87,34 +91,34 @@ def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, 
         [
             (
                 place(each),
-                each["earliest"],
-                offset(each["latest"]),
-                each["keys"],
-                size(each["bytes"]),
-                offset(each["snapshot"]),
-                f"{each['ready']} of {each['wanted']}",
-                "  ".join(_replica(replica) for replica in each["replicas"]),
+                each.earliest,
+                offset(each.latest),
+                each.keys,
+                size(each.bytes),
+                offset(each.snapshot if each.HasField("snapshot") else None),
+                f"{each.ready} of {each.wanted}",
+                "  ".join(_replica(replica) for replica in each.replicas),
             )
             for each in found
         ],
         right=columns[1:6],
     )
     for each in found:
-        if each["void"]:
-            void = f"{each['void']:,} of its records"
+        if each.void:
+            void = f"{each.void:,} of its records"
             say(f"{place(each)}: no table can hold {void}, which others wrote; they are skipped")
-        for replica in each["replicas"]:
-            if replica["state"] == "stopped":
-                say(f"{place(each)} on {replica['node']} stopped: {replica['reason']}")
+        for replica in each.replicas:
+            if replica.state == "stopped":
+                say(f"{place(each)} on {replica.node} stopped: {replica.reason}")
 
 
-def _replica(replica: dict[str, Any]) -> str:
-    notes = [replica["role"]] if replica["role"] != "member" else []
-    if replica["state"] != "ready":
-        notes.append(replica["state"])
-    if replica["state"] in ("replaying", "behind"):
-        notes.append(f"-{replica['lag_records']:,}")
-    return f"{replica['node']} ({', '.join(notes)})" if notes else str(replica["node"])
+def _replica(replica: AdminReplica) -> str:
+    notes = [replica.role] if replica.role != "member" else []
+    if replica.state != "ready":
+        notes.append(replica.state)
+    if replica.state in ("replaying", "behind"):
+        notes.append(f"-{replica.lag_records:,}")
+    return f"{replica.node} ({', '.join(notes)})" if notes else replica.node
 
 
 def lag(
@@ -133,7 +137,7 @@ def lag(
     found = ask(at, timeout, lambda admin: admin.lag(table))
     if json:
         for each in found[:limit]:
-            say_json(each)
+            say_answer(each)
         return
     columns = ["partition", "node", "state", "applied", "latest", "records", "time", "reason"]
     say_table(
@@ -141,13 +145,13 @@ def lag(
         [
             (
                 place(each),
-                each["node"],
-                each["state"],
-                offset(each["applied"]),
-                offset(each["latest"]),
-                each["lag_records"],
-                duration(each["lag_ms"] / 1000),
-                each["reason"],
+                each.node,
+                each.state,
+                offset(each.applied),
+                offset(each.latest),
+                each.lag_records,
+                duration(each.lag_ms / 1000),
+                each.reason,
             )
             for each in found[:limit]
         ],
@@ -167,7 +171,7 @@ def snapshots(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, j
     found = ask(at, timeout, lambda admin: admin.snapshots(table))
     if json:
         for each in found:
-            say_json(each)
+            say_answer(each)
         return
     if not found:
         say("no snapshots yet: `duramen admin snapshot` takes them")
@@ -178,13 +182,13 @@ def snapshots(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, j
         [
             (
                 place(each),
-                offset(each["offset"]),
-                each["behind_records"],
-                moment(each["log_time_ms"]) if each["log_time_ms"] else "-",
-                each["keys"],
-                size(each["bytes"]),
-                each["node"],
-                each["path"] + ("" if each["usable"] else " (the log no longer goes on from it)"),
+                offset(each.offset),
+                each.behind_records,
+                moment(each.log_time_ms) if each.log_time_ms else "-",
+                each.keys,
+                size(each.bytes),
+                each.node,
+                each.path + ("" if each.usable else " (the log no longer goes on from it)"),
             )
             for each in found
         ],

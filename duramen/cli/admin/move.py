@@ -9,6 +9,7 @@ import typer
 from duramen.cli.admin.arguments import parse_partition
 from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, Yes, carry_out
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
+from log_tier.catalog.actions import Action
 
 __all__ = ["drain", "move", "rebalance", "retire", "set_replicas"]
 
@@ -148,5 +149,5 @@ def set_replicas(
         timeout=timeout,
         yes=yes,
         destroys="replicas are deleted",
-        destroys_if=["remove"],
+        destroys_if=[Action.REMOVE],
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from router.admin.client import AdminConnection
+    from router.proto.admin_pb2 import AdminJob, AdminTask
 
 __all__ = ["follow", "say_job_end"]
 
@@ -22,7 +23,7 @@ _LOST_S: Final = 30.0
 _PAUSE_S: Final = 0.3
 
 
-async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, bar: bool) -> dict[str, Any]:
+async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, bar: bool) -> AdminJob:
     """The job when it is over. Raises `DeadlineExceeded` where that takes longer than `timeout` seconds, which changes
     nothing about the job. A server that goes away is asked again, for half a minute.
     """
@@ -41,26 +42,27 @@ async def follow(admin: AdminConnection, job_id: int, *, timeout: float | None, 
             ) from None
 
 
-async def _ended(admin: AdminConnection, job_id: int, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+async def _ended(admin: AdminConnection, job_id: int, tell: Callable[[AdminJob], None]) -> AdminJob:
     import asyncio
 
     loop = asyncio.get_running_loop()
     heard = loop.time()
+    job: AdminJob
     while True:
         try:
-            async with aclosing(cast("Any", admin.follow_job(job_id))) as documents:
-                async for job in documents:
+            async with aclosing(cast("Any", admin.follow_job(job_id))) as answers:
+                async for job in answers:
                     heard = loop.time()
                     tell(job)
-                    if job["state"] != "running":
-                        return cast("dict[str, Any]", job)
+                    if job.state != "running":
+                        return job
         except DuramenError as error:
             if not error.retryable or loop.time() - heard > _LOST_S:
                 raise
         await asyncio.sleep(_PAUSE_S)
 
 
-def _bar(shown: ExitStack, job_id: int) -> Callable[[dict[str, Any]], None]:
+def _bar(shown: ExitStack, job_id: int) -> Callable[[AdminJob], None]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     progress = shown.enter_context(
@@ -76,35 +78,35 @@ def _bar(shown: ExitStack, job_id: int) -> Callable[[dict[str, Any]], None]:
     )
     line = progress.add_task("", total=None)
 
-    def tell(job: dict[str, Any]) -> None:
-        tasks = job["task_list"]
+    def tell(job: AdminJob) -> None:
+        tasks = job.task_list
         progress.update(line, total=max(1, len(tasks)), completed=sum(map(_share, tasks)), description=_doing(job))
 
     return tell
 
 
-def _share(task: dict[str, Any]) -> float:
+def _share(task: AdminTask) -> float:
     """How much of a task is done, 0 to 1."""
-    if task["state"] in ("done", "failed", "aborted"):
+    if task.state in ("done", "failed", "aborted"):
         return 1.0
-    return float(task["done"] / task["total"]) if 0 < task["done"] <= task["total"] else 0.0
+    return float(task.done / task.total) if 0 < task.done <= task.total else 0.0
 
 
-def _doing(job: dict[str, Any]) -> str:
+def _doing(job: AdminJob) -> str:
     """What is going on, in a few words."""
-    if job["waits_for"]:
-        return f"waits for {', '.join(job['waits_for'])}, which cannot be reached"
-    busy = [task for task in job["task_list"] if task["phase"]]
+    if job.waits_for:
+        return f"waits for {', '.join(job.waits_for)}, which cannot be reached"
+    busy = [task for task in job.task_list if task.phase]
     if not busy:
-        return f"{job['done']} of {job['tasks']} done"
-    return f"{place(busy[0])} at {busy[0]['node']}: {busy[0]['phase']}"
+        return f"{job.done} of {job.tasks} done"
+    return f"{place(busy[0])} at {busy[0].node}: {busy[0].phase}"
 
 
-def say_job_end(job: dict[str, Any]) -> None:
+def say_job_end(job: AdminJob) -> None:
     """How it ended, and what failed."""
-    say(f"job {job['job']} ({job['kind']} {job['subject']}) is {job['state']}: {job['done']} of {job['tasks']} done")
-    failed = [task for task in job["task_list"] if task["state"] == "failed"]
+    say(f"job {job.job} ({job.kind} {job.subject}) is {job.state}: {job.done} of {job.tasks} done")
+    failed = [task for task in job.task_list if task.state == "failed"]
     for task in failed:
-        say(f"  {task['action']} of {place(task)} at {task['node']}: {task['note']}")
+        say(f"  {task.action} of {place(task)} at {task.node}: {task.note}")
     if failed:
-        say(f"`duramen admin resume {job['job']}` tries these again, `duramen admin abort {job['job']}` undoes them")
+        say(f"`duramen admin resume {job.job}` tries these again, `duramen admin abort {job.job}` undoes them")

@@ -10,6 +10,7 @@ from duramen.cli.admin.arguments import parse_place
 from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, Yes, carry_out
 from duramen.cli.admin.connection import Table
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
+from log_tier.catalog.actions import Action
 
 __all__ = ["compact", "snapshot", "trim"]
 
@@ -71,7 +72,7 @@ def trim(
         timeout=timeout,
         yes=yes,
         destroys="the log's older records are deleted for ever",
-        destroys_if=["trim"],
+        destroys_if=[Action.TRIM],
     )
 
 
@@ -108,5 +109,5 @@ def compact(
         timeout=timeout,
         yes=yes,
         destroys="records that were overwritten are deleted for ever",
-        destroys_if=["compact"],
+        destroys_if=[Action.COMPACT],
     )

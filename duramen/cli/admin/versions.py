@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from duramen.cli.admin.answer import say_answer
 from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, Yes, carry_out, confirm
 from duramen.cli.admin.connection import Table, ask
 from duramen.cli.admin.format import moment
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
-from duramen.cli.terminal.output import say, say_json, say_table
+from duramen.cli.terminal.output import say, say_table
 
 __all__ = ["clear", "discard", "rollback", "stage", "swap", "versions"]
 
@@ -27,7 +28,7 @@ def versions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, js
     found = ask(at, timeout, lambda admin: admin.versions(table))
     if json:
         for each in found:
-            say_json(each)
+            say_answer(each)
         return
     if not found:
         say("there are no tables")
@@ -35,12 +36,12 @@ def versions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, js
     columns = ["table", "version", "state", "level at", "made", "from"]
     rows = [
         (
-            each["table"],
-            each["version"],
-            each["state"],
-            f"{each['level']} of {each['replicas']}",
-            moment(each["made_ms"]) if each["made_ms"] else "-",
-            each["url"] or "the log",
+            each.table,
+            each.version,
+            each.state,
+            f"{each.level} of {each.replicas}",
+            moment(each.made_ms) if each.made_ms else "-",
+            each.url or "the log",
         )
         for each in found
     ]

@@ -12,13 +12,16 @@ from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
 from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.serving_node import ON_DEMAND, SnapshotPolicy
-from duramen.server.wiring.single_machine import NODE_ID, open_single_machine
+from duramen.server.wiring.single_machine import NODE_ID, SingleMachine, open_single_machine
 from log_tier.model.errors import DuramenError
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
-from router.admin.lazy import AdminOnDemand
+from router.admin.admin import Admin
+from router.admin.answers.node_client import ask_only
 from router.data.local_data import LocalData
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
+from router.membership.local_membership import LocalMembership
+from serving_tier.service import NodeStatusFeed
 
 __all__ = ["SingleServer"]
 
@@ -74,10 +77,13 @@ class SingleServer:
                 )
                 unless_opened.pop_all()
             opened.push_async_callback(machine.data_plane.close)
-            admin = AdminOnDemand(machine.data_plane.catalog, machine.data_plane.log)
-            opened.push_async_callback(admin.close)
+            admin = _admin(machine, opened)
+
+            async def at_hand() -> Admin:
+                return admin
+
             opened.push_async_callback(
-                add_node_services(shell, machine.data_plane, machine.node, admin, role="single", log_url="")
+                add_node_services(shell, machine.data_plane, machine.node, at_hand, role="single", log_url="")
             )
             kv = add_kv_service(opened, shell, here(machine.data_plane), machine.node.load)
             opened.push_async_callback(shell.close)
@@ -92,7 +98,7 @@ class SingleServer:
                 sockets,
                 node=data_plane.node,
                 node_id=NODE_ID,
-                admin=admin,
+                admin=at_hand,
             )
             await shell.start((*_SERVICES, *kv, *added))
             return cls(shell, machine.data_plane, sockets.port, machine.node.ended, opened.pop_all())
@@ -106,3 +112,15 @@ class SingleServer:
     async def close(self) -> None:
         """Say that no new work is taken, let what is under way end, close indexes and log cleanly."""
         await self._opened.aclose()
+
+
+def _admin(machine: SingleMachine, opened: AsyncExitStack) -> Admin:
+    """The administration of a database that is one process: it looks at the node itself, and connects to nobody."""
+    node, data_plane = machine.node, machine.data_plane
+    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running)
+    opened.push_async_callback(feed.close)
+    membership = LocalMembership(node.hosting, feed)
+    opened.push_async_callback(membership.close)
+    admin = Admin(data_plane.catalog, data_plane.log, membership, ask_only(NODE_ID, data_plane))
+    opened.push_async_callback(admin.close)
+    return admin

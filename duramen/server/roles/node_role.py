@@ -24,6 +24,7 @@ from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, NodeIdTaken
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from router.admin.admin import OpenAdmin
 from router.admin.lazy import AdminOnDemand
 from router.admin.service import AdminService
 from router.data.local_data import LocalData
@@ -53,7 +54,7 @@ _HEALTH_EVERY_S: Final = 0.5
 
 
 def add_node_services(
-    shell: GrpcServer, data_plane: LocalData, node: ServingNode, admin: AdminOnDemand, *, role: ServerRole, log_url: str
+    shell: GrpcServer, data_plane: LocalData, node: ServingNode, admin: OpenAdmin, *, role: ServerRole, log_url: str
 ) -> Callable[[], Awaitable[None]]:
     """Put a node's endpoints on a shell; returns what closes them."""
     streams, doors = shell.streams, shell.doors

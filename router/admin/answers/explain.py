@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DuramenError, InvalidKey, InvalidRequest
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.log import Log
 from log_tier.model.partitioner import slot_of
 from log_tier.model.record import KEY_BYTES_MAX
@@ -21,10 +21,10 @@ from router.admin.answers.key_history import SEARCHED_MAX, FoundWrite, KeyTail, 
 from router.admin.answers.node_client import AskNode
 from router.admin.planners.cluster_view import Situation
 from router.data.requests import Connection, OutcomesPart, ReadPart, ReadResult, WriteResult
+from router.membership.views import ReportedState
+from router.proto import admin_pb2 as pb
 
 __all__ = ["WRITES_MAX", "explain_key"]
-
-Document = dict[str, Any]
 
 # A page of a terminal holds some ten; more is a job for `duramen watch`.
 WRITES_MAX: Final = 1000
@@ -45,7 +45,7 @@ async def explain_key(
     key: bytes,
     writes: int,
     searched_max: int = SEARCHED_MAX,
-) -> Document:
+) -> pb.AdminExplanation:
     """The story of a key; its last `writes` in the log, as far as they are among its last `searched_max` offsets.
 
     Costs a read at each replica and that search. A replica that does not answer is told with its error.
@@ -64,38 +64,29 @@ async def explain_key(
         last_writes(log, entry.id, partition, key, bounds, limit=writes, searched_max=searched_max),
     )
     judge, verdicts = await _verdicts(situation, ask, entry, partition, tail)
-    return {
-        "table": entry.name,
-        "key": json_text(key),
-        "partitioner": entry.partitioner,
-        "slot": slot_of(key) if entry.partitioner == "slot" else None,
-        "partition": partition,
-        "earliest": bounds.earliest,
-        "latest": bounds.latest,
-        "replicas": list(replicas),
-        "searched_from": tail.searched_from,
-        "verdicts_of": judge,
-        "writes": [_write(found, verdict) for found, verdict in zip(tail.writes, verdicts, strict=True)],
-    }
+    return pb.AdminExplanation(
+        table=entry.name,
+        key=json_text(key),
+        partitioner=entry.partitioner,
+        slot=slot_of(key) if entry.partitioner == "slot" else None,
+        partition=partition,
+        earliest=bounds.earliest,
+        latest=bounds.latest,
+        replicas=replicas,
+        searched_from=tail.searched_from,
+        verdicts_of=judge,
+        writes=[_write(found, verdict) for found, verdict in zip(tail.writes, verdicts, strict=True)],
+    )
 
 
 async def _held(
     situation: Situation, ask: AskNode, table: TableEntry, partition: Partition, node: str, key: bytes
-) -> Document:
+) -> pb.AdminHeldKey:
     role = next(replica.role for replica in table.assignments[partition] if replica.node == node)
     view = situation.replica(table, partition, node)
-    document: Document = {
-        "node": node,
-        "role": role,
-        "state": view.state if situation.is_alive(node) else "lost",
-        "applied": view.applied,
-        "present": None,
-        "version": None,
-        "expires_at_ms": None,
-        "value": None,
-        "value_bytes": None,
-        "error": "",
-    }
+    held = pb.AdminHeldKey(
+        node=node, role=role, state=view.state if situation.is_alive(node) else ReportedState.LOST, applied=view.applied
+    )
     part = ReadPart(table.id, partition, [key])
 
     async def question(connection: Connection) -> Sequence[ReadResult | DuramenError]:
@@ -105,17 +96,20 @@ async def _held(
         async with asyncio.timeout(_ASK_S):
             (found,) = await ask(node, question)
     except DuramenError as error:
-        return {**document, "error": error.message}
+        found = error
     except TimeoutError:
-        return {**document, "error": f"node {node} did not answer within {_ASK_S:g} s"}
+        held.error = f"node {node} did not answer within {_ASK_S:g} s"
+        return held
     if isinstance(found, DuramenError):
-        return {**document, "error": found.message}
+        held.error = found.message
+        return held
     value = found.values[0]
-    document.update(applied=found.applied, present=value is not None, version=found.versions[0])
+    held.applied, held.present, held.version = found.applied, value is not None, found.versions[0]
     if value is not None:
-        expires = found.expiries[0] if found.expiries else 0
-        document.update(value=json_text(value[:_VALUE_BYTES]), value_bytes=len(value), expires_at_ms=expires or None)
-    return document
+        held.value, held.value_bytes = json_text(value[:_VALUE_BYTES]), len(value)
+        if found.expiries and found.expiries[0]:
+            held.expires_at_ms = found.expiries[0]
+    return held
 
 
 async def _verdicts(
@@ -155,16 +149,16 @@ def _verdict(found: FoundWrite, result: WriteResult | DuramenError) -> str:
     return "accepted"
 
 
-def _write(found: FoundWrite, verdict: str) -> Document:
-    return {
-        "offset": Offset(found.offset),
-        "timestamp_ms": found.timestamp_ms,
-        "operation": found.operation,
-        "value": json_text(found.value[:_VALUE_BYTES]),
-        "value_bytes": len(found.value),
-        "condition": found.condition,
-        "expiry": found.expiry,
-        "grouped": found.grouped,
-        "producer_id": found.producer_id,
-        "verdict": verdict,
-    }
+def _write(found: FoundWrite, verdict: str) -> pb.AdminWrite:
+    return pb.AdminWrite(
+        offset=found.offset,
+        timestamp_ms=found.timestamp_ms,
+        operation=found.operation,
+        value=json_text(found.value[:_VALUE_BYTES]),
+        value_bytes=len(found.value),
+        condition=found.condition,
+        expiry=found.expiry,
+        grouped=found.grouped,
+        producer_id=found.producer_id,
+        verdict=verdict,
+    )

@@ -1,57 +1,56 @@
 """What there is: nodes, partitions, lag, snapshots. From the map, the nodes' own words and the log's bounds. Pure.
 
-Each function gives documents whose fields `router/proto/admin.proto` lists.
+Each function gives messages of `router/proto/admin.proto`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from log_tier.catalog.cluster_map import Assignment, TableEntry
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Bounds
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.upkeep import LogBounds
+from router.membership.views import ReportedState
+from router.proto import admin_pb2 as pb
 
-__all__ = ["known_bounds", "lag_documents", "node_documents", "partition_documents", "snapshot_documents"]
-
-Document = dict[str, Any]
+__all__ = ["known_bounds", "list_lags", "list_nodes", "list_partitions", "list_snapshots"]
 
 
-def node_documents(situation: Situation) -> list[Document]:
+def list_nodes(situation: Situation) -> list[pb.AdminNode]:
     """Every registered node, by id."""
-    found: list[Document] = []
+    found: list[pb.AdminNode] = []
     for node, entry in sorted(situation.cluster.nodes.items()):
         view = situation.nodes.get(node)
         alive = view is not None and view.alive
         held = [(table, partition) for table, partition, _ in situation.held_by(node)]
         replicas = [situation.replica(table, partition, node) for table, partition in held]
         found.append(
-            {
-                "node": node,
-                "address": entry.address,
-                "state": "alive" if alive else "lost",
-                "reason": "" if alive else situation.lost(node),
-                "draining": entry.draining,
-                "replicas": len(held),
-                "ready": sum(replica.state == "ready" for replica in replicas),
-                "bytes": sum(replica.bytes for replica in replicas),
-                "lag_ms": max((replica.lag_ms for replica in replicas), default=0),
-                "load": view.load if view is not None else 0,
-                "tasks": sum(1 for _ in situation.cluster.unfinished_tasks(node)),
-                "disk_free": view.disk_free if view is not None else 0,
-                "disk_used": view.disk_used if view is not None else 0,
-                "clock_skew_ms": view.clock_skew_ms if view is not None else 0,
-                "uptime_s": view.uptime_s if view is not None else 0,
-                "map_version": view.map_version if view is not None else -1,
-                "identity": entry.identity,
-            }
+            pb.AdminNode(
+                node=node,
+                address=entry.address,
+                state="alive" if alive else "lost",
+                reason="" if alive else situation.lost(node),
+                draining=entry.draining,
+                replicas=len(held),
+                ready=sum(replica.state == ReportedState.READY for replica in replicas),
+                bytes=sum(replica.bytes for replica in replicas),
+                lag_ms=max((replica.lag_ms for replica in replicas), default=0),
+                load=view.load if view is not None else 0,
+                tasks=sum(1 for _ in situation.cluster.unfinished_tasks(node)),
+                disk_free=view.disk_free if view is not None else 0,
+                disk_used=view.disk_used if view is not None else 0,
+                clock_skew_ms=view.clock_skew_ms if view is not None else 0,
+                uptime_s=view.uptime_s if view is not None else 0,
+                map_version=view.map_version if view is not None else -1,
+                identity=entry.identity,
+            )
         )
     return found
 
 
-def partition_documents(situation: Situation, bounds: LogBounds, *, table: str = "") -> list[Document]:
+def list_partitions(situation: Situation, bounds: LogBounds, *, table: str = "") -> list[pb.AdminPartition]:
     """Every partition of a table, or of all."""
     return [
         _partition(situation, entry, partition, bounds[entry.id][partition])
@@ -61,46 +60,46 @@ def partition_documents(situation: Situation, bounds: LogBounds, *, table: str =
     ]
 
 
-def _partition(situation: Situation, table: TableEntry, partition: Partition, bounds: Bounds) -> Document:
+def _partition(situation: Situation, table: TableEntry, partition: Partition, bounds: Bounds) -> pb.AdminPartition:
     replicas = [_replica(situation, table, partition, each, bounds) for each in table.assignments[partition]]
     known = situation.cluster.snapshots_of(table.id, partition)
-    readable = [each for each in replicas if each["role"] != "joining"]
-    return {
-        "table": table.name,
-        "partition": partition,
-        "earliest": bounds.earliest,
-        "latest": bounds.latest,
-        "keys": max((each["keys"] for each in replicas), default=0),
-        "bytes": max((each["bytes"] for each in replicas), default=0),
-        "void": max((each["void"] for each in replicas), default=0),
-        "wanted": table.replicas,
-        "ready": sum(each["state"] == "ready" for each in readable),
-        "snapshots": len(known),
-        "snapshot": known[-1].offset if known else None,
-        "replicas": replicas,
-    }
+    readable = [each for each in replicas if each.role != "joining"]
+    return pb.AdminPartition(
+        table=table.name,
+        partition=partition,
+        earliest=bounds.earliest,
+        latest=bounds.latest,
+        keys=max((each.keys for each in replicas), default=0),
+        bytes=max((each.bytes for each in replicas), default=0),
+        void=max((each.void for each in replicas), default=0),
+        wanted=table.replicas,
+        ready=sum(each.state == ReportedState.READY for each in readable),
+        snapshots=len(known),
+        snapshot=known[-1].offset if known else None,
+        replicas=replicas,
+    )
 
 
 def _replica(
     situation: Situation, table: TableEntry, partition: Partition, assignment: Assignment, bounds: Bounds
-) -> Document:
+) -> pb.AdminReplica:
     view = situation.replica(table, partition, assignment.node)
     alive = situation.is_alive(assignment.node)
-    return {
-        "node": assignment.node,
-        "role": assignment.role,
-        "state": view.state if alive else "lost",
-        "reason": view.reason if alive else situation.lost(assignment.node),
-        "applied": view.applied,
-        "lag_records": max(0, bounds.latest - view.applied),
-        "lag_ms": view.lag_ms,
-        "keys": view.keys,
-        "bytes": view.bytes,
-        "source": view.source,
-        "void": view.void,
-        "version": view.version,
-        "level": list(view.level),
-    }
+    return pb.AdminReplica(
+        node=assignment.node,
+        role=assignment.role,
+        state=view.state if alive else ReportedState.LOST,
+        reason=view.reason if alive else situation.lost(assignment.node),
+        applied=view.applied,
+        lag_records=max(0, bounds.latest - view.applied),
+        lag_ms=view.lag_ms,
+        keys=view.keys,
+        bytes=view.bytes,
+        source=view.source,
+        void=view.void,
+        version=view.version,
+        level=view.level,
+    )
 
 
 def known_bounds(situation: Situation, table: str = "") -> LogBounds:
@@ -115,51 +114,51 @@ def known_bounds(situation: Situation, table: str = "") -> LogBounds:
     return found
 
 
-def lag_documents(situation: Situation, bounds: LogBounds, *, table: str = "", silent: str = "") -> list[Document]:
+def list_lags(situation: Situation, bounds: LogBounds, *, table: str = "", silent: str = "") -> list[pb.AdminLag]:
     """Every replica and how far it is behind its log; those that are furthest behind come first.
 
     `silent`: why the log does not say where it ends.
     """
     found = [
-        {
-            "table": each["table"],
-            "partition": each["partition"],
-            "node": replica["node"],
-            "role": replica["role"],
-            "state": replica["state"],
-            "applied": replica["applied"],
-            "latest": each["latest"],
-            "lag_records": replica["lag_records"],
-            "lag_ms": replica["lag_ms"],
-            "reason": replica["reason"] or silent,
-        }
-        for each in partition_documents(situation, bounds, table=table)
-        for replica in each["replicas"]
+        pb.AdminLag(
+            table=each.table,
+            partition=each.partition,
+            node=replica.node,
+            role=replica.role,
+            state=replica.state,
+            applied=replica.applied,
+            latest=each.latest,
+            lag_records=replica.lag_records,
+            lag_ms=replica.lag_ms,
+            reason=replica.reason or silent,
+        )
+        for each in list_partitions(situation, bounds, table=table)
+        for replica in each.replicas
     ]
-    return sorted(found, key=lambda each: (-each["lag_records"], -each["lag_ms"], each["table"], each["partition"]))
+    return sorted(found, key=lambda each: (-each.lag_records, -each.lag_ms, each.table, each.partition))
 
 
-def snapshot_documents(situation: Situation, bounds: LogBounds, *, table: str = "") -> list[Document]:
+def list_snapshots(situation: Situation, bounds: LogBounds, *, table: str = "") -> list[pb.AdminSnapshot]:
     """The snapshots that the catalog knows, by table, partition and offset."""
-    found: list[Document] = []
+    found: list[pb.AdminSnapshot] = []
     for entry in situation.tables(table):
         limits: Sequence[Bounds] = bounds.get(entry.id, ())
         for partition in map(Partition, range(len(limits))):
             for snapshot in situation.cluster.snapshots_of(entry.id, partition):
                 earliest, latest, _ = limits[partition]
                 found.append(
-                    {
-                        "table": entry.name,
-                        "partition": partition,
-                        "offset": snapshot.offset,
-                        "log_time_ms": snapshot.log_time_ms,
-                        "keys": snapshot.keys,
-                        "bytes": snapshot.bytes,
-                        "behind_records": max(0, latest - snapshot.offset),
-                        "usable": snapshot.offset + 1 >= earliest,
-                        "path": snapshot.path,
-                        "node": snapshot.node,
-                        "id": snapshot.id,
-                    }
+                    pb.AdminSnapshot(
+                        table=entry.name,
+                        partition=partition,
+                        offset=snapshot.offset,
+                        log_time_ms=snapshot.log_time_ms,
+                        keys=snapshot.keys,
+                        bytes=snapshot.bytes,
+                        behind_records=max(0, latest - snapshot.offset),
+                        usable=snapshot.offset + 1 >= earliest,
+                        path=snapshot.path,
+                        node=snapshot.node,
+                        id=snapshot.id,
+                    )
                 )
     return found

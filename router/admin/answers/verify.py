@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DeadlineExceeded, DuramenError, OffsetPassed, Overloaded
@@ -22,11 +22,10 @@ from log_tier.model.log import Log
 from router.admin.answers.json_text import json_text
 from router.admin.planners.cluster_view import Situation
 from router.membership.views import Membership
+from router.proto import admin_pb2 as pb
 from serving_tier.proto.node_pb2 import DigestReply, DigestRequest
 
 __all__ = ["DIFFERENCES_MAX", "verify_partition"]
-
-Document = dict[str, Any]
 
 # What is named. Where more keys than this differ, the replica is to be built anew and not to be studied.
 DIFFERENCES_MAX: Final = 100
@@ -68,7 +67,7 @@ async def verify_partition(
     partition: Partition,
     timeout: float = 120.0,
     differences_max: int = DIFFERENCES_MAX,
-) -> Document:
+) -> pb.AdminComparison:
     """Compare all replicas that can be read. Verdict `equal`, `different`, `single` (nothing to compare it with) or
     `unverified` (nobody, or not all of them, could be asked). Some 1 µs a key at each replica, all at once.
 
@@ -81,42 +80,40 @@ async def verify_partition(
     while buckets < _BUCKETS_MAX and keys / buckets > _BUCKET_KEYS:
         buckets *= 2
     asking = _Asking(log, membership, table, partition, keys, buckets, timeout)
-    document: Document = {
-        "table": table.name,
-        "partition": partition,
-        "offset": None,
-        "verdict": "unverified",
-        "reason": "; ".join(f"{node}: {situation.lost(node)}" for node in lost),
-        "replicas": [],
-        "differences": [],
-        "differing_buckets": 0,
-        "buckets": buckets,
-    }
+    compared = pb.AdminComparison(
+        table=table.name,
+        partition=partition,
+        verdict="unverified",
+        reason="; ".join(f"{node}: {situation.lost(node)}" for node in lost),
+        buckets=buckets,
+    )
     if not nodes:
-        return document
+        return compared
     try:
         replies = await asking.at_one_offset(nodes, ())
     except _Uneven as trouble:
-        return {**document, "reason": str(trouble)}
+        compared.reason = str(trouble)
+        return compared
     except DuramenError as error:
-        return {**document, "reason": error.message}
-    document["offset"] = next(iter(replies.values())).offset
-    document["replicas"] = [
-        {"node": node, "keys": reply.keys, "digest": _short(reply)} for node, reply in sorted(replies.items())
-    ]
+        compared.reason = error.message
+        return compared
+    compared.offset = next(iter(replies.values())).offset
+    compared.replicas.extend(
+        pb.AdminDigest(node=node, keys=reply.keys, digest=_short(reply)) for node, reply in sorted(replies.items())
+    )
     differing = _differing(list(replies.values()))
-    document["differing_buckets"] = len(differing)
+    compared.differing_buckets = len(differing)
     if differing:
-        document["verdict"] = "different"
+        compared.verdict = "different"
         try:
-            document["differences"] = await _named(asking, replies, differing, differences_max)
+            compared.differences.extend(await _named(asking, replies, differing, differences_max))
         except _Uneven as trouble:
-            document["reason"] = f"the keys could not be named: {trouble}"
+            compared.reason = f"the keys could not be named: {trouble}"
         except DuramenError as error:
-            document["reason"] = f"the keys could not be named: {error.message}"
+            compared.reason = f"the keys could not be named: {error.message}"
     elif not lost:
-        document["verdict"] = "equal" if len(nodes) > 1 else "single"
-    return document
+        compared.verdict = "equal" if len(nodes) > 1 else "single"
+    return compared
 
 
 def _short(reply: DigestReply) -> str:
@@ -131,11 +128,11 @@ def _differing(replies: Sequence[DigestReply]) -> list[int]:
 
 async def _named(
     asking: _Asking, replies: Mapping[str, DigestReply], differing: Sequence[int], differences_max: int
-) -> list[Document]:
+) -> list[pb.AdminDifference]:
     """The keys in which the replicas differ: listed some buckets at a time, each time at a new common offset."""
     keys = max(reply.keys for reply in replies.values())
     at_once = max(1, int(_LISTED_KEYS / max(1.0, keys / asking.buckets)))
-    found: list[Document] = []
+    found: list[pb.AdminDifference] = []
     for start in range(0, len(differing), at_once):
         listed = await asking.at_one_offset(list(replies), differing[start : start + at_once])
         found.extend(_compared(listed))
@@ -144,7 +141,7 @@ async def _named(
     return found[:differences_max]
 
 
-def _compared(listed: Mapping[str, DigestReply]) -> list[Document]:
+def _compared(listed: Mapping[str, DigestReply]) -> list[pb.AdminDifference]:
     held = {
         node: {
             key: (version, value)
@@ -153,22 +150,19 @@ def _compared(listed: Mapping[str, DigestReply]) -> list[Document]:
         for node, reply in sorted(listed.items())
     }
     offset = next(iter(listed.values())).offset
-    found: list[Document] = []
+    found: list[pb.AdminDifference] = []
     for key in sorted({key for keys in held.values() for key in keys}):
         if len({keys.get(key) for keys in held.values()}) == 1:
             continue
-        replicas: list[Document] = []
+        replicas: list[pb.AdminDifferentReplica] = []
         for node, keys in held.items():
-            mine = keys.get(key)
+            version, value = keys.get(key, (None, None))
             replicas.append(
-                {
-                    "node": node,
-                    "present": mine is not None,
-                    "version": mine[0] if mine is not None else None,
-                    "hash": mine[1].hex() if mine is not None else None,
-                }
+                pb.AdminDifferentReplica(
+                    node=node, present=key in keys, version=version, hash=None if value is None else value.hex()
+                )
             )
-        found.append({"key": json_text(key), "offset": offset, "replicas": replicas})
+        found.append(pb.AdminDifference(key=json_text(key), offset=offset, replicas=replicas))
     return found
 
 

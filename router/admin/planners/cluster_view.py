@@ -9,11 +9,11 @@ from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
 from log_tier.catalog.placement import candidates
 from log_tier.model.errors import CommandRejected, InvalidRequest, TableNotFound
 from log_tier.model.identifiers import Partition
-from router.membership.views import NodeView, ReplicaView
+from router.membership.views import NodeView, ReplicaView, ReportedState
 
 __all__ = ["Situation"]
 
-_ABSENT = ReplicaView(state="unknown")
+_ABSENT = ReplicaView(state=ReportedState.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Situation:
 
     def is_ready(self, table: TableEntry, partition: Partition, node: str) -> bool:
         """It can be read there, level with the log."""
-        return self.replica(table, partition, node).state == "ready"
+        return self.replica(table, partition, node).state == ReportedState.READY
 
     def bytes_of(self, table: TableEntry, partition: Partition) -> int:
         """How much a new replica of a partition has to copy: the largest that a live one has, else the newest snapshot;

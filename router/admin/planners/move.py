@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from log_tier.catalog.actions import Action
 from log_tier.model.identifiers import Partition
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
@@ -26,7 +27,7 @@ def plan_move(situation: Situation, *, table: str, partition: Partition, source:
     if not situation.is_alive(source):
         notes.append(f"node {source} is not there ({situation.lost(source)}): its copy is given up, not read")
     step = Step(
-        "move", entry.id, entry.name, partition, target, source=source, bytes=situation.bytes_of(entry, partition)
+        Action.MOVE, entry.id, entry.name, partition, target, source=source, bytes=situation.bytes_of(entry, partition)
     )
     return plan_of("move", where, [step], notes=notes)
 
@@ -62,7 +63,7 @@ def _emptied(situation: Situation, node: str) -> list[Step]:
             stuck.append(f"{table.name}/{partition}")
         else:
             size = situation.bytes_of(table, partition)
-            steps.append(Step("move", table.id, table.name, partition, target, source=node, bytes=size))
+            steps.append(Step(Action.MOVE, table.id, table.name, partition, target, source=node, bytes=size))
     if stuck:
         named = ", ".join(stuck[:5]) + (f" and {len(stuck) - 5} more" if len(stuck) > 5 else "")
         others = ", ".join(each for each in situation.takers() if each != node) or "none"

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from log_tier.catalog.actions import COPIES_INDEX, GAINS_REPLICA, Action
 from log_tier.catalog.cluster_map import Argument, ClusterMap
 from log_tier.catalog.commands import AbortJob, Command, ResumeJob, StartJob, TaskPlan
 from log_tier.catalog.fold import fold_command
 from log_tier.model.errors import CommandRejected
 from log_tier.model.identifiers import Offset, Partition, TableId
 
-__all__ = ["RATE_BYTES_S", "Plan", "Step", "check_plan", "plan_document", "plan_of"]
+__all__ = ["RATE_BYTES_S", "Plan", "Step", "check_plan", "plan_of"]
 
 # What a node copies, verifies and syncs in a second, on a plain disk; for the estimate only. Nodes do two tasks at a
 # time and share one disk between them, so that a node's steps count one after the other.
@@ -23,15 +24,13 @@ RATE_BYTES_S: Final = 50 * 1024 * 1024
 # What a step costs beside its bytes: an assignment to be seen, an index to be opened, a report.
 _STEP_S: Final = 0.5
 
-# Actions whose bytes are written by the node that does them; the others read, or do nothing.
-_COPYING: Final = frozenset({"move", "add", "rebuild", "copy", "snapshot", "stage"})
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One task of a plan, as an operator wants to see it."""
 
     action: str
+    """The value of an `Action`; of a job that a newer version began, perhaps another name."""
     table: TableId
     table_name: str
     partition: Partition
@@ -47,7 +46,7 @@ class Step:
     def task(self) -> TaskPlan:
         """As the catalog takes it."""
         arguments = {**self.arguments, "from": self.source} if self.source else dict(self.arguments)
-        return TaskPlan(self.action, self.table, self.partition, self.node, arguments)
+        return TaskPlan(str(self.action), self.table, self.partition, self.node, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,27 +74,27 @@ class Plan:
     @property
     def bytes(self) -> int:
         """What is copied in all."""
-        return sum(step.bytes for step in self.steps if step.action in _COPYING)
+        return sum(step.bytes for step in self.steps if step.action in COPIES_INDEX)
 
     @property
     def replicas_moved(self) -> int:
         """Replicas that come to be where they were not."""
-        return sum(step.action in ("move", "add") for step in self.steps)
+        return sum(step.action in GAINS_REPLICA for step in self.steps)
 
     @property
     def seconds(self) -> float:
         """The estimate: the time of the node that has most to do."""
         busy: Counter[str] = Counter()
         for step in self.steps:
-            if step.action != "remove":
-                busy[step.node] += step.bytes if step.action in _COPYING else 0
-        steps = Counter(step.node for step in self.steps if step.action != "remove")
+            if step.action != Action.REMOVE:
+                busy[step.node] += step.bytes if step.action in COPIES_INDEX else 0
+        steps = Counter(step.node for step in self.steps if step.action != Action.REMOVE)
         return round(max((busy[node] / RATE_BYTES_S + steps[node] * _STEP_S for node in steps), default=0.0), 1)
 
 
 def _essence(step: Step) -> tuple[Any, ...]:
     # A table that is yet to be made has no id: its name says which it is.
-    return (step.action, step.table_name, step.partition, step.node, step.source, sorted(step.arguments.items()))
+    return (str(step.action), step.table_name, step.partition, step.node, step.source, sorted(step.arguments.items()))
 
 
 def plan_of(
@@ -118,32 +117,3 @@ def check_plan(cluster: ClusterMap, command: Command) -> ClusterMap:
     if decision.rejection:
         raise CommandRejected(decision.rejection, version=cluster.version)
     return after
-
-
-def plan_document(plan: Plan, *, dry_run: bool, job: int | None = None) -> dict[str, Any]:
-    """The plan as a document; `job`: its id, once it has begun."""
-    return {
-        "kind": plan.kind,
-        "subject": plan.subject,
-        "plan": plan.id,
-        "dry_run": dry_run,
-        "job": job,
-        "steps": [
-            {
-                "action": step.action,
-                "table": step.table_name,
-                "partition": step.partition,
-                "node": step.node,
-                "from": step.source or None,
-                "bytes": step.bytes,
-                "arguments": dict(step.arguments),
-                "note": step.note,
-            }
-            for step in plan.steps
-        ],
-        "replicas_moved": plan.replicas_moved,
-        "bytes": plan.bytes,
-        "seconds": plan.seconds,
-        "rate_bytes_s": RATE_BYTES_S,
-        "notes": list(plan.notes),
-    }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+from log_tier.catalog.actions import CHANGES_HOLDERS, Action
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.identifiers import Partition, TableId
 from router.admin.planners.cluster_view import Situation
@@ -95,7 +96,7 @@ class _Holdings:
         for node, change in ((source, -1), (target, 1)):
             self._loads[node] += change
             self._tables[node][table.id] += change
-        return Step("move", table.id, table.name, place[1], target, source=source, bytes=best[1])
+        return Step(Action.MOVE, table.id, table.name, place[1], target, source=source, bytes=best[1])
 
 
 def _changing(situation: Situation) -> set[_Place]:
@@ -105,5 +106,5 @@ def _changing(situation: Situation) -> set[_Place]:
         for job in situation.cluster.jobs.values()
         if job.state in ("running", "failed")
         for task in job.tasks
-        if task.action in ("move", "add", "remove") and task.state not in ("done", "aborted")
+        if task.action in CHANGES_HOLDERS and task.state not in ("done", "aborted")
     }

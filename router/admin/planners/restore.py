@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from log_tier.catalog.actions import Action
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import InvalidRequest, OffsetTrimmed, TokenAhead
 from log_tier.model.identifiers import Offset, Partition, TableId
@@ -42,7 +43,7 @@ def plan_restore_node(situation: Situation, *, node: str, source: str = "auto") 
             continue
         steps.append(
             Step(
-                "rebuild",
+                Action.REBUILD,
                 table.id,
                 table.name,
                 partition,
@@ -69,7 +70,7 @@ def plan_restore_table(
             )
         steps.append(
             Step(
-                "copy",
+                Action.COPY,
                 target,
                 target_name,
                 partition,

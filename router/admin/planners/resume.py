@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from log_tier.catalog.actions import GAINS_REPLICA, SHORTENS_LOG, Action
 from log_tier.catalog.cluster_map import ClusterMap, Job, TableEntry, Task
 from log_tier.catalog.commands import AbortJob, ResumeJob
 from log_tier.model.errors import InvalidRequest
@@ -78,14 +79,14 @@ def _replacement(situation: Situation, choices: Choices, job: Job, task: Task) -
     table = situation.cluster.tables.get(task.table)
     if table is None:
         return None
-    if task.action in ("move", "add"):
+    if task.action in GAINS_REPLICA:
         # What the job has for this partition already, and where it takes a replica from, is no place for another one.
         taken = [each.node for each in job.tasks if (each.table, each.partition) == (task.table, task.partition)]
         away = job.arguments.get("node")
         return choices.taker(table, task.partition, without=(*taken, *([str(away)] if away is not None else [])))
-    if task.action in ("snapshot", "trim", "compact"):
+    if task.action in SHORTENS_LOG | {Action.SNAPSHOT}:
         return choices.worker(table, task.partition)
-    if task.action == "copy":
+    if task.action == Action.COPY:
         source = situation.cluster.tables.get(TableId(str(task.arguments.get("source_table"))))
         return None if source is None else choices.worker(source, Partition(int(task.arguments["source_partition"])))
     return None  # a rebuild is the node's own
@@ -98,6 +99,6 @@ def _name(cluster: ClusterMap, table_id: TableId) -> str:
 
 def _bytes(situation: Situation, task: Task) -> int:
     table = situation.cluster.tables.get(task.table)
-    if table is None or task.action in ("trim", "compact", "remove"):
+    if table is None or task.action in SHORTENS_LOG | {Action.REMOVE}:
         return 0
     return situation.bytes_of(table, task.partition)

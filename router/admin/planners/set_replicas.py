@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from log_tier.catalog.actions import Action
 from log_tier.catalog.cluster_map import Argument, TableEntry
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
@@ -37,7 +38,7 @@ def plan_set_replicas(situation: Situation, *, table: str, replicas: int) -> Pla
                     f"{table}/{partition} cannot have {replicas} replicas: the live nodes that take replicas are "
                     f"{takers}, and it has one on each; start more nodes, or ask for fewer"
                 )
-            steps.append(Step("add", entry.id, entry.name, partition, target, bytes=size))
+            steps.append(Step(Action.ADD, entry.id, entry.name, partition, target, bytes=size))
         steps.extend(_removals(situation, choices, entry, partition, len(staying) - replicas))
     ready_left = _partitions_without_ready(situation, entry, steps)
     if ready_left:
@@ -67,12 +68,12 @@ def _removals(
     for node in going:
         choices.replicas[node] -= 1
         note = "" if situation.is_alive(node) else f"the node is not there: {situation.lost(node)}"
-        steps.append(Step("remove", table.id, table.name, partition, node, note=note))
+        steps.append(Step(Action.REMOVE, table.id, table.name, partition, node, note=note))
     return steps
 
 
 def _partitions_without_ready(situation: Situation, table: TableEntry, steps: list[Step]) -> list[Partition]:
-    going = {(step.partition, step.node) for step in steps if step.action == "remove"}
+    going = {(step.partition, step.node) for step in steps if step.action == Action.REMOVE}
     return [
         partition
         for partition in map(Partition, range(table.partitions))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from log_tier.catalog.actions import Action
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Offset, Partition, TableId
@@ -16,6 +17,7 @@ from log_tier.model.log import Bounds
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
+from router.membership.views import ReportedState
 
 __all__ = ["LogBounds", "plan_compact", "plan_snapshot", "plan_trim"]
 
@@ -34,7 +36,7 @@ def plan_snapshot(situation: Situation, *, table: str = "") -> Plan:
         for partition in map(Partition, range(entry.partitions)):
             node = _worker(situation, choices, entry, partition)
             steps.append(
-                Step("snapshot", entry.id, entry.name, partition, node, bytes=situation.bytes_of(entry, partition))
+                Step(Action.SNAPSHOT, entry.id, entry.name, partition, node, bytes=situation.bytes_of(entry, partition))
             )
     return plan_of("snapshot", table or "all tables", steps)
 
@@ -43,25 +45,25 @@ def plan_trim(
     situation: Situation, bounds: LogBounds, *, table: str, partition: int | None = None, before: int | None = None
 ) -> Plan:
     """Let the log drop what lies below `before`, or below the newest snapshot of each partition."""
-    return _below_snapshots(situation, bounds, "trim", table, partition, before)
+    return _below_snapshots(situation, bounds, Action.TRIM, table, partition, before)
 
 
 def plan_compact(
     situation: Situation, bounds: LogBounds, *, table: str, partition: int | None = None, below: int | None = None
 ) -> Plan:
     """Let the log drop overwritten records below `below`, or below the newest snapshot of each partition."""
-    return _below_snapshots(situation, bounds, "compact", table, partition, below)
+    return _below_snapshots(situation, bounds, Action.COMPACT, table, partition, below)
 
 
 def _below_snapshots(
     situation: Situation,
     bounds: LogBounds,
-    action: Literal["trim", "compact"],
+    action: Literal[Action.TRIM, Action.COMPACT],
     table: str,
     partition: int | None,
     asked: int | None,
 ) -> Plan:
-    argument = "before" if action == "trim" else "below"
+    argument = "before" if action == Action.TRIM else "below"
     entry = situation.table(table, partition)
     if asked is not None and asked < 0:
         raise InvalidRequest(f"{argument} is an offset, not {asked}")
@@ -94,7 +96,7 @@ def _below_snapshots(
         if limit <= held.earliest:
             notes.append(f"the log of {where} begins at {held.earliest}: there is nothing below {limit}")
             continue
-        notes.extend(_left_behind(situation, entry, number, limit) if action == "trim" else ())
+        notes.extend(_left_behind(situation, entry, number, limit) if action == Action.TRIM else ())
         node = _worker(situation, choices, entry, number)
         note = f"{limit - held.earliest} offsets from {held.earliest} to {limit - 1}"
         steps.append(Step(action, entry.id, entry.name, number, node, arguments={argument: limit}, note=note))
@@ -112,7 +114,7 @@ def _left_behind(situation: Situation, table: TableEntry, partition: Partition, 
     behind: list[str] = []
     for node, _ in table.assignments[partition]:
         replica = situation.replica(table, partition, node)
-        if situation.is_alive(node) and replica.state != "unknown" and replica.applied + 1 < before:
+        if situation.is_alive(node) and replica.state != ReportedState.UNKNOWN and replica.applied + 1 < before:
             behind.append(
                 f"the replica of {table.name}/{partition} at {node} has applied {replica.applied}: it will have to "
                 "fetch a snapshot"

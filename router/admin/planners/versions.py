@@ -7,16 +7,16 @@ here the nodes are asked once more, because one that lost a version since has sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from log_tier.catalog.cluster_map import Argument, TableEntry, VersionEntry
+from log_tier.catalog.actions import Action
+from log_tier.catalog.cluster_map import Argument, TableEntry
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
 
-__all__ = ["lacking", "plan_discard", "plan_rollback", "plan_stage", "plan_swap", "version_documents"]
+__all__ = ["has_version", "lacking", "plan_discard", "plan_rollback", "plan_stage", "plan_swap"]
 
 
 def plan_stage(situation: Situation, *, table: str, url: str, part_bytes: Sequence[int] = ()) -> Plan:
@@ -31,23 +31,23 @@ def plan_stage(situation: Situation, *, table: str, url: str, part_bytes: Sequen
     notes: list[str] = []
     for partition in map(Partition, range(entry.partitions)):
         for node in entry.readable(partition):
-            is_level = known is not None and _has(situation, entry, partition, node, known.number)
+            is_level = known is not None and has_version(situation, entry, partition, node, known.number)
             if known is not None and is_level and node in known.holders[partition]:
                 continue
             if not situation.is_alive(node):
                 notes.append(f"node {node} is not there ({situation.lost(node)}): the stage waits for it")
             size = part_bytes[partition] if part_bytes else 0
-            steps.append(Step("stage", entry.id, entry.name, partition, node, bytes=size))
+            steps.append(Step(Action.STAGE, entry.id, entry.name, partition, node, bytes=size))
     arguments: dict[str, Argument] = {"table": entry.id, "url": url}
     return plan_of("stage", entry.name, steps, arguments=arguments, notes=list(dict.fromkeys(notes)))
 
 
-def lacking(situation: Situation, *, table: str, version: int | None = None, **_: object) -> bool:
+def lacking(situation: Situation, *, table: str, version: int | None = None) -> bool:
     """Is there a live replica that has not said yet that it has what the catalog says it has?"""
     entry = situation.table(table)
     numbers = [each.number for each in entry.versions if each.state != "staging"] if version is None else [version]
     return any(
-        situation.is_alive(node) and not _has(situation, entry, partition, node, number)
+        situation.is_alive(node) and not has_version(situation, entry, partition, node, number)
         for number in numbers
         for partition in map(Partition, range(entry.partitions))
         for node in entry.readable(partition)
@@ -96,7 +96,7 @@ def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: i
                     f"node {node} is not there ({situation.lost(node)}): it goes over when it is back, if it still has "
                     f"version {number}"
                 )
-            elif not _has(situation, table, partition, node, number):
+            elif not has_version(situation, table, partition, node, number):
                 raise situation.refusal(
                     f"version {number} of {table.name}/{partition} is not level at node {node}"
                     + (": wait for it, or stage it again" if version.url else ", which got the replica later")
@@ -105,7 +105,7 @@ def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: i
     if worker is None:
         raise situation.refusal(f"no node that holds {table.name}/0 is there: start one of them and try again")
     step = Step(
-        "swap", table.id, table.name, Partition(0), worker, note=f"barriers to version {number} in every partition"
+        Action.SWAP, table.id, table.name, Partition(0), worker, note=f"barriers to version {number} in every partition"
     )
     arguments: dict[str, Argument] = {"table": table.id, "version": number, **more}
     return plan_of(
@@ -113,32 +113,7 @@ def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: i
     )
 
 
-def _has(situation: Situation, table: TableEntry, partition: Partition, node: str, number: int) -> bool:
+def has_version(situation: Situation, table: TableEntry, partition: Partition, node: str, number: int) -> bool:
+    """Does a node say that its replica reads a version, or is level with it?"""
     view = situation.replica(table, partition, node)
     return number == view.version or number in view.level
-
-
-def version_documents(situation: Situation, *, table: str = "") -> list[dict[str, Any]]:
-    """The versions of a table, or of all of them, by table and number."""
-    found: list[dict[str, Any]] = []
-    for entry in situation.tables(table):
-        for version in entry.versions or (VersionEntry(1, "live"),):
-            places = [
-                (partition, node)
-                for partition in map(Partition, range(entry.partitions))
-                for node in entry.readable(partition)
-            ]
-            lacking = [place for place in places if not _has(situation, entry, *place, version.number)]
-            found.append(
-                {
-                    "table": entry.name,
-                    "version": version.number,
-                    "state": version.state,
-                    "url": version.url,
-                    "made_ms": version.made_ms,
-                    "replicas": len(places),
-                    "level": len(places) - len(lacking),
-                    "lacking": [{"partition": partition, "node": node} for partition, node in lacking],
-                }
-            )
-    return found

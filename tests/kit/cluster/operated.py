@@ -23,11 +23,10 @@ from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
 from router.admin import requests
 from router.admin.client import AdminConnection
+from router.proto import admin_pb2 as pb
 from serving_tier.replica.replica import Replica
 
 DEADLINE_S = 30.0
-
-Document = dict[str, Any]
 
 
 class Operated:
@@ -57,29 +56,29 @@ class Operated:
     async def stop_node(self, node_id: str) -> None:
         """End it, and wait until the router knows."""
         await self.nodes.pop(node_id).close()
-        await self.until_nodes(lambda nodes: nodes[node_id]["state"] == "lost")
+        await self.until_nodes(lambda nodes: nodes[node_id].state == "lost")
 
     async def until_nodes(self, condition: Any) -> None:
         """Wait until what the operator sees of the nodes is so."""
         async with asyncio.timeout(patience_s(DEADLINE_S)):
-            while not condition({each["node"]: each for each in await self.admin.nodes()}):  # noqa: ASYNC110
+            while not condition({each.node: each for each in await self.admin.nodes()}):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     async def until_level(self, table: str) -> None:
         """Wait until every replica that is there is ready, in the router's eyes too."""
         async with asyncio.timeout(patience_s(DEADLINE_S)):
-            while any(each["state"] != "ready" or each["lag_records"] for each in await self.admin.lag(table)):  # noqa: ASYNC110
+            while any(each.state != "ready" or each.lag_records for each in await self.admin.lag(table)):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
-    async def done(self, change: requests.Change) -> Document:
+    async def done(self, change: requests.Change) -> pb.AdminJob:
         """Begin a change and return its job, which must end well."""
         plan = await self.admin.start(change)
-        assert plan["job"] is not None, plan
-        job = await self.ended(plan["job"])
-        assert job["state"] == "done", job
+        assert plan.HasField("job"), plan
+        job = await self.ended(plan.job)
+        assert job.state == "done", job
         return job
 
-    async def ended(self, job_id: int) -> Document:
+    async def ended(self, job_id: int) -> pb.AdminJob:
         """The job when it is over."""
         async with asyncio.timeout(patience_s(DEADLINE_S)):
             async for job in self.admin.follow_job(job_id):
@@ -89,8 +88,7 @@ class Operated:
     async def holders(self, table: str) -> list[str]:
         """Who holds each partition, by the map."""
         return [
-            " ".join(sorted(replica["node"] for replica in each["replicas"]))
-            for each in await self.admin.partitions(table)
+            " ".join(sorted(replica.node for replica in each.replicas)) for each in await self.admin.partitions(table)
         ]
 
     def replica(self, node_id: str, table: str, partition: int) -> Replica:
@@ -109,7 +107,7 @@ async def table_of(cluster: Operated, keys: Sequence[bytes], *, partitions: int 
 
 async def version_states(cluster: Operated) -> dict[int, str]:
     """The state of each version of the table `flights`."""
-    return {each["version"]: each["state"] for each in await cluster.admin.versions("flights")}
+    return {each.version: each.state for each in await cluster.admin.versions("flights")}
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.tokens import Token
+from router.admin.answers.arguments import arguments_of
 from router.admin.answers.log_times import header_at, offset_at_time
 from router.admin.planners.resume import job_of
 from router.admin.requests import (
@@ -35,6 +36,7 @@ from router.admin.requests import (
     TakeSnapshots,
     Trim,
 )
+from router.proto import admin_pb2 as pb
 
 ZERO = Partition(0)
 
@@ -57,13 +59,13 @@ async def test_move(cluster: Operated) -> None:
     assert await cluster.holders("flights") == ["n1", "n2", "n3"]
     before = cluster.router.catalog.map.version
     plan = await cluster.admin.start(Move("flights", ZERO, "n1", "n2"), dry_run=True)
-    assert (plan["job"], plan["dry_run"], len(plan["steps"])) == (None, True, 1)
-    assert plan["steps"][0]["from"] == "n1"
+    assert (plan.HasField("job"), plan.dry_run, len(plan.steps)) == (False, True, 1)
+    assert plan.steps[0].source == "n1"
     assert (await cluster.router.catalog.refresh()).version == before, "a dry run wrote to the catalog"
 
     job = await cluster.done(Move("flights", ZERO, "n1", "n2"))
     assert await cluster.holders("flights") == ["n2", "n2", "n3"]
-    assert job["task_list"][0]["note"].startswith("came from")
+    assert job.task_list[0].note.startswith("came from")
     await check_filled(cluster, table)
     for change, reason in (
         (Move("flights", ZERO, "n1", "n3"), "node n1 holds no replica of flights/0"),
@@ -90,7 +92,7 @@ async def test_reads_go_on_while_everything_moves(cluster: Operated) -> None:
     try:
         for node in ("n1", "n2", "n3"):
             plan = await cluster.admin.start(Move("flights", ZERO, *await _one_move(cluster)), dry_run=False)
-            assert (await cluster.ended(plan["job"]))["state"] == "done", node
+            assert (await cluster.ended(plan.job)).state == "done", node
     finally:
         stop.set()
         assert await reading > 0
@@ -108,8 +110,8 @@ async def test_two_operators_at_once(cluster: Operated) -> None:
     )
     (refused,) = [each for each in results if isinstance(each, CommandRejected)]
     assert "flights/0 are being changed by job" in refused.message
-    (begun,) = [each for each in results if isinstance(each, dict)]
-    assert (await cluster.ended(begun["job"]))["state"] == "done"
+    (begun,) = [each for each in results if isinstance(each, pb.AdminPlan)]
+    assert (await cluster.ended(begun.job)).state == "done"
 
 
 async def test_the_plan_that_was_shown_is_begun_or_none(cluster: Operated) -> None:
@@ -117,28 +119,28 @@ async def test_the_plan_that_was_shown_is_begun_or_none(cluster: Operated) -> No
     shown = await cluster.admin.start(Drain("n1"), dry_run=True)
     await cluster.done(Move("flights", ZERO, "n1", "n3"))
     with pytest.raises(CommandRejected, match="has changed since the plan"):
-        await cluster.admin.start(Drain("n1"), plan_id=shown["plan"])
+        await cluster.admin.start(Drain("n1"), plan_id=shown.plan)
     shown = await cluster.admin.start(Drain("n3"), dry_run=True)
-    begun = await cluster.admin.start(Drain("n3"), plan_id=shown["plan"])
-    assert begun["plan"] == shown["plan"]
-    assert (await cluster.ended(begun["job"]))["state"] == "done"
+    begun = await cluster.admin.start(Drain("n3"), plan_id=shown.plan)
+    assert begun.plan == shown.plan
+    assert (await cluster.ended(begun.job)).state == "done"
 
 
 async def test_drain_and_rebalance(cluster: Operated) -> None:
     table = await filled(cluster, partitions=6)
     await cluster.done(Drain("n2"))
-    nodes = {each["node"]: each for each in await cluster.admin.nodes()}
-    assert (nodes["n2"]["draining"], nodes["n2"]["replicas"]) == (True, 0)
-    assert (nodes["n1"]["replicas"], nodes["n3"]["replicas"]) == (3, 3)
+    nodes = {each.node: each for each in await cluster.admin.nodes()}
+    assert (nodes["n2"].draining, nodes["n2"].replicas) == (True, 0)
+    assert (nodes["n1"].replicas, nodes["n3"].replicas) == (3, 3)
     await cluster.add_node("n4")
-    await cluster.until_nodes(lambda nodes: "n4" in nodes and nodes["n4"]["state"] == "alive")
+    await cluster.until_nodes(lambda nodes: "n4" in nodes and nodes["n4"].state == "alive")
     plan = await cluster.admin.start(Rebalance(), dry_run=True)
-    assert plan["replicas_moved"] == 2
+    assert plan.replicas_moved == 2
     await cluster.done(Rebalance())
-    counts = {each["node"]: each["replicas"] for each in await cluster.admin.nodes()}
+    counts = {each.node: each.replicas for each in await cluster.admin.nodes()}
     assert counts == {"n1": 2, "n2": 0, "n3": 2, "n4": 2}
     nothing = await cluster.admin.start(Rebalance())
-    assert (nothing["job"], nothing["dry_run"], nothing["steps"]) == (None, False, [])
+    assert (nothing.HasField("job"), nothing.dry_run, list(nothing.steps)) == (False, False, [])
     await check_filled(cluster, table)
 
 
@@ -146,7 +148,7 @@ async def test_retire_a_node_that_is_gone(cluster: Operated) -> None:
     table = await filled(cluster, replicas=2)
     await cluster.stop_node("n2")
     await cluster.done(Retire("n2"))
-    assert [each["node"] for each in await cluster.admin.nodes()] == ["n1", "n3"]
+    assert [each.node for each in await cluster.admin.nodes()] == ["n1", "n3"]
     assert await cluster.holders("flights") == ["n1 n3"] * 3
     await check_filled(cluster, table)
 
@@ -154,10 +156,10 @@ async def test_retire_a_node_that_is_gone(cluster: Operated) -> None:
 async def test_set_replicas(cluster: Operated) -> None:
     table = await filled(cluster)
     job = await cluster.done(SetReplicas("flights", 3))
-    assert (job["kind"], job["tasks"]) == ("set-replicas", 6)
+    assert (job.kind, job.tasks) == ("set-replicas", 6)
     assert await cluster.holders("flights") == ["n1 n2 n3"] * 3
     await cluster.until_level("flights")
-    assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
+    assert [each.verdict async for each in cluster.admin.verify("flights")] == ["equal"] * 3
     await cluster.stop_node("n3")
     await cluster.done(SetReplicas("flights", 2))
     assert await cluster.holders("flights") == ["n1 n2"] * 3
@@ -180,15 +182,15 @@ async def test_trim_and_compact_only_below_snapshots(tmp_path: Path) -> None:
             with pytest.raises(CommandRejected, match="1301 of flights/0 is beyond"):
                 await cluster.admin.start(refused, dry_run=True)
         old = str(Token.of(cluster.router.catalog.map.find("flights").id, ZERO, Offset(310)))
-        assert (await cluster.admin.start(RestoreTable("flights", "past", token=old), dry_run=True))["steps"]
+        assert (await cluster.admin.start(RestoreTable("flights", "past", token=old), dry_run=True)).steps
 
         compacted = await cluster.done(Compact("flights"))
-        dropped = int(compacted["task_list"][0]["note"].split()[0])
+        dropped = int(compacted.task_list[0].note.split()[0])
         assert dropped > 500
         trimmed = await cluster.done(Trim("flights"))
         (after,) = await cluster.admin.partitions("flights")
-        assert after["earliest"] > 400
-        assert trimmed["task_list"][0]["note"] == f"the log begins at {after['earliest']}"
+        assert after.earliest > 400
+        assert trimmed.task_list[0].note == f"the log begins at {after.earliest}"
         await check_filled(cluster, table)
         with pytest.raises(OffsetTrimmed, match="earliest offset that can be restored is 1299"):
             await cluster.admin.start(RestoreTable("flights", "past", token=old))
@@ -198,7 +200,7 @@ async def test_trim_and_compact_only_below_snapshots(tmp_path: Path) -> None:
         await cluster.done(RestoreTable("flights", "past", token=at_snapshot))
         await check_filled(cluster, cluster.database.table("past"))
         await cluster.done(RestoreNode("n2"))
-        assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"]
+        assert [each.verdict async for each in cluster.admin.verify("flights")] == ["equal"]
 
 
 async def test_restore_a_node(cluster: Operated) -> None:
@@ -208,13 +210,13 @@ async def test_restore_a_node(cluster: Operated) -> None:
     with index._env.begin(index._data, write=True) as txn:
         for key in list(txn.cursor().iternext(values=False)):
             txn.put(key, bytes(txn.get(key))[:-1] + b"X")
-    assert [each["verdict"] async for each in cluster.admin.verify("flights", ZERO)] == ["different"]
+    assert [each.verdict async for each in cluster.admin.verify("flights", ZERO)] == ["different"]
     plan = await cluster.admin.start(RestoreNode("n2", "snapshot"), dry_run=True)
-    assert [(step["action"], step["node"]) for step in plan["steps"]] == [("rebuild", "n2")] * 3
+    assert [(step.action, step.node) for step in plan.steps] == [("rebuild", "n2")] * 3
     job = await cluster.done(RestoreNode("n2", "snapshot"))
-    assert all(task["note"].startswith("came from snapshot") for task in job["task_list"])
+    assert all(task.note.startswith("came from snapshot") for task in job.task_list)
     await cluster.until_level("flights")
-    assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
+    assert [each.verdict async for each in cluster.admin.verify("flights")] == ["equal"] * 3
     await check_filled(cluster, table)
     with pytest.raises(InvalidRequest, match="flights is a table"):
         await cluster.admin.start(RestoreNode("flights"))
@@ -235,7 +237,7 @@ async def test_restore_a_table_at_a_token_and_at_a_time(cluster: Operated) -> No
     assert await offset_at_time(log, topic.id, partition, then_ms) >= until.offset
 
     dry = await cluster.admin.start(RestoreTable("flights", "past", token=until.token), dry_run=True)
-    assert dry["steps"][until.partition]["arguments"]["offset"] == until.offset
+    assert arguments_of(dry.steps[until.partition].arguments)["offset"] == until.offset
     assert [each.name for each in await cluster.database.tables()] == ["flights"], "a dry run made a table"
     await cluster.done(RestoreTable("flights", "past", token=until.token))
     past = cluster.database.table("past")
@@ -308,12 +310,12 @@ async def test_a_job_whose_node_is_lost_waits_and_is_resumed_with_another(cluste
     move = TaskPlan("move", topic.id, ZERO, "n3", {"from": "n1"})
     job_id, _ = await cluster.router.catalog.submit(StartJob("move", "flights/0", (move,)))
     (waiting,) = await cluster.admin.jobs()
-    assert (waiting["job"], waiting["state"], waiting["waits_for"]) == (job_id, "running", ["n3"])
+    assert (waiting.job, waiting.state, list(waiting.waits_for)) == (int(job_id), "running", ["n3"])
     dry = await cluster.admin.resume(job_id, dry_run=True)
-    assert [(step["node"], step["from"]) for step in dry["steps"]] == [("n2", "n1")]
+    assert [(step.node, step.source) for step in dry.steps] == [("n2", "n1")]
     await cluster.admin.resume(job_id)
     job = await cluster.ended(job_id)
-    assert (job["state"], job["task_list"][0]["node"]) == ("done", "n2")
+    assert (job.state, job.task_list[0].node) == ("done", "n2")
     assert (await cluster.holders("flights"))[0] == "n2"
     with pytest.raises(CommandRejected, match="there is nothing to resume"):
         await cluster.admin.resume(job_id)
@@ -327,10 +329,10 @@ async def test_a_job_is_aborted_and_what_it_began_undone(cluster: Operated) -> N
     job_id, _ = await cluster.router.catalog.submit(StartJob("move", "flights/0", (move,)))
     assert (await cluster.holders("flights"))[0] == "n1 n3"
     plan = await cluster.admin.abort(job_id, dry_run=True)
-    assert plan["steps"][0]["note"] == "was waiting: undone"
+    assert plan.steps[0].note == "was waiting: undone"
     assert job_of(cluster.router.catalog.map, job_id).state == "running"
     await cluster.admin.abort(job_id)
-    assert (await cluster.ended(job_id))["state"] == "aborted"
+    assert (await cluster.ended(job_id)).state == "aborted"
     assert (await cluster.holders("flights"))[0] == "n1"
     with pytest.raises(CommandRejected, match="is aborted already"):
         await cluster.admin.abort(job_id)
@@ -341,11 +343,11 @@ async def test_a_job_is_aborted_and_what_it_began_undone(cluster: Operated) -> N
 async def test_a_job_is_followed_from_its_beginning_to_its_end(cluster: Operated) -> None:
     await filled(cluster)
     plan = await cluster.admin.start(SetReplicas("flights", 2))
-    seen = [each async for each in cluster.admin.follow_job(plan["job"])]
-    assert [each["done"] for each in seen] == sorted(each["done"] for each in seen)
-    assert (seen[-1]["state"], seen[-1]["done"], seen[-1]["tasks"]) == ("done", 3, 3)
-    assert all(each["state"] == "running" for each in seen[:-1])
-    assert [each["job"] for each in await cluster.admin.jobs()] == [plan["job"]]
+    seen = [each async for each in cluster.admin.follow_job(plan.job)]
+    assert [each.done for each in seen] == sorted(each.done for each in seen)
+    assert (seen[-1].state, seen[-1].done, seen[-1].tasks) == ("done", 3, 3)
+    assert all(each.state == "running" for each in seen[:-1])
+    assert [each.job for each in await cluster.admin.jobs()] == [plan.job]
 
 
 async def test_offsets_of_times(cluster: Operated) -> None:

@@ -13,9 +13,10 @@ from log_tier.catalog.commands import AbortJob, StartJob, TaskDone, TaskFailed, 
 from log_tier.model.errors import CommandRejected, InvalidRequest, OffsetTrimmed, TableNotFound, TokenAhead
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Bounds
+from router.admin.answers.plans import describe_plan
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.move import plan_drain, plan_move, plan_retire
-from router.admin.planners.plan import RATE_BYTES_S, Plan, Step, check_plan, plan_document, plan_of
+from router.admin.planners.plan import RATE_BYTES_S, Plan, Step, check_plan, plan_of
 from router.admin.planners.rebalance import plan_rebalance
 from router.admin.planners.restore import check_restorable, plan_restore_node, plan_restore_table
 from router.admin.planners.resume import plan_abort, plan_resume
@@ -364,6 +365,6 @@ class TestPlan:
             Step("add", table.id, "flights", Partition(2), "n2", bytes=RATE_BYTES_S),
             Step("remove", table.id, "flights", Partition(2), "n1"),
         ]
-        document = plan_document(plan_of("set-replicas", "flights to 3", steps), dry_run=True)
-        assert (document["seconds"], document["bytes"], document["replicas_moved"]) == (3.0, 3 * RATE_BYTES_S, 3)
-        assert (document["dry_run"], document["job"], document["rate_bytes_s"]) == (True, None, RATE_BYTES_S)
+        answer = describe_plan(plan_of("set-replicas", "flights to 3", steps), dry_run=True)
+        assert (answer.seconds, answer.bytes, answer.replicas_moved) == (3.0, 3 * RATE_BYTES_S, 3)
+        assert (answer.dry_run, answer.HasField("job"), answer.rate_bytes_s) == (True, False, RATE_BYTES_S)

@@ -16,6 +16,7 @@ from log_tier.model.errors import CommandRejected, DiskFull, InvalidRequest, Log
 from log_tier.model.identifiers import Partition, TableId
 from log_tier.remote.remote_log import RemoteLog
 from router.admin.requests import Compact, Discard, Move, Rollback, Stage, Swap, TakeSnapshots
+from router.proto import admin_pb2 as pb
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 KEYS = [b"k%03d" % number for number in range(200)]
@@ -47,21 +48,21 @@ async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path, caplo
     url = await built(cluster, table, tmp_path, b"2")
     await table.put(KEYS[0], b"later")
     plan = await cluster.admin.start(Stage("flights", url), dry_run=True)
-    assert len(plan["steps"]) == 6
+    assert len(plan.steps) == 6
     await cluster.done(Stage("flights", url))
     assert await version_states(cluster) == {1: "live", 2: "staged"}
     assert await values(table) == {b"1", b"later"}
     async with asyncio.timeout(DEADLINE_S):
-        while (staged := (await cluster.admin.versions("flights"))[1])["lacking"]:  # noqa: ASYNC110
+        while (staged := (await cluster.admin.versions("flights"))[1]).lacking:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    assert (staged["level"], staged["replicas"], staged["lacking"], staged["url"]) == (6, 6, [], url)
+    assert (staged.level, staged.replicas, list(staged.lacking), staged.url) == (6, 6, [], url)
     before = await table.put(KEYS[1], b"just before")
     await cluster.done(Swap("flights"))
     assert await version_states(cluster) == {1: "kept", 2: "live"}
     assert await values(table) == {b"2", b"later", b"just before"}
     assert await table.get(KEYS[1], after=before.token) == b"just before", "tokens go on"
     await table.put(KEYS[2], b"after")
-    assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
+    assert [each.verdict async for each in cluster.admin.verify("flights")] == ["equal"] * 3
     await cluster.done(Rollback("flights"))
     assert await version_states(cluster) == {1: "live", 2: "kept"}
     assert await values(table) == {b"1", b"later", b"just before", b"after"}
@@ -84,15 +85,15 @@ async def test_a_node_that_restarts_comes_back_with_its_versions(cluster: Operat
     await cluster.stop_node("n3")
     await table.put(KEYS[0], b"meanwhile")
     plan = await cluster.admin.start(Swap("flights"), dry_run=True)
-    assert "node n3 is not there" in plan["notes"][0]
+    assert "node n3 is not there" in plan.notes[0]
     await cluster.done(Swap("flights"))
     assert await values(table) == {b"2", b"meanwhile"}
     await cluster.add_node("n3")
     await cluster.until_level("flights")
     assert {replica.index.version for replica in cluster.nodes["n3"].data_plane.node} == {2}
-    assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
+    assert [each.verdict async for each in cluster.admin.verify("flights")] == ["equal"] * 3
     (kept, _) = await cluster.admin.versions("flights")
-    assert (kept["level"], kept["replicas"]) == (9, 9)
+    assert (kept.level, kept.replicas) == (9, 9)
     await cluster.done(Rollback("flights"))
     assert await values(table) == {b"1", b"meanwhile"}
 
@@ -155,7 +156,7 @@ async def test_reads_and_writes_go_on_while_versions_change(cluster: Operated, t
     assert changes.count(b"") == 9, "a subscriber is told that what it knows is of another version"
     # Version 2 began with "2" where the log said 0.
     assert await table.get(b"n", level="strong") == b"%d" % (added + 2)
-    assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
+    assert [each.verdict async for each in cluster.admin.verify("flights")] == ["equal"] * 3
 
 
 async def test_a_scan_ends_in_the_version_in_which_it_began(cluster: Operated, tmp_path: Path) -> None:
@@ -211,13 +212,13 @@ async def test_a_damaged_part_is_not_swapped_in(cluster: Operated, tmp_path: Pat
         file.seek(9000)
         file.write(b"\xff\x00\xff")
     plan = await cluster.admin.start(Stage("flights", url))
-    job = await cluster.ended(plan["job"])
-    assert job["state"] == "failed"
-    assert any(SnapshotDamaged.code in task["note"] for task in job["task_list"])
+    job = await cluster.ended(plan.job)
+    assert job.state == "failed"
+    assert any(SnapshotDamaged.code in task.note for task in job.task_list)
     with pytest.raises(CommandRejected):
         await cluster.admin.start(Swap("flights", version=2))
     assert await values(table) == {b"1"}
-    await cluster.admin.abort(plan["job"], dry_run=False)
+    await cluster.admin.abort(plan.job, dry_run=False)
     assert await version_states(cluster) == {1: "live"}
     again = await built(cluster, table, tmp_path, b"3", name="3")
     await cluster.done(Stage("flights", again))
@@ -240,14 +241,14 @@ async def test_a_full_disk_on_one_node(cluster: Operated, tmp_path: Path, monkey
     monkeypatch.setattr(LmdbIndex, "become", become)
     plan = await cluster.admin.start(Stage("flights", url))
     async with asyncio.timeout(DEADLINE_S):
-        while sum(task["state"] == "done" for task in (await cluster.admin.job(plan["job"]))["task_list"]) < 6:  # noqa: ASYNC110
+        while sum(task.state == "done" for task in (await cluster.admin.job(plan.job)).task_list) < 6:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     with pytest.raises(CommandRejected, match="is not level at node n2"):
         await cluster.admin.start(Swap("flights", version=2))
     await table.put(KEYS[0], b"served")
     assert await values(table) == {b"1", b"served"}
     monkeypatch.undo()
-    assert (await cluster.ended(plan["job"]))["state"] == "done", "there is room again"
+    assert (await cluster.ended(plan.job)).state == "done", "there is room again"
     await cluster.done(Swap("flights"))
     assert await values(table) == {b"2", b"served"}
 
@@ -261,12 +262,12 @@ async def test_two_swaps_at_once_and_one_that_was_put_again(cluster: Operated, t
         cluster.admin.start(Swap("flights", version=2)),
         return_exceptions=True,
     )
-    begun = [result for result in results if isinstance(result, dict)]
+    begun = [result for result in results if isinstance(result, pb.AdminPlan)]
     refused = [result for result in results if isinstance(result, CommandRejected)]
     assert (len(begun), len(refused)) == (1, 1)
-    assert (await cluster.ended(begun[0]["job"]))["state"] == "done"
+    assert (await cluster.ended(begun[0].job)).state == "done"
     with pytest.raises(CommandRejected, match=r"job \d+ is done already"):
-        await cluster.admin.abort(begun[0]["job"], dry_run=False)
+        await cluster.admin.abort(begun[0].job, dry_run=False)
     assert await values(table) == {b"2"}
 
 
@@ -288,14 +289,14 @@ async def test_a_swap_that_ended_half_way_is_finished_and_its_barriers_count_onc
 
     monkeypatch.setattr(RemoteLog, "append_many", ends_half_way)
     plan = await cluster.admin.start(Swap("flights"))
-    job = await cluster.ended(plan["job"])
-    assert job["state"] == "failed"
+    job = await cluster.ended(plan.job)
+    assert job.state == "failed"
     with pytest.raises(CommandRejected, match="may have put barriers into the log already: resume it"):
-        await cluster.admin.abort(plan["job"], dry_run=False)
+        await cluster.admin.abort(plan.job, dry_run=False)
     assert await values(table) == {b"1", b"2"}, "one partition has gone over"
     monkeypatch.undo()
-    await cluster.admin.resume(plan["job"], dry_run=False)
-    assert (await cluster.ended(plan["job"]))["state"] == "done"
+    await cluster.admin.resume(plan.job, dry_run=False)
+    assert (await cluster.ended(plan.job)).state == "done"
     assert await values(table) == {b"2"}
     assert await version_states(cluster) == {1: "kept", 2: "live"}
     await cluster.done(Rollback("flights"))

@@ -38,7 +38,7 @@ async def test_cleared_everywhere_and_brought_back(cluster: Operated, admin: Adm
     assert await content(table) == {}
     put = await table.put(KEYS[0], b"since")
     assert await table.get(KEYS[0], after=put.token) == b"since"
-    assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"] * 3
+    assert [each.verdict async for each in cluster.admin.verify("flights")] == ["equal"] * 3
     assert await version_states(cluster) == {1: "kept", 2: "live"}
     await cluster.done(Rollback("flights"))
     assert await content(table) == {**dict.fromkeys(KEYS, b"1"), KEYS[0]: b"since"}
@@ -90,7 +90,7 @@ async def test_a_replica_that_missed_it(cluster: Operated, admin: Admin) -> None
     await table.put(b"since", b"2")
     await cluster.done(SetReplicas("flights", 3))
     await cluster.until_level("flights")
-    assert [each["verdict"] async for each in cluster.admin.verify("flights")] == ["equal"]
+    assert [each.verdict async for each in cluster.admin.verify("flights")] == ["equal"]
     assert await content(table) == {b"since": b"2"}
 
 
@@ -101,7 +101,7 @@ async def test_what_cannot_be_staged(cluster: Operated, admin: Admin) -> None:
     with pytest.raises(TableNotFound):
         await clear_table(admin, "ships", timeout=DEADLINE_S)
     await cluster.done(Stage("flights", EMPTY))
-    url = (await cluster.admin.versions("flights"))[1]["url"]
+    url = (await cluster.admin.versions("flights"))[1].url
     with pytest.raises(CommandRejected, match="begin again"):
         await cluster.admin.start(Stage("flights", url))
     await clear_table(admin, "flights", timeout=DEADLINE_S)

@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from log_tier.catalog.actions import Action
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import Job, NodeEntry
 from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan
-from log_tier.catalog.job_fold import ACTIONS
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import CommandRejected, NotHosted, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Topic
 from log_tier.model.record import Expiry, Operation, attribute_of
-from serving_tier.jobs import actions as module
 from serving_tier.jobs import bootstrapping, point_in_time, snapshotting
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
@@ -91,8 +90,7 @@ class SingleMachine:
 
 
 @pytest.fixture
-async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SingleMachine]:
-    monkeypatch.setattr(module, "_HANDOVER_S", 0.01)
+async def machine(tmp_path: Path) -> AsyncIterator[SingleMachine]:
     async with await EmbeddedLog.open(tmp_path / "log", settings=EngineSettings(segment_bytes=4096)) as log:
         catalog = await Catalog.open(log)
         made = SingleMachine(tmp_path, log, catalog)
@@ -326,7 +324,7 @@ async def test_a_new_replica_of_a_large_table_begins_with_a_snapshot(
 
 def test_the_actions_are_those_that_the_catalog_knows() -> None:
     # A removal is done by the fold itself.
-    assert set(node_actions(None, None, None)) == ACTIONS - {"remove"}  # type: ignore[arg-type]
+    assert set(node_actions(None, None, None)) == frozenset(Action) - {"remove"}  # type: ignore[arg-type]
 
 
 async def over_a_trimmed_topic(machine: SingleMachine, *, replicas: int = 1) -> tuple[Topic, Offset]:

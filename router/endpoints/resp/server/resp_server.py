@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Maps
@@ -14,7 +14,7 @@ from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
-from router.admin.admin import Admin
+from router.admin.admin import OpenAdmin
 from router.data.requests import Connection
 from router.endpoints.resp.commands.cluster import Place
 from router.endpoints.resp.commands.native import Batches
@@ -36,12 +36,9 @@ from router.endpoints.resp.wire.replies import Problem
 from router.membership.live_membership import LiveMembership
 from serving_tier.node.node import Node
 
-__all__ = ["OpenAdmin", "RespServer"]
+__all__ = ["RespServer"]
 
 logger = logging.getLogger(__name__)
-
-OpenAdmin = Callable[[], Awaitable[Admin]]
-"""Gives the administration, opened where it was not yet."""
 
 # What one machine needs: commands on any keys may then go into one transaction, as with one Redis server, and each
 # round of writes is one transaction of one index.

@@ -1,0 +1,49 @@
+"""The actions that a job's tasks may be, and what is true of each. Pure.
+
+    action            changes who   copies an   takes records
+                      holds it      index       from the log
+    move, add         yes           yes
+    remove            yes
+    snapshot, rebuild,
+    copy, stage                     yes
+    trim, compact                               yes
+    swap
+
+The values are the names on the disk and on the wire; they never change. A task of the catalog may carry a name that is
+not here: a newer version wrote it. The fold refuses to begin one, and an older node fails it by name.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["CHANGES_HOLDERS", "COPIES_INDEX", "GAINS_REPLICA", "SHORTENS_LOG", "Action"]
+
+
+class Action(StrEnum):
+    """What one node does for a job."""
+
+    MOVE = "move"
+    ADD = "add"
+    REMOVE = "remove"
+    SNAPSHOT = "snapshot"
+    REBUILD = "rebuild"
+    COPY = "copy"
+    TRIM = "trim"
+    COMPACT = "compact"
+    STAGE = "stage"
+    SWAP = "swap"
+
+
+GAINS_REPLICA: Final = frozenset({Action.MOVE, Action.ADD})
+"""The node that works gets a replica that it did not have."""
+
+CHANGES_HOLDERS: Final = GAINS_REPLICA | {Action.REMOVE}
+"""They change who holds a partition: one job at a time for each (C4)."""
+
+COPIES_INDEX: Final = GAINS_REPLICA | {Action.REBUILD, Action.COPY, Action.SNAPSHOT, Action.STAGE}
+"""The node that works writes a whole index; the others read, or do nothing."""
+
+SHORTENS_LOG: Final = frozenset({Action.TRIM, Action.COMPACT})
+"""They take records away from a log."""

@@ -1,0 +1,76 @@
+"""The membership of a process that is the whole cluster: its own node, looked at without a connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, cast
+
+from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, InvalidRequest
+from router.membership.status import renewed
+from router.membership.views import NodeView
+from serving_tier.node.hosting import Hosting
+from serving_tier.proto import node_pb2
+from serving_tier.service.digests import Digests, digest_reply
+from serving_tier.service.status_feed import NodeStatusFeed
+
+__all__ = ["LocalMembership"]
+
+
+class LocalMembership:
+    """A `router.membership.views.Membership` over one `Hosting` of this process. `close()` ends it; the hosting and the
+    feed are their owner's."""
+
+    def __init__(self, hosting: Hosting, feed: NodeStatusFeed) -> None:
+        self._hosting = hosting
+        self._feed = feed
+        self._digests = Digests()
+
+    def nodes(self) -> Mapping[str, NodeView]:
+        """See `Membership`. Some 20 µs a replica."""
+        own = self._hosting.node_id
+        views: dict[str, NodeView] = {}
+        for node, entry in self._hosting.maps.map.nodes.items():
+            reason = f"node {own} is the only one here: this process holds the whole database"
+            views[node] = NodeView(node, entry.address, reason="" if node == own else reason)
+        message = self._feed.now()
+        before = views.get(own, NodeView(own, ""))
+        views[own] = renewed(before, message, first=True, clock_ms=message.clock_ms)
+        return views
+
+    async def measure(self) -> None:
+        """See `Membership`: the sizes of its own indexes, in a thread, at most every few seconds."""
+        await self._feed.measure()
+
+    async def wait_for(self, predicate: Callable[[], bool], *, timeout: float) -> None:
+        """See `Membership`. Looks whenever a replica has changed, within 50 ms."""
+        if predicate():
+            return
+        try:
+            async with asyncio.timeout(timeout), aclosing(cast("Any", self._feed.subscribe())) as messages:
+                async for _ in messages:
+                    if predicate():
+                        return
+        except TimeoutError as error:
+            if isinstance(error, DuramenError):
+                raise
+            raise DeadlineExceeded(f"what was waited for did not happen within {timeout:g} s") from None
+
+    async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
+        """See `Membership`."""
+        if node != self._hosting.node_id:
+            raise InvalidRequest(
+                f"there is no node {node!r} that can be asked; this process is node {self._hosting.node_id}"
+            )
+        return await digest_reply(self._digests, self._hosting.node, request, timeout=timeout)
+
+    def failures(self) -> Iterator[tuple[str, DuramenError]]:
+        """See `Membership`."""
+        for node, view in self.nodes().items():
+            if not view.alive:
+                yield node, Disconnected(f"node {node} at {view.address or 'no address'} is not there: {view.reason}")
+
+    async def close(self) -> None:
+        """End what is under way. Idempotent."""
+        self._digests.close()
