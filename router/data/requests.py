@@ -164,7 +164,7 @@ class WatchEvent(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """How one partition stands."""
+    """The state of one partition."""
 
     partition: Partition
     earliest: Offset
@@ -175,12 +175,12 @@ class PartitionDescription(NamedTuple):
     state: str
     reason: str
     nodes: Sequence[str] = ()
-    """Those that hold it."""
+    """The nodes that hold it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """How a table stands."""
+    """A table and the state of its partitions."""
 
     table: TableRef
     partitions: Sequence[PartitionDescription]
@@ -257,7 +257,7 @@ class Connection(Protocol):
         ...
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """How a table stands."""
+        """A table and the state of its partitions."""
         ...
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
