@@ -1,8 +1,8 @@
-"""What can be asked of the database, in words that belong to no protocol.
+"""Requests and replies of the data plane, as values that belong to no protocol.
 
-Both endpoints (gRPC today, the Redis protocol next to it) translate to these and back; the embedded database uses them
-as they are. A request is a list of parts, one per partition, and every part succeeds or fails by itself: a reply holds,
-in the same order, a result or the error of that part.
+Each endpoint (gRPC, the Redis protocol) translates its messages to these values and back; the embedded database uses
+them directly. A request is a list of parts, one per partition, and every part succeeds or fails by itself: a reply
+holds, in the same order, a result or the error of that part.
 """
 
 from __future__ import annotations

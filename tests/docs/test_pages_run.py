@@ -118,13 +118,16 @@ def test_the_readme_on_kafka(kafka: str, sit_down: Callable[..., Terminal]) -> N
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_the_readme_with_spark(tmp_path: Path, sit_down: Callable[..., Terminal]) -> None:
+@pytest.mark.timeout(900)
+def test_the_readme_with_spark(
+    tmp_path: Path, sit_down: Callable[..., Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
     if reason := java_problem():
         pytest.skip(reason)
     import pyarrow
     from pyarrow import parquet
 
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # what `python3` is in an activated environment
     rows = {"id": [f"A{number}" for number in range(100)], "value": [f"ship {number}" for number in range(100)]}
     parquet.write_table(pyarrow.table(rows), tmp_path / "ships.parquet")
     terminal = sit_down(ports=(7080,))

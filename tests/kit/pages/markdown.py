@@ -12,7 +12,7 @@ __all__ = ["TOP", "Block", "anchors_of", "blocks_of", "links_of"]
 TOP: Final = Path(__file__).resolve().parents[3]
 """The repository."""
 
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
