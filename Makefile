@@ -8,7 +8,7 @@ RUN := $(VENV)/bin
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-kafka test-spark kafka check bench campaign format protos docs clean help
+.PHONY: demo test test-kafka test-spark test-languages kafka check bench campaign format protos docs clean help
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ test-kafka: $(INSTALLED)  ## what needs real Kafka brokers: fetched with Maven, 
 
 test-spark: $(INSTALLED)  ## what needs a real Spark: Java 17 or newer
 	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "spark and not kafka and not campaign" $(ARGS)
+
+test-languages: $(INSTALLED)  ## programs in Go, Java and Node on duramen.v1.KV, built and run
+	@$(RUN)/python -m pytest -q -m languages $(ARGS)
 
 kafka: $(INSTALLED)  ## a Kafka broker on 127.0.0.1:9092 until Ctrl-C; BROKERS=3 runs three
 	@deploy/kafka/fetch

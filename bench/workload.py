@@ -56,6 +56,7 @@ METRICS: Final[dict[str, Metric]] = {
     "take_speed": Metric("snapshot / cp", 2, "more"),
     "install_speed": Metric("install / cp", 2, "more"),
     "seconds": Metric("seconds", 2, "less"),
+    "last_to_first": Metric("last hundred / first", 2, "less"),
     "longest_ms": Metric("longest read, ms", 1, "less"),
     "anonymous_mebibytes": Metric("anonymous MiB", 0, "less"),
     "resident_mebibytes": Metric("resident MiB", 0, "less"),

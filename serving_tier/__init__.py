@@ -12,6 +12,7 @@ What the tier promises:
   versions.
 - A read with an offset is never answered from an older state (I5); past its deadline the caller learns both offsets.
 - Conditions are decided by the fold, in log order, so every replica reaches the same verdict (I6).
+- A replica that nobody uses has its file closed; whoever reads or writes opens it again, and sees no difference.
 - The index is a cache (I10). It is not synced while it works; after a machine crash it is discarded and folded again.
   A crash of the process alone loses nothing, since the kernel holds the pages.
 

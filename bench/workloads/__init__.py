@@ -7,8 +7,10 @@ from typing import Final
 from bench.workload import Workload
 from bench.workloads.cluster import CLUSTER
 from bench.workloads.embedded_get import EMBEDDED_GET
+from bench.workloads.go_callers import GO_CALLERS
 from bench.workloads.kafka import KAFKA
 from bench.workloads.log_append import LOG_APPEND
+from bench.workloads.many_tables import MANY_TABLES
 from bench.workloads.memory import MEMORY
 from bench.workloads.replay import REPLAY
 from bench.workloads.resp_client import DOOR_CLIENT
@@ -32,11 +34,13 @@ WORKLOADS: Final[dict[str, Workload]] = {
         EMBEDDED_GET,
         VISIBLE,
         RESTART,
+        MANY_TABLES,
         MEMORY,
         *CLUSTER,
         *FAST_DOOR,
         *DOOR_CLIENT,
         *DOOR_READERS,
+        *GO_CALLERS,
         *KAFKA,
         *VERSIONS,
         *SPARK_SOURCE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from duramen.client.results import Change
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.batch_header import place_of, read_header, split_batches
 from log_tier.model.errors import Disconnected, DuramenError, TableNotFound, Unavailable
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
@@ -134,8 +134,9 @@ def changes_of(
 ) -> Iterator[Change]:
     """The changes in an event from `position` on: without no-ops, rejected records and second copies."""
     void = frozenset(event.void_offsets)
+    place = place_of(table_id, event.partition)
     for data in split_batches(event.batches):
-        batch = decode_batch(data)
+        batch = decode_batch(data, place)
         columns, timestamp_ms = batch.columns, batch.header.timestamp_ms
         attributes = columns.attributes
         for number, offset in enumerate(batch.offsets()):

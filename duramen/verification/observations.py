@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from duramen.verification.history import LogRecord
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import split_batches
+from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Condition, Operation
@@ -51,7 +51,7 @@ async def read_served_log(connection: Connection, ref: TableRef, end: Token) -> 
                 async for event in following:
                     silence.reschedule(asyncio.get_running_loop().time() + SILENCE_S)
                     partition = event.partition
-                    records = _records(partition, event.batches, frozenset(event.void_offsets))
+                    records = _records(ref, partition, event.batches, frozenset(event.void_offsets))
                     records = [record for record in records if record.offset >= positions[partition]]
                     found += [record for record in records if record.offset <= wanted[partition]]
                     if records:
@@ -88,7 +88,7 @@ async def _read_partition(log: Any, ref: TableRef, partition: Partition, last: O
         try:
             async with aclosing(log.read(ref.id, partition, position, follow=False)) as chunks:
                 async for chunk in chunks:
-                    records = [record for record in _records(partition, chunk.data) if record.offset >= position]
+                    records = [record for record in _records(ref, partition, chunk.data) if record.offset >= position]
                     found += [record for record in records if record.offset <= last]
                     if records:
                         position = Offset(records[-1].offset + 1)
@@ -111,10 +111,11 @@ def differences(served: Sequence[LogRecord], log: Sequence[LogRecord]) -> list[s
     ][:_DIFFERENCES_MAX]
 
 
-def _records(partition: int, batches: bytes, void: Collection[int] = ()) -> list[LogRecord]:
+def _records(ref: TableRef, partition: Partition, batches: bytes, void: Collection[int] = ()) -> list[LogRecord]:
+    place_in_log = place_of(ref.id, partition)
     found: list[LogRecord] = []
     for data in split_batches(batches):
-        batch = decode_batch(data)
+        batch = decode_batch(data, place_in_log)
         header, columns = batch.header, batch.columns
         for place, offset in enumerate(batch.offsets()):
             attribute = 1 if columns.attributes is None else columns.attributes[place]

@@ -18,7 +18,7 @@ from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import Command, command_batch, parse_command
 from log_tier.catalog.fold import fold_command
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import split_batches
+from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import (
     CommandRejected,
     DeadlineExceeded,
@@ -28,7 +28,7 @@ from log_tier.model.errors import (
     Unavailable,
     WriteUnknown,
 )
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Log, Topic
 
 __all__ = ["CATALOG_TOPIC", "Catalog", "MapFeed", "Maps"]
@@ -174,7 +174,7 @@ class Catalog:
             reader: Any = self._log.read(self.topic.id, _PARTITION, start, follow=True)
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
-                    self._feed.advance(_folded(self.map, chunk.data))
+                    self._feed.advance(_folded(self.map, chunk.data, self.topic.id))
             raise AssertionError("the log ended a read that follows it")
         except DuramenError as error:
             logger.log(
@@ -198,9 +198,10 @@ class Catalog:
         self._feed.fail(ShuttingDown("the catalog is closed; ask again elsewhere"))
 
 
-def _folded(cluster: ClusterMap, chunk: bytes) -> ClusterMap:
+def _folded(cluster: ClusterMap, chunk: bytes, topic: TableId) -> ClusterMap:
+    place = place_of(topic, _PARTITION)
     for data in split_batches(chunk):
-        batch = decode_batch(data)
+        batch = decode_batch(data, place)
         for number, offset in enumerate(batch.offsets()):
             if offset <= cluster.version:
                 continue  # a chunk begins with the batch that holds the offset asked for

@@ -5,9 +5,10 @@ It is small (a few kilobytes per hundred partitions), so that every process, cli
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, NamedTuple, Self
 
 from log_tier.model.errors import TableNotFound
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, TableId
@@ -28,6 +29,7 @@ __all__ = [
     "ReplicaRole",
     "SnapshotEntry",
     "TableEntry",
+    "TableFacts",
     "Task",
     "TaskState",
     "VersionEntry",
@@ -134,6 +136,10 @@ class TableEntry:
         """The first offset that belongs to the table: whoever folds from there has folded all of it."""
         return self.starts[partition] if self.starts else FIRST
 
+    def holders(self) -> Iterator[str]:
+        """The nodes of all its replicas, those that leave not counted."""
+        return (replica.node for assigned in self.assignments for replica in assigned if replica.role != "leaving")
+
     def readable(self, partition: Partition) -> tuple[str, ...]:
         """The nodes whose replica may be read."""
         return tuple(replica.node for replica in self.assignments[partition] if replica.role != "joining")
@@ -199,6 +205,38 @@ class Decision(NamedTuple):
     """Empty where the command took effect."""
 
 
+class TableFacts(NamedTuple):
+    """What the tables of a map come to. Kept with the map and carried on by each change, because a map of thousands of
+    tables is too large to be gone through for every command."""
+
+    tables: Mapping[TableId, TableEntry]
+    """The tables that this is about."""
+    names: Mapping[str, TableId]
+    loads: Mapping[str, int]
+    """Replicas by node, those that leave not counted."""
+
+    @classmethod
+    def of(cls, tables: Mapping[TableId, TableEntry]) -> Self:
+        """O(replicas)."""
+        loads: Counter[str] = Counter()
+        for table in tables.values():
+            loads.update(table.holders())
+        return cls(tables, {table.name: table.id for table in tables.values()}, loads)
+
+    def with_table(self, table: TableEntry) -> Self:
+        """The facts of these tables and one more. O(tables), some 20 ns each."""
+        loads = Counter(self.loads)
+        loads.update(table.holders())
+        return type(self)({**self.tables, table.id: table}, {**self.names, table.name: table.id}, loads)
+
+    def without_table(self, table: TableEntry) -> Self:
+        """The facts of these tables but one. O(tables), some 20 ns each."""
+        tables, names, loads = dict(self.tables), dict(self.names), Counter(self.loads)
+        del tables[table.id], names[table.name]
+        loads.subtract(table.holders())
+        return type(self)(tables, names, loads)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterMap:
     """The cluster at one offset of the catalog's log."""
@@ -214,6 +252,20 @@ class ClusterMap:
     """The last tables that were dropped: a node may delete what it still has of them, and of no other unknown one."""
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     """The last commands by their id, the oldest first: a command that comes twice takes effect once."""
+    facts: TableFacts | None = field(default=None, compare=False, repr=False)
+    """Of these tables, or of those of an earlier map: see `table_facts`."""
+
+    def table_facts(self) -> TableFacts:
+        """What the tables come to. O(1); O(replicas) after another change than a new or a dropped table."""
+        facts = self.facts
+        if facts is None or facts.tables is not self.tables:
+            facts = TableFacts.of(self.tables)
+            object.__setattr__(self, "facts", facts)  # a cache: the map stays the same
+        return facts
+
+    def with_facts(self, facts: TableFacts) -> ClusterMap:
+        """The map with other tables."""
+        return replace(self, tables=facts.tables, facts=facts)
 
     def table(self, table_id: TableId) -> TableEntry:
         """A table by its id. Raises `TableNotFound`."""
@@ -223,8 +275,9 @@ class ClusterMap:
         return found
 
     def named(self, name: str) -> TableEntry | None:
-        """A table by its name. O(tables)."""
-        return next((table for table in self.tables.values() if table.name == name), None)
+        """A table by its name. O(1)."""
+        table_id = self.table_facts().names.get(name)
+        return None if table_id is None else self.tables[table_id]
 
     def find(self, name: str) -> TableEntry:
         """A table by its name. Raises `TableNotFound` naming those that are there."""

@@ -117,7 +117,7 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
     )
     # The topic of others outlives the tables over it, and so does its id.
     dropped = tuple(gone for gone in cluster.dropped if gone != table.id)
-    return replace(cluster, tables={**cluster.tables, table.id: table}, dropped=dropped)
+    return replace(cluster.with_facts(cluster.table_facts().with_table(table)), dropped=dropped)
 
 
 def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.DropTable) -> ClusterMap:
@@ -126,8 +126,7 @@ def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.
         raise Refusal(f"no table has the id {command.table}: it was dropped, or never was")
     cluster = undo_tasks_of(cluster, table)
     return replace(
-        cluster,
-        tables={key: entry for key, entry in cluster.tables.items() if key != table.id},
+        cluster.with_facts(cluster.table_facts().without_table(cluster.tables[table.id])),
         snapshots={key: entries for key, entries in cluster.snapshots.items() if key[0] != table.id},
         dropped=(*cluster.dropped, table.id)[-_DROPPED_MAX:],
     )

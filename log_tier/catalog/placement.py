@@ -11,11 +11,9 @@ __all__ = ["candidates", "loads", "place_replicas"]
 
 
 def loads(cluster: ClusterMap) -> Counter[str]:
-    """How many replicas each registered node should have, those that leave not counted. O(replicas)."""
+    """How many replicas each registered node should have, those that leave not counted. As `table_facts`."""
     counted = Counter(dict.fromkeys(cluster.nodes, 0))
-    for table in cluster.tables.values():
-        for assigned in table.assignments:
-            counted.update(replica.node for replica in assigned if replica.role != "leaving")
+    counted.update(cluster.table_facts().loads)
     return counted
 
 

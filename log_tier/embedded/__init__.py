@@ -13,6 +13,8 @@ more.
 - Segments of a partition tile its offsets: each one's `end` is the next one's `base`. Only the newest is written to.
 - What readers may see moves in one place, `PartitionLog.publish`, after the sync.
 - Nothing is believed because an index says so: an entry is used only where the batch at its position agrees.
+- Open files are bounded: the most recently written segments stay open, the others are opened for a commit. A process
+  that is out of descriptors refuses the call before anything is written (`Overloaded`), and the log goes on.
 - Files come and go by rename, and the checkpoint is told before one goes; so a file that is missing is noticed.
 
 **How an append passes through.** `EmbeddedLog.append` checks the batch on the caller's side and queues it
@@ -25,9 +27,10 @@ what is asked for, and otherwise from the files, in threads, a chunk ahead of th
 that comes from a file is checked in `segment.read_run`. A follower that has caught up waits, and is woken once per
 commit.
 
-**How it opens.** `data_folder` takes the lock and lists the topics, the journal puts back what segments had lost, and
-`opening` looks at each partition: which files should be there, where the newest ends (`recovery`). It reads one index
-and some 64 KiB per segment, so ten million records open in milliseconds; the rest is checked when it is read.
+**How it opens.** `data_folder` takes the lock and lists the topics, the journal puts back what segments had lost (or
+keeps the log closed, where acknowledged frames cannot be read), and `opening` looks at each partition: which files
+should be there, where the newest ends (`recovery`), and whether that is what journal and checkpoint prove. It reads one
+index and some 64 KiB per segment, so ten million records open in milliseconds; the rest is checked when it is read.
 
 **What it deliberately does not do.** It never looks at keys or values, except in `compaction`, which is called and not
 scheduled here. It does not replicate: damage to the last commit before a crash cannot be told from a tear with one
@@ -35,12 +38,12 @@ copy. It does not merge small partitions into one file; the price is two files a
 sync.
 
 **Reading order**: `storage/` (what there is on the disk, and the seam to it), `segments/`, `commit/`, `recovery/`,
-`upkeep/`, and `engine.py`, which wires them. `docs/FORMATS.md` has the bytes.
+`upkeep/`, and `engine.py`, which wires them. `docs/FORMATS.md` has the bytes, `closing.py`, `statistics.py`.
 """
 
-from log_tier.embedded.engine import EmbeddedLog, EngineStatistics
+from log_tier.embedded.engine import EmbeddedLog
 from log_tier.embedded.recovery.open_partition import RecoveryReport
+from log_tier.embedded.statistics import EngineStatistics
 from log_tier.embedded.storage.settings import EngineSettings
-from log_tier.embedded.upkeep.retention import Retention
 
-__all__ = ["EmbeddedLog", "EngineSettings", "EngineStatistics", "RecoveryReport", "Retention"]
+__all__ = ["EmbeddedLog", "EngineSettings", "EngineStatistics", "RecoveryReport"]

@@ -12,26 +12,38 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from log_tier.concurrency.descriptors import descriptor_shares
+from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell
 from log_tier.embedded.commit.journal import Journal
-from log_tier.embedded.recovery.data_folder import DataFolder, refusal_of
+from log_tier.embedded.recovery.data_folder import DataFolder
 from log_tier.embedded.recovery.open_partition import RecoveryReport, open_partition
 from log_tier.embedded.segments.memory_blocks import keep_freed_blocks
+from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.reader import read_partition
 from log_tier.embedded.segments.tail_cache import TailMemory
+from log_tier.embedded.statistics import EngineStatistics
 from log_tier.embedded.storage import names
-from log_tier.embedded.storage.disk import NO_SPACE, Disk, LocalDisk
+from log_tier.embedded.storage.disk import NO_SPACE, Disk, LocalDisk, SyncFailed
+from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.embedded.storage.settings import TOPICS_MAX, Clock, EngineSettings, wall_clock_ms
 from log_tier.embedded.upkeep.compactor import compact_partition
-from log_tier.embedded.upkeep.retention import Retention, plan_trim
 from log_tier.embedded.upkeep.trim import trim_partition
 from log_tier.model.batch import check_batch
-from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded, ShuttingDown, TableExists, TableNotFound
-from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name
+from log_tier.model.errors import (
+    DuramenError,
+    InvalidRequest,
+    LimitExceeded,
+    LogStopped,
+    ShuttingDown,
+    TableExists,
+    TableNotFound,
+)
+from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name, table_id_to_bytes
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 
-__all__ = ["EmbeddedLog", "EngineStatistics"]
+__all__ = ["EmbeddedLog"]
 
 # Threads that read files. Reads wait for the device and check bytes; two keep a slow device from holding up a fast one,
 # and more would only take turns at the interpreter's lock.
@@ -40,25 +52,6 @@ _READ_THREADS: Final = 2
 _T = TypeVar("_T")
 
 _NO_ANSWER: Final = DuramenError("no answer yet: a bug if anybody sees this")
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStatistics:
-    """What a log did since it was opened."""
-
-    topics: int
-    appends: int
-    """Batches that were acknowledged."""
-    commits: int
-    """Rounds of the writer thread: appends over commits is how well they were grouped."""
-    syncs: int
-    """Partitions written, summed over commits; each cost one sync, or a few where its file grew."""
-    bytes: int
-    """Bytes of acknowledged batches."""
-    tail_bytes: int
-    """What the newest batches in memory take."""
-    recovery: RecoveryReport
-    """What opening found."""
 
 
 @dataclass(slots=True)
@@ -77,13 +70,18 @@ class EmbeddedLog:
     def __init__(self, folder: DataFolder, disk: Disk, clock: Clock, settings: EngineSettings) -> None:
         self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
         self._memory = TailMemory(settings.tail_bytes_max)
+        self._files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
         self._committer = Committer(settings)
         self._topics: dict[TableId, _OpenTopic] = {}
+        self._names: set[str] = set()
+        """Of all topics. The keeper's."""
         self._closing = threading.Lock()
         self._refusal: ShuttingDown | None = None
         # Whatever changes which files there are happens in one thread, one thing at a time.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="duramen-log-keeper")
         self._readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="duramen-log-reader")
+        self._proved: dict[tuple[TableId, Partition], Offset] = {}
+        """The ends of partitions that the journal proves, while the log is being opened."""
         self.recovery = RecoveryReport()
         """What opening found; empty after a clean close."""
 
@@ -119,7 +117,7 @@ class EmbeddedLog:
             except BaseException:
                 thread.shutdown(wait=True)
                 for log in opened:
-                    log._folder.close()
+                    log._abandon()
                 raise
         opened[0]._committer.start()
         return opened[0]
@@ -131,26 +129,28 @@ class EmbeddedLog:
             self._committer.journal = self._open_journal()
             for topic in topics:
                 self._topics[topic.id] = self._open_topic(topic)
+                self._names.add(topic.name)
         except OSError as error:
-            refusal = refusal_of(error, self._folder.path)
-            if refusal is None:
-                raise
-            raise refusal from error
+            raise refusal_of(error, self._folder.path) from error
 
     def _open_journal(self) -> Journal | None:
         try:
             journal, replayed = Journal.open(
-                self._disk, self._folder.path, size=self._settings.journal_bytes, segment_of=self._newest_segment
+                self._disk,
+                self._folder.path,
+                size=self._settings.journal_bytes,
+                log_id=table_id_to_bytes(self._folder.identity),
+                segment_of=self._newest_segment,
             )
         except OSError as error:
-            if error.errno not in NO_SPACE:
+            if error.errno not in NO_SPACE or isinstance(error, SyncFailed):
                 raise
             self.recovery.notes.append("there is no room for a journal: each partition of a commit is synced by itself")
             return None
-        if replayed.restored:
-            self.recovery.notes.append(
-                f"brought {replayed.restored} acknowledged writes ({replayed.bytes} bytes) back from the journal"
-            )
+        if replayed.cut is not None:
+            self.recovery.cuts.append(replayed.cut)
+        self.recovery.notes.extend(replayed.notes)
+        self._proved = replayed.ends
         return journal
 
     def _newest_segment(self, topic: TableId, partition: Partition, base: Offset) -> Path | None:
@@ -173,6 +173,8 @@ class EmbeddedLog:
                     settings=self._settings,
                     memory=self._memory,
                     report=self.recovery,
+                    proved_end=self._proved.get((topic.id, Partition(number)), Offset(0)),
+                    files=self._files,
                 )
                 for number in range(topic.partitions)
             ],
@@ -204,15 +206,16 @@ class EmbeddedLog:
                 for partition in opened.partitions:
                     self._refuse(partition, refusal)
             self._readers.shutdown(wait=True)
-            with contextlib.ExitStack() as stack:
-                stopped = self._committer.stopped is not None
-                if self._committer.journal is not None:
-                    stack.callback(self._committer.journal.close, settle=not stopped)
-                for opened in self._topics.values():
-                    for partition in opened.partitions:
-                        stack.callback(partition.abandon if stopped else partition.finish)
+            partitions = [each for opened in self._topics.values() for each in opened.partitions]
+            close_files(partitions, self._committer, self._folder.path)
         finally:
             self._folder.close()
+
+    def _abandon(self) -> None:
+        """Let go of everything: the log could not be opened."""
+        if self._committer.journal is not None:
+            self._committer.journal.close(settle=False)
+        self._folder.close()
 
     @staticmethod
     def _refuse(partition: PartitionLog, refusal: DuramenError) -> None:
@@ -238,7 +241,17 @@ class EmbeddedLog:
             raise self._refusal
         if self._committer.stopped is not None:
             raise self._committer.stopped
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._keeper, work))
+
+        def guarded() -> _T:
+            try:
+                return work()
+            except OSError as error:
+                failure = refusal_of(error, self._folder.path)
+                if isinstance(failure, LogStopped):
+                    self._committer.stop(failure)
+                raise failure from error
+
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._keeper, guarded))
 
     def _in_writer(self, errand: Callable[[], None]) -> None:
         """Have the writer thread do something, and wait for it. Not from an event loop's thread."""
@@ -255,13 +268,22 @@ class EmbeddedLog:
             )
 
         def work() -> Topic:
-            if any(opened.topic.name == name for opened in self._topics.values()):
+            if name in self._names:
                 raise TableExists(f"there is a topic {name!r} already: choose another name, or delete it first")
             if len(self._topics) >= TOPICS_MAX:
                 message = f"a log holds at most {TOPICS_MAX} topics: delete one first"
                 raise LimitExceeded(message, limit=TOPICS_MAX, size=len(self._topics))
             topic = self._folder.create(name, partitions)
-            self._topics = {**self._topics, topic.id: self._open_topic(topic)}
+            try:
+                opened = self._open_topic(topic)
+            except OSError as error:
+                refusal = refusal_of(error, self._folder.path)
+                if refusal is None:
+                    raise
+                self._folder.take_back(topic.id)
+                raise refusal from error
+            self._topics = {**self._topics, topic.id: opened}
+            self._names.add(name)
             return topic
 
         return await self._keep(work)
@@ -280,6 +302,7 @@ class EmbeddedLog:
             opened = self._topic(topic)
             gone = TableNotFound(f"topic {opened.topic.name!r} ({topic}) was deleted")
             self._topics = {key: value for key, value in self._topics.items() if key != topic}
+            self._names.discard(opened.topic.name)
             for partition in opened.partitions:
                 self._refuse(partition, gone)
             # The writer thread closes the files: it may be in the middle of a write to one of them.
@@ -376,13 +399,6 @@ class EmbeddedLog:
         """Remove the segments that lie wholly below `before`. Two syncs."""
         log = self._partition(topic, partition)
         return await self._keep(lambda: trim_partition(log, before, in_writer=self._in_writer))
-
-    async def retain(self, topic: TableId, partition: Partition, policy: Retention, *, floor: Offset) -> Offset:
-        """Trim by age and size, never records at or above `floor`; return the earliest offset that is left."""
-        log = self._partition(topic, partition)
-        with log.lock:
-            before = plan_trim(log.segments, policy, now_ms=self._clock(), floor=floor)
-        return await self.trim(topic, partition, before)
 
     async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
         """Drop void records from sealed segments; see `log_tier.embedded.upkeep.compaction`. Rewrites what changes."""

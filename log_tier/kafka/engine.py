@@ -19,7 +19,7 @@ from log_tier.kafka.records.encoding import cut_sets
 from log_tier.kafka.writing.send_queue import Place
 from log_tier.kafka.writing.sender import Sender
 from log_tier.model.batch import Columns, check_batch, decode_batch
-from log_tier.model.batch_header import stamp_batch
+from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import (
     BatchRefused,
     DuramenError,
@@ -174,7 +174,8 @@ class KafkaLog:
             return
         next_offset = start
         while True:
-            reader = self._fetcher.start(known.kafka_name, partition, next_offset, follow=follow)
+            place = place_of(topic, partition)
+            reader = self._fetcher.start(known.kafka_name, partition, next_offset, follow=follow, place=place)
             try:
                 while follow or next_offset <= end:
                     data, resume = await reader.take(chunk_bytes)

@@ -4,7 +4,7 @@
 first 64 bytes) are the only ones that build or parse it.
 
     0   4  magic "DuLb"                           16  8  base offset          ┐
-    4   1  format version (1)                     24  8  timestamp, ms        │ stamped by the log
+    4   1  format version (2)                     24  8  timestamp, ms        │ stamped by the log
     5   1  flags                                  32  4  unsynced             │ when it appends
     6   2  zero                                   36  4  stamp checksum       ┘
     8   4  length of the whole batch              40  8  producer id (0: none)
@@ -16,7 +16,8 @@ first 64 bytes) are the only ones that build or parse it.
 
 All numbers are little-endian. The body checksum (CRC-32C) covers bytes 4-12 and everything from 40 on: it is the
 producer's, and nobody between the producer and the reader recomputes it. The stamp checksum covers bytes 0-36: it is
-the log's, made when the log gave the batch its place, so a flipped bit in an offset is noticed too.
+the log's, made when the log gave the batch its place, so a flipped bit in an offset is noticed too. It goes on from the
+checksum of table id and partition (`Place`), so a batch that lies in another partition is noticed as well.
 
 `unsynced` tells how many offsets before this batch were not yet known to be on stable storage when it was written. It
 lets recovery tell a tear from damage: `base offset - unsynced` was acknowledged before these bytes were written, so a
@@ -47,9 +48,11 @@ from log_tier.model.batch_header import (
     DELTAS,
     EXPIRIES,
     HEADER_BYTES,
+    NOWHERE,
     VERSIONS,
     ZSTD,
     BatchHeader,
+    Place,
     check_body,
     check_stored,
     pack_batch,
@@ -316,9 +319,12 @@ def _optional_columns(
     return found[0], found[1], found[2], found[3], at
 
 
-def decode_batch(batch: bytes) -> Batch:
-    """Decode a stored batch after checking both checksums. About 60 ns a record. Raises as `check_batch` does."""
-    header = check_stored(batch)
+def decode_batch(batch: bytes, place: Place | None = None) -> Batch:
+    """Decode a stored batch after checking both checksums. About 60 ns a record. Raises as `check_batch` does.
+
+    `place` says whose it should be; without it the stamp cannot be checked.
+    """
+    header = check_stored(batch, place)
     body = _body(batch, header)
     (key_lengths, value_lengths), at = _lengths(body, header)
     attributes = versions = expiries = deltas = None
@@ -351,13 +357,13 @@ def _slices(body: bytes, lengths: tuple[int, ...], at: int) -> Sequence[bytes]:
     return list(map(body.__getitem__, map(slice, ends, ends[1:])))
 
 
-def cut_batch(batch: bytes, last: Offset) -> bytes:
+def cut_batch(batch: bytes, last: Offset, place: Place | None = None) -> bytes:
     """The part of a stored batch that ends with offset `last`, as a stored batch.
 
     For whoever wants the state at exactly that offset. An atomic group that reaches beyond it is left out whole.
     Raises as `check_batch` does. It costs a decoding and an encoding; `last` lies inside the batch.
     """
-    decoded = decode_batch(batch)
+    decoded = decode_batch(batch, place)
     header, columns = decoded.header, decoded.columns
     assert header.base_offset <= last <= header.last_offset, f"{last} is outside of {header}"
     kept = bisect_right(decoded.offsets(), last)
@@ -371,17 +377,23 @@ def cut_batch(batch: bytes, last: Offset) -> bytes:
         sequence=header.sequence,
         span=last - header.base_offset + 1,
     )
-    return stamp_batch(cut, base_offset=header.base_offset, timestamp_ms=header.timestamp_ms, unsynced=header.unsynced)
+    return stamp_batch(
+        cut,
+        base_offset=header.base_offset,
+        timestamp_ms=header.timestamp_ms,
+        unsynced=header.unsynced,
+        place=NOWHERE if place is None else place,
+    )
 
 
-def cut_run(data: bytes, last: Offset) -> bytes:
+def cut_run(data: bytes, last: Offset, place: Place | None = None) -> bytes:
     """The batches of a run that end with offset `last`; one that reaches beyond it is cut."""
     parts: list[bytes] = []
     for batch in split_batches(data):
         header = read_header(batch)
         if header.base_offset > last:
             break
-        parts.append(batch if header.last_offset <= last else cut_batch(batch, last))
+        parts.append(batch if header.last_offset <= last else cut_batch(batch, last, place))
     return b"".join(parts)
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple, NewType
 
 import google_crc32c
 
 from log_tier.model.errors import BatchRefused, UnknownFormat
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
 
 __all__ = [
     "ATTRIBUTES",
@@ -23,20 +24,26 @@ __all__ = [
     "FORMAT_VERSION",
     "HEADER_BYTES",
     "MAGIC",
+    "NOWHERE",
     "VERSIONS",
     "ZSTD",
     "BatchHeader",
+    "Place",
     "check_body",
     "check_stored",
     "check_stored_at",
     "pack_batch",
+    "place_of",
     "read_header",
     "split_batches",
     "stamp_batch",
 ]
 
 MAGIC: Final = b"DuLb"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""What is written. In version 1 the stamp checksum did not cover table and partition."""
+
+_UNPLACED_VERSION: Final = 1
 HEADER_BYTES: Final = 64
 
 # A batch is held whole in memory by everyone who touches it, several times over while it is copied: 16 MiB keeps that
@@ -60,6 +67,20 @@ assert _HEADER.size == HEADER_BYTES
 
 _crc = google_crc32c.value
 _crc_extend = google_crc32c.extend
+
+Place = NewType("Place", int)
+"""Whose a stored batch is: the checksum of its table id and partition. A stamp's checksum goes on from it, so that it
+costs nothing to prove it with every batch."""
+
+NOWHERE: Final = Place(0)
+"""Of no table: what a batch is stamped with that never comes into a log."""
+
+
+# A process has as many partitions as it has open files, and a node some thousands.
+@lru_cache(maxsize=65_536)
+def place_of(table: TableId, partition: Partition) -> Place:
+    """The place of a partition's batches. Two partitions of one table never have the same."""
+    return Place(_crc(table_id_to_bytes(table) + _U32.pack(partition)))
 
 
 class BatchHeader(NamedTuple):
@@ -100,10 +121,22 @@ def pack_batch(body: bytes, *, flags: int, producer_id: int, sequence: int, reco
     return b"".join((MAGIC, middle, _U32.pack(_crc_extend(_crc(middle), tail)), bytes(24), tail))
 
 
-def stamp_batch(batch: bytes, *, base_offset: Offset, timestamp_ms: int, unsynced: int) -> bytes:
-    """Give a batch its place: what the log writes. The producer's part of the bytes is not touched."""
+def stamp_batch(
+    batch: bytes, *, base_offset: Offset, timestamp_ms: int, unsynced: int, place: Place = NOWHERE
+) -> bytes:
+    """Give a batch its place: what the log writes. The producer's part of the bytes is not touched.
+
+    A checked batch of version 1 becomes one of version 2 (its body checksum covers the version and is made anew).
+    """
+    if batch[4] == _UNPLACED_VERSION:
+        batch = _renewed(batch)
     head = batch[:16] + _STAMP.pack(base_offset, timestamp_ms, unsynced)
-    return b"".join((head, _U32.pack(_crc(head)), batch[40:]))
+    return b"".join((head, _U32.pack(_crc_extend(place, head)), batch[40:]))
+
+
+def _renewed(batch: bytes) -> bytes:
+    middle = bytes((FORMAT_VERSION,)) + batch[5:12]
+    return b"".join((MAGIC, middle, _U32.pack(_crc_extend(_crc(middle), batch[40:])), batch[16:]))
 
 
 def read_header(data: bytes, at: int = 0) -> BatchHeader:
@@ -116,9 +149,9 @@ def read_header(data: bytes, at: int = 0) -> BatchHeader:
     header = BatchHeader._make(_HEADER.unpack_from(data, at))
     if header.magic != MAGIC:
         raise BatchRefused(f"no batch begins here: the first bytes are {header.magic!r}, not {MAGIC!r}")
-    if header.version != FORMAT_VERSION:
+    if not _UNPLACED_VERSION <= header.version <= FORMAT_VERSION:
         raise UnknownFormat(
-            f"the batch has format version {header.version}, this process reads version {FORMAT_VERSION}: "
+            f"the batch has format version {header.version}, this process reads up to version {FORMAT_VERSION}: "
             "upgrade Duramen here"
         )
     if not HEADER_BYTES <= header.length <= BATCH_BYTES_MAX:
@@ -133,24 +166,33 @@ def check_body(batch: bytes, header: BatchHeader) -> None:
         raise BatchRefused(f"the batch says its checksum is {header.checksum:08x}, its bytes give {found:08x}")
 
 
-def check_stored_at(data: bytes, at: int) -> BatchHeader:
-    """Check both checksums of the stored batch that begins at `at`, copying it once. Raises as `check_batch` does."""
+def check_stored_at(data: bytes, at: int, place: Place | None = None) -> BatchHeader:
+    """Check both checksums of the stored batch that begins at `at`, copying it once. Raises as `check_batch` does.
+
+    Without `place`, for who does not know whose the batch is, the stamp of a batch of version 2 cannot be checked.
+    """
     header = read_header(data, at)
     end = at + header.length
     if end > len(data):
         raise BatchRefused(f"the batch says it has {header.length} bytes, here are {len(data) - at}")
-    found = _crc(data[at : at + 36])
-    if found != header.stamp_checksum:
-        raise BatchRefused(f"the stamp's checksum is {header.stamp_checksum:08x}, its bytes give {found:08x}")
+    if header.version == _UNPLACED_VERSION:
+        place = NOWHERE
+    if place is not None:
+        found = _crc_extend(place, data[at : at + 36])
+        if found != header.stamp_checksum:
+            raise BatchRefused(
+                f"the stamp's checksum is {header.stamp_checksum:08x}, its bytes give {found:08x} in this table and "
+                "partition: it is damaged, or it is another partition's"
+            )
     found = _crc_extend(_crc(data[at + 4 : at + 12]), data[at + 40 : end])
     if found != header.checksum:
         raise BatchRefused(f"the batch says its checksum is {header.checksum:08x}, its bytes give {found:08x}")
     return header
 
 
-def check_stored(batch: bytes) -> BatchHeader:
+def check_stored(batch: bytes, place: Place | None = None) -> BatchHeader:
     """Check both checksums of a batch that was stored or shipped. About 1 µs. Raises as `check_batch` does."""
-    header = check_stored_at(batch, 0)
+    header = check_stored_at(batch, 0, place)
     if len(batch) != header.length:
         raise BatchRefused(f"the batch says it has {header.length} bytes, here are {len(batch)}")
     return header

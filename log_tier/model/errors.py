@@ -38,6 +38,7 @@
     └── Damaged                   the stored state's: somebody has to look
         ├── LogDamaged            a checksum in the middle of a log does not hold; names file and position
         ├── LogStopped            an fsync failed: this log acknowledges nothing more
+        ├── DiskFailed            the disk refused an operation on one file; names the file
         ├── IndexDamaged          an index cannot be trusted (it can be rebuilt)
         ├── SnapshotDamaged       a snapshot that is not what its manifest says, or not whose it should be
         ├── UnknownFormat         written by a newer version, or by something else
@@ -71,6 +72,7 @@ __all__ = [
     "DatabaseForked",
     "DeadlineExceeded",
     "Disconnected",
+    "DiskFailed",
     "DiskFull",
     "DuramenError",
     "FieldValue",
@@ -485,6 +487,17 @@ class LogStopped(Damaged):
     """
 
     code = "log_stopped"
+    fault = "state"
+
+
+class DiskFailed(Damaged):
+    """The disk refused to open, read, write, rename or remove a file. The call did nothing; nothing that was
+    acknowledged is lost. Field: `file`.
+
+    Do: look at the kernel's messages and the disk, then repeat the call.
+    """
+
+    code = "disk_failed"
     fault = "state"
 
 

@@ -19,6 +19,7 @@ from log_tier.model.errors import (
     error_from_code,
 )
 from log_tier.proto.problem_pb2 import Problem
+from log_tier.rpc.details import STATUS_KEY, status_details
 from log_tier.rpc.status import status_of
 
 __all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "problem_of"]
@@ -71,10 +72,11 @@ def error_of(problem: Problem) -> DuramenError:
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: DuramenError) -> NoReturn:
-    """End the call with this error."""
+    """End the call with this error: as a `Problem` for our own clients, as `google.rpc.Status` for everybody's."""
     problem = problem_of(error)
     details = _cut(error.message, _TEXT_LENGTH_MAX)  # for whoever knows gRPC only; ours are in the problem
-    await context.abort(status_of(type(error)), details, ((PROBLEM_KEY, problem.SerializeToString()),))
+    trailing = ((PROBLEM_KEY, problem.SerializeToString()), (STATUS_KEY, status_details(error, details)))
+    await context.abort(status_of(type(error)), details, trailing)
     raise AssertionError("abort returned")
 
 

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from router.proto import tables_pb2 as router_dot_proto_dot_tables__pb2
+from router.proto import tables_pb2 as duramen_dot_v1_dot_tables__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in router/proto/tables_pb2_grpc.py depends on'
+        + ' but the generated code in duramen/v1/tables_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class TablesStub:
-    """Missing associated documentation comment in .proto file."""
+    """Makes, finds, describes and drops tables. Errors are told as those of `KV`.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -36,60 +37,66 @@ class TablesStub:
         """
         self.Create = channel.unary_unary(
                 '/duramen.v1.Tables/Create',
-                request_serializer=router_dot_proto_dot_tables__pb2.CreateTableRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_tables__pb2.Table.FromString,
+                request_serializer=duramen_dot_v1_dot_tables__pb2.CreateTableRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_tables__pb2.Table.FromString,
                 _registered_method=True)
         self.Find = channel.unary_unary(
                 '/duramen.v1.Tables/Find',
-                request_serializer=router_dot_proto_dot_tables__pb2.FindTableRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_tables__pb2.Table.FromString,
+                request_serializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_tables__pb2.Table.FromString,
                 _registered_method=True)
         self.List = channel.unary_unary(
                 '/duramen.v1.Tables/List',
-                request_serializer=router_dot_proto_dot_tables__pb2.ListTablesRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_tables__pb2.ListTablesReply.FromString,
+                request_serializer=duramen_dot_v1_dot_tables__pb2.ListTablesRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_tables__pb2.ListTablesReply.FromString,
                 _registered_method=True)
         self.Describe = channel.unary_unary(
                 '/duramen.v1.Tables/Describe',
-                request_serializer=router_dot_proto_dot_tables__pb2.FindTableRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_tables__pb2.TableDescription.FromString,
+                request_serializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_tables__pb2.TableDescription.FromString,
                 _registered_method=True)
         self.Drop = channel.unary_unary(
                 '/duramen.v1.Tables/Drop',
-                request_serializer=router_dot_proto_dot_tables__pb2.FindTableRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_tables__pb2.DropTableReply.FromString,
+                request_serializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_tables__pb2.DropTableReply.FromString,
                 _registered_method=True)
 
 
 class TablesServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Makes, finds, describes and drops tables. Errors are told as those of `KV`.
+    """
 
     def Create(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Make a table. Returns when it can be read and written. ALREADY_EXISTS table_exists: the name is taken.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Find(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The table of a name. NOT_FOUND table_not_found: there is none.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def List(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All tables, by name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Describe(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The state of each partition. NOT_FOUND table_not_found.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Drop(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Delete a table with all that it holds, which cannot be undone. NOT_FOUND table_not_found.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -99,28 +106,28 @@ def add_TablesServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Create': grpc.unary_unary_rpc_method_handler(
                     servicer.Create,
-                    request_deserializer=router_dot_proto_dot_tables__pb2.CreateTableRequest.FromString,
-                    response_serializer=router_dot_proto_dot_tables__pb2.Table.SerializeToString,
+                    request_deserializer=duramen_dot_v1_dot_tables__pb2.CreateTableRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_tables__pb2.Table.SerializeToString,
             ),
             'Find': grpc.unary_unary_rpc_method_handler(
                     servicer.Find,
-                    request_deserializer=router_dot_proto_dot_tables__pb2.FindTableRequest.FromString,
-                    response_serializer=router_dot_proto_dot_tables__pb2.Table.SerializeToString,
+                    request_deserializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_tables__pb2.Table.SerializeToString,
             ),
             'List': grpc.unary_unary_rpc_method_handler(
                     servicer.List,
-                    request_deserializer=router_dot_proto_dot_tables__pb2.ListTablesRequest.FromString,
-                    response_serializer=router_dot_proto_dot_tables__pb2.ListTablesReply.SerializeToString,
+                    request_deserializer=duramen_dot_v1_dot_tables__pb2.ListTablesRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_tables__pb2.ListTablesReply.SerializeToString,
             ),
             'Describe': grpc.unary_unary_rpc_method_handler(
                     servicer.Describe,
-                    request_deserializer=router_dot_proto_dot_tables__pb2.FindTableRequest.FromString,
-                    response_serializer=router_dot_proto_dot_tables__pb2.TableDescription.SerializeToString,
+                    request_deserializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_tables__pb2.TableDescription.SerializeToString,
             ),
             'Drop': grpc.unary_unary_rpc_method_handler(
                     servicer.Drop,
-                    request_deserializer=router_dot_proto_dot_tables__pb2.FindTableRequest.FromString,
-                    response_serializer=router_dot_proto_dot_tables__pb2.DropTableReply.SerializeToString,
+                    request_deserializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_tables__pb2.DropTableReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,7 +138,8 @@ def add_TablesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Tables:
-    """Missing associated documentation comment in .proto file."""
+    """Makes, finds, describes and drops tables. Errors are told as those of `KV`.
+    """
 
     @staticmethod
     def Create(request,
@@ -148,8 +156,8 @@ class Tables:
             request,
             target,
             '/duramen.v1.Tables/Create',
-            router_dot_proto_dot_tables__pb2.CreateTableRequest.SerializeToString,
-            router_dot_proto_dot_tables__pb2.Table.FromString,
+            duramen_dot_v1_dot_tables__pb2.CreateTableRequest.SerializeToString,
+            duramen_dot_v1_dot_tables__pb2.Table.FromString,
             options,
             channel_credentials,
             insecure,
@@ -175,8 +183,8 @@ class Tables:
             request,
             target,
             '/duramen.v1.Tables/Find',
-            router_dot_proto_dot_tables__pb2.FindTableRequest.SerializeToString,
-            router_dot_proto_dot_tables__pb2.Table.FromString,
+            duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
+            duramen_dot_v1_dot_tables__pb2.Table.FromString,
             options,
             channel_credentials,
             insecure,
@@ -202,8 +210,8 @@ class Tables:
             request,
             target,
             '/duramen.v1.Tables/List',
-            router_dot_proto_dot_tables__pb2.ListTablesRequest.SerializeToString,
-            router_dot_proto_dot_tables__pb2.ListTablesReply.FromString,
+            duramen_dot_v1_dot_tables__pb2.ListTablesRequest.SerializeToString,
+            duramen_dot_v1_dot_tables__pb2.ListTablesReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -229,8 +237,8 @@ class Tables:
             request,
             target,
             '/duramen.v1.Tables/Describe',
-            router_dot_proto_dot_tables__pb2.FindTableRequest.SerializeToString,
-            router_dot_proto_dot_tables__pb2.TableDescription.FromString,
+            duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
+            duramen_dot_v1_dot_tables__pb2.TableDescription.FromString,
             options,
             channel_credentials,
             insecure,
@@ -256,8 +264,8 @@ class Tables:
             request,
             target,
             '/duramen.v1.Tables/Drop',
-            router_dot_proto_dot_tables__pb2.FindTableRequest.SerializeToString,
-            router_dot_proto_dot_tables__pb2.DropTableReply.FromString,
+            duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
+            duramen_dot_v1_dot_tables__pb2.DropTableReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -108,9 +108,9 @@ async def _replay(run: TaskRun, log: Log, source: Topic, partition: Partition, i
     reader: Any = log.read(source.id, partition, Offset(index.applied + 1), follow=False)
     async with aclosing(reader) as chunks:
         async for chunk in chunks:
-            data = cut_run(chunk.data, until)
+            data = cut_run(chunk.data, until, index.place)
             if data:
-                await asyncio.to_thread(index.apply, data)
+                await asyncio.to_thread(index.apply, data, index.place)
             run.progress("replaying", index.applied + 1, until + 1)
             if index.applied >= until:
                 return

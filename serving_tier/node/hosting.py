@@ -28,7 +28,7 @@ import logging
 import random
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Topic
-from serving_tier.node.node import Node, ReplicaName
+from serving_tier.node.node import Node, ReplicaName, RestingReplica
 from serving_tier.node.staging import FetchVersion, Staging, fetch_version
 from serving_tier.replica.replica import Replica
 from serving_tier.replica.version_folders import is_version_of, promote, remove_versions
@@ -82,6 +82,9 @@ _BOOTSTRAPS_MAX: Final = 2
 
 # How often the progress of a bootstrap is looked at.
 _LOOK_S: Final = 0.2
+
+# Tables whose log is asked for its ends at the same time.
+_ASKED_AT_ONCE: Final = 64
 
 _ASIDE: Final = ".rebuild"
 _OLD: Final = ".old"
@@ -132,6 +135,8 @@ class Hosting:
         self._bootstrap = bootstrap
         self._tasks: dict[ReplicaName, asyncio.Task[None]] = {}
         self._wanted: dict[ReplicaName, tuple[TableEntry, int]] = {}
+        self._tables: Mapping[TableId, TableEntry] = {}
+        """The tables that were compared last."""
         self._locks: dict[ReplicaName, asyncio.Lock] = {}
         self._stops: dict[ReplicaName, tuple[float, float]] = {}
         """When a replica stopped last, on the monotonic clock, and the pause after it."""
@@ -161,7 +166,7 @@ class Hosting:
         node.damaged = hosting._damaged
         node.stopped = hosting._stopped
         node.version_missing = hosting.staging.version_missing
-        node.switched = lambda _: hosting.staging.compare(maps.map)
+        node.switched = lambda replica: hosting.staging.compare(maps.map, [(replica.topic.id, replica.partition)])
         await asyncio.to_thread(_tidy, node.folder, maps.map, node_id)
         first = maps.map
         await hosting._compare(first)
@@ -177,24 +182,69 @@ class Hosting:
             await self._compare(seen)
 
     async def _compare(self, cluster: ClusterMap) -> None:
-        wanted: dict[ReplicaName, tuple[TableEntry, int]] = {}
-        for table, partition, _ in cluster.held_by(self.node_id):
-            nodes = [replica.node for replica in table.assignments[partition]]
-            wanted[table.id, partition] = (table, nodes.index(self.node_id))
-        before, self._wanted = self._wanted, wanted
-        for name, (table, _) in wanted.items():
-            if name in before and before[name][0].start(name[1]) != table.start(name[1]):
-                # Another table over the same topic of others, made before we saw that the first one was dropped.
-                await self._let_go(name, cluster)
-        gone = [name for name in {**before, **self.node.hosted()} if name not in wanted]
-        for name, (table, rank) in wanted.items():
-            self.node.set_rank(name, rank)
-            if name not in self.node.hosted() and name not in self._tasks:
-                self._start(name, table.topic)
+        """Only tables that changed are looked at: a map of thousands of them comes with every new one."""
+        before, self._tables = self._tables, cluster.tables
+        changed = [table for table_id, table in cluster.tables.items() if before.get(table_id) is not table]
+        gone = [
+            name for table_id in before if table_id not in cluster.tables for name in self._names_of(before[table_id])
+        ]
+        for table in changed:
+            gone += await self._compare_table(table, before.get(table.id), cluster)
+        for name in gone:
+            self._wanted.pop(name, None)
+        if len(self.node.hosted()) + len(self._tasks) < len(self._wanted):
+            await self._open_resting()
+            for name, (table, _) in self._wanted.items():
+                if name not in self.node.hosted() and name not in self._tasks:
+                    self._start(name, table.topic)
         await asyncio.gather(*(self._let_go(name, cluster) for name in gone))
-        self.staging.compare(cluster)
+        looked_at = {table.id: table for table in cluster.tables.values() if table.versions}
+        looked_at.update((table.id, table) for table in changed)
+        self.staging.compare(cluster, [name for table in looked_at.values() for name in self._names_of(table)])
         self._compared = cluster.version
         self._move()
+
+    async def _open_resting(self) -> None:
+        """Open in one go what needs no look at a file: nearly everything, after a restart."""
+        missing: dict[TableId, list[ReplicaName]] = {}
+        for name in self._wanted:
+            if name not in self.node.hosted() and name not in self._tasks and name not in self._locks:
+                missing.setdefault(name[0], []).append(name)
+        tables = list(missing)
+        found: list[RestingReplica] = []
+        for at in range(0, len(tables), _ASKED_AT_ONCE):
+            some = tables[at : at + _ASKED_AT_ONCE]
+            answers = await asyncio.gather(*(self.node.bounds_of(table_id) for table_id in some))
+            for table_id, bounds in zip(some, answers, strict=True):
+                if bounds is None:
+                    continue
+                for name in missing[table_id]:
+                    table, rank = self._wanted[name]
+                    found.append(RestingReplica(table.topic, name[1], table.start(name[1]), rank, bounds[name[1]]))
+        await self.node.host_resting(found)
+
+    async def _compare_table(
+        self, table: TableEntry, before: TableEntry | None, cluster: ClusterMap
+    ) -> list[ReplicaName]:
+        """Take over what a table's entry wants of this node; return the replicas that it wants no more."""
+        gone: list[ReplicaName] = []
+        for partition in map(Partition, range(table.partitions)):
+            name = (table.id, partition)
+            nodes = [replica.node for replica in table.assignments[partition]]
+            if self.node_id not in nodes:
+                if name in self._wanted or name in self.node.hosted():
+                    gone.append(name)
+                continue
+            rank = nodes.index(self.node_id)
+            if before is not None and name in self._wanted and before.start(partition) != table.start(partition):
+                # Another table over the same topic of others, made before we saw that the first one was dropped.
+                await self._let_go(name, cluster)
+            self._wanted[name] = table, rank
+            self.node.set_rank(name, rank)
+        return gone
+
+    def _names_of(self, table: TableEntry) -> list[ReplicaName]:
+        return [(table.id, Partition(number)) for number in range(table.partitions)]
 
     def _start(self, name: ReplicaName, topic: Topic) -> None:
         self.pending[name] = Pending(topic, name[1])
@@ -211,7 +261,7 @@ class Hosting:
             error = task.exception()
             logger.error("bringing up %s ended by a bug", name, exc_info=error)
             self.node.refusals[name] = DuramenError(f"replica {name[0]}/{name[1]} could not be opened: {error!r}")
-        self.staging.compare(self.maps.map)
+        self.staging.compare(self.maps.map, [name])
         self._move()
 
     async def _let_go(self, name: ReplicaName, cluster: ClusterMap) -> None:
@@ -354,7 +404,7 @@ class Hosting:
             rank = self._wanted[name][1] if name in self._wanted else 0
             await self.node.host(topic, name[1], start=start, rank=rank, source=found)
             await asyncio.to_thread(_discard, old)
-        self.staging.compare(self.maps.map)
+        self.staging.compare(self.maps.map, [name])
         return found
 
     async def _level_aside(
@@ -381,9 +431,10 @@ class Hosting:
 
         Where none is wanted yet (the map that says so is on its way here) it returns at once.
         """
+        table = self._tables.get(table_id)
+        names = [] if table is None else self._names_of(table)
         while any(
-            name[0] == table_id and name not in self.node.hosted() and name not in self.node.refusals
-            for name in self._wanted
+            name in self._wanted and name not in self.node.hosted() and name not in self.node.refusals for name in names
         ):
             await self._moved.wait()
 

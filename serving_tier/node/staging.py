@@ -19,14 +19,14 @@ import asyncio
 import logging
 import random
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Final
 
 from log_tier.catalog.catalog import Maps
-from log_tier.catalog.cluster_map import ClusterMap, TableEntry
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry, VersionEntry
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -84,6 +84,11 @@ def check_version_of(table: TableEntry, table_id: str, partitions: int, partitio
         )
 
 
+def _is_wanted(version: VersionEntry) -> bool:
+    """Should every replica have it, fetched from where it was built?"""
+    return version.state in ("staging", "staged") and bool(version.url)
+
+
 class Staging:
     """See the module. `compare` is called with every map, `close()` ends what is under way."""
 
@@ -99,23 +104,26 @@ class Staging:
         self._room = asyncio.Semaphore(_FETCHES_MAX)
         self._moved = asyncio.Event()
 
-    def compare(self, cluster: ClusterMap) -> None:
-        """Begin to fetch what is missing, and to remove what nobody wants, of the replicas that are open."""
-        wanted: set[VersionName] = set()
-        for name, replica in self._node.hosted().items():
-            table = cluster.tables.get(name[0])
-            if table is None:
+    def compare(self, cluster: ClusterMap, names: Iterable[ReplicaName] | None = None) -> None:
+        """Begin to fetch what is missing, and to remove what nobody wants, of the replicas that are open (of those of
+        `names`; None: of all)."""
+        hosted = self._node.hosted()
+        for name in hosted if names is None else names:
+            table, replica = cluster.tables.get(name[0]), hosted.get(name)
+            if table is None or replica is None:
                 continue
             numbers = {version.number for version in table.versions} or {1}
             here = replica.versions.here() | {replica.index.version}
             for number in here - numbers - {replica.index.version}:
                 self._start((name, number), self._remove(replica, number))
             for version in table.versions:
-                if version.state in ("staging", "staged") and version.url:
-                    wanted.add((name, version.number))
-                    if version.number not in here and (name, version.number) not in self._tasks:
-                        self._start((name, version.number), self._stage(replica, table, version.number, version.url))
-        self._troubles = {name: error for name, error in self._troubles.items() if name in wanted}
+                if _is_wanted(version) and version.number not in here and (name, version.number) not in self._tasks:
+                    self._start((name, version.number), self._stage(replica, table, version.number, version.url))
+        for name, number in list(self._troubles):
+            table = cluster.tables.get(name[0])
+            wanted = None if table is None or name not in hosted else table.version(number)
+            if wanted is None or not _is_wanted(wanted):
+                del self._troubles[name, number]
 
     def version_missing(self, replica: Replica) -> None:
         """A replica waits at a barrier: bring the version, or fetch the whole replica from elsewhere."""

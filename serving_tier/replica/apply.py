@@ -5,8 +5,9 @@
           ──▶ somebody reads at an       cut there, and the reader gets his moment between two pieces
               offset inside of it
 
-A full disk is waited for: nothing of the chunk is lost, and readers are served what is there. At a barrier to a version
-that is not level here it waits too, and tells whoever can bring it (`on_missing`).
+A full disk, and a process that cannot open the index for want of a descriptor, are waited for: nothing of the chunk is
+lost, and readers are served what is there. At a barrier to a version that is not level here it waits too, and tells
+whoever can bring it (`on_missing`).
 
 Invariant: between two pieces the live index stands still, at an offset that every level version has as well.
 """
@@ -19,8 +20,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from log_tier.model.batch import Batch, cut_run, decode_batch
-from log_tier.model.batch_header import split_batches
-from log_tier.model.errors import DiskFull, DuramenError, VersionMissing
+from log_tier.model.batch_header import Place, split_batches
+from log_tier.model.errors import DiskFull, DuramenError, Overloaded, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.fold.fold import Effects
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -35,8 +36,8 @@ _NOTHING: Final = Effects(NOTHING, 0)
 
 logger = logging.getLogger(__name__)
 
-# A full disk is looked at again this often; each look is one failed transaction.
-_DISK_FULL_PAUSE_S: Final = 1.0
+# A full disk, or a process without descriptors, is looked at again this often; each look is one failed transaction.
+_NO_ROOM_PAUSE_S: Final = 1.0
 
 # How often it looks at a barrier whether the version has come.
 _VERSION_PAUSE_S: Final = 0.05
@@ -98,7 +99,7 @@ class Applying:
 
         def apply() -> tuple[Effects, dict[int, DuramenError]]:
             nonlocal batches
-            batches = _decoded(data)
+            batches = _decoded(data, self.index.place)
             return self._versions.apply(self.index, batches)
 
         failed = await self._run(apply)
@@ -106,7 +107,7 @@ class Applying:
         await self._give_up(failed)
 
     async def _run(self, work: Callable[[], tuple[Effects, dict[int, DuramenError]]]) -> dict[int, DuramenError]:
-        """Have the applier do it, again where the disk is full; nobody else applies meanwhile."""
+        """Have the applier do it, again where there is no room; nobody else applies meanwhile."""
         async with self._versions.lock:
             before = self.index.applied
             self.under_way = True
@@ -115,9 +116,9 @@ class Applying:
                     try:
                         effects, failed = await self._applier.run(work)
                         break
-                    except DiskFull as error:
-                        logger.warning("%s: %s; trying again in %g s", self._name, error, _DISK_FULL_PAUSE_S)
-                        await asyncio.sleep(_DISK_FULL_PAUSE_S)
+                    except (DiskFull, Overloaded) as error:
+                        logger.warning("%s: %s; trying again in %g s", self._name, error, _NO_ROOM_PAUSE_S)
+                        await asyncio.sleep(_NO_ROOM_PAUSE_S)
             finally:
                 self.under_way = False
         if effects.void:
@@ -135,10 +136,10 @@ class Applying:
         while True:
             offset, number = Offset(int(barrier.fields["offset"])), int(barrier.fields["version"])
             if offset - 1 > self.index.applied:
-                await self._piece_by_piece(cut_run(data, Offset(offset - 1)))
+                await self._piece_by_piece(cut_run(data, Offset(offset - 1), self.index.place))
                 self._on_progress()
             await self._wait_for(number, barrier)
-            await self._switch(cut_run(data, offset), number)
+            await self._switch(cut_run(data, offset, self.index.place), number)
             if self._pinned_reads:
                 self._pinned_reads.reach(cut=False)
             try:
@@ -164,7 +165,7 @@ class Applying:
         The new index is the one that is read before the old one has the barrier's offset: who waits for that offset
         must never be answered from the old one.
         """
-        old, new, batches = self.index, self._versions.level[number], _decoded(data)
+        old, new, batches = self.index, self._versions.level[number], _decoded(data, self.index.place)
         effects: list[Effects] = []
 
         def take_over() -> tuple[Effects, dict[int, DuramenError]]:
@@ -189,5 +190,5 @@ class Applying:
         await self._give_up(failed)
 
 
-def _decoded(data: bytes) -> Sequence[Batch]:
-    return [decode_batch(batch) for batch in split_batches(data)]
+def _decoded(data: bytes, place: Place) -> Sequence[Batch]:
+    return [decode_batch(batch, place) for batch in split_batches(data)]

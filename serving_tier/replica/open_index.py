@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
-from log_tier.model.errors import DiskFull, DuramenError, FolderReadOnly, IndexDamaged, LogDamaged, OffsetTrimmed
+from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, OffsetTrimmed
 from log_tier.model.identifiers import FIRST, Offset, Partition
 from log_tier.model.log import Bounds, Topic
+from serving_tier.index.lmdb.folder import folder_trouble
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.replica.applier import Applier
 
 __all__ = ["open_index"]
 
 logger = logging.getLogger(__name__)
-
-# What an operating system says about a disk without room, and about one that it lets nobody write to.
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 async def open_index(
@@ -34,17 +30,23 @@ async def open_index(
     folder: Path,
     repair: bool,
     start: Offset = FIRST,
+    environments: OpenEnvironments | None = None,
 ) -> LmdbIndex:
     """The index in `folder`, which the log within `bounds` can carry on; a new one begins at `start`.
 
-    See `Replica.open` for what it raises.
+    With `environments` it may come at rest: its file is opened when it is needed. Raises as `Replica.open` does.
     """
 
     def opening() -> LmdbIndex:
         try:
-            return LmdbIndex.open(folder, table_id=topic.id, partition=partition, start=start)
+            resting = environments and LmdbIndex.at_rest(
+                folder, table_id=topic.id, partition=partition, start=start, environments=environments
+            )
+            return resting or LmdbIndex.open(
+                folder, table_id=topic.id, partition=partition, start=start, environments=environments
+            )
         except OSError as error:
-            raise _folder_trouble(error, folder) from error
+            raise folder_trouble(error, folder) from error
 
     try:
         index = await _run_to_its_end(applier, opening)
@@ -112,12 +114,3 @@ def _discard(folder: Path) -> None:
         shutil.rmtree(folder)
     else:
         folder.unlink(missing_ok=True)
-
-
-def _folder_trouble(error: OSError, folder: Path) -> DuramenError:
-    """What an index's folder that cannot be opened means."""
-    if error.errno in _NO_ROOM:
-        return DiskFull(f"the index {folder} cannot be opened: {error.strerror}: make room and start again")
-    if error.errno in _READ_ONLY:
-        return FolderReadOnly(f"the index {folder} cannot be opened: {error.strerror}: make it writable for this user")
-    return IndexDamaged(f"the index {folder} cannot be opened: {error}: discard it and fold the log again")

@@ -52,6 +52,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition
 from log_tier.model.log import Log, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.index.lmdb.pinned_read import PinnedRead
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.apply import Applying
@@ -205,10 +206,12 @@ class Replica:
         folder: Path,
         repair: bool = True,
         start: Offset = FIRST,
+        environments: OpenEnvironments | None = None,
         lag_bounds: LagBounds = LagBounds(),  # noqa: B008  (immutable)
         clock: Callable[[], float] = time.monotonic,
     ) -> Replica:
-        """Open the index in `folder` and follow the log from there; a new index begins at `start`.
+        """Open the index in `folder` and follow the log from there; a new index begins at `start`. With `environments`
+        the index's file is open only while it is used.
 
         One that cannot be trusted is discarded and folded from the log; without `repair` it raises `IndexDamaged`,
         for whoever has better sources.
@@ -217,8 +220,19 @@ class Replica:
         index needs next, and `DiskFull` or `FolderReadOnly` where the folder cannot be made.
         """
         bounds = await log.bounds(topic.id, partition)
-        first = await open_index(topic, partition, bounds, applier=applier, folder=folder, repair=repair, start=start)
-        opening = partial(LmdbIndex.open, table_id=topic.id, partition=partition, start=start)
+        first = await open_index(
+            topic,
+            partition,
+            bounds,
+            applier=applier,
+            folder=folder,
+            repair=repair,
+            start=start,
+            environments=environments,
+        )
+        opening = partial(
+            LmdbIndex.open, table_id=topic.id, partition=partition, start=start, environments=environments
+        )
         index, others = await open_versions(first, folder, applier=applier, opening=opening)
         replica = cls(
             topic,
@@ -233,6 +247,41 @@ class Replica:
         replica._folder, replica._opening = folder, opening
         for other in others:
             replica.versions.add(other, lambda: replica.index)
+        replica._start_following()
+        return replica
+
+    @classmethod
+    def at_rest(
+        cls,
+        topic: Topic,
+        partition: Partition,
+        *,
+        log: Log,
+        applier: Applier,
+        folder: Path,
+        index: LmdbIndex,
+        latest: Offset,
+        environments: OpenEnvironments,
+        start: Offset = FIRST,
+    ) -> Replica:
+        """The same with an index at rest (`LmdbIndex.at_rest`) that the log can carry on, with no other version here.
+
+        `latest`: where the log ends. Some 50 µs.
+        """
+        replica = cls(
+            topic,
+            partition,
+            log=log,
+            applier=applier,
+            index=index,
+            latest=latest,
+            lag_bounds=LagBounds(),
+            clock=time.monotonic,
+        )
+        replica._folder = folder
+        replica._opening = partial(
+            LmdbIndex.open, table_id=topic.id, partition=partition, start=start, environments=environments
+        )
         replica._start_following()
         return replica
 

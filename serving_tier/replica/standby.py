@@ -28,7 +28,7 @@ from copy import copy
 from typing import Any, Final
 
 from log_tier.model.batch import Batch, cut_run, decode_batch
-from log_tier.model.batch_header import split_batches
+from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Log, Topic
@@ -237,12 +237,14 @@ class StandbyVersions:
             )
         if index.applied == until:
             return
+        place = place_of(self._topic.id, self._partition)
         reader: Any = self._log.read(
             self._topic.id, self._partition, Offset(index.applied + 1), follow=False, chunk_bytes=_CHUNK_BYTES
         )
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
-                batches = [decode_batch(batch) for batch in split_batches(cut_run(chunk.data, until))]
+                run = cut_run(chunk.data, until, place)
+                batches = [decode_batch(batch, place) for batch in split_batches(run)]
                 if batches:
                     await self._applier.run(lambda batches=batches: self._follow(index, live(), batches))  # type: ignore[misc]
                 if index.applied >= until:

@@ -70,7 +70,9 @@ def _make(table: TableEntry, partition: Partition, offset: Offset, folder: Path)
         index = LmdbIndex.open(incoming, table_id=table.id, partition=partition, start=table.start(partition))
         try:
             if offset > index.applied:
-                index.apply(stamp_batch(_NOOP, base_offset=offset, timestamp_ms=0, unsynced=0))
+                index.apply(
+                    stamp_batch(_NOOP, base_offset=offset, timestamp_ms=0, unsynced=0, place=index.place), index.place
+                )
         finally:
             index.close()
         incoming.rename(folder)

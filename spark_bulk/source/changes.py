@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from log_tier.model.batch import Batch, decode_batch
+from log_tier.model.batch_header import Place
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from spark_bulk.source.columns import typed
@@ -43,9 +44,9 @@ class Changes:
     values: list[bytes]
 
     @classmethod
-    def of(cls, stored: Iterable[bytes]) -> Changes:
+    def of(cls, stored: Iterable[bytes], place: Place | None = None) -> Changes:
         """Decode stored batches. Some 80 ns a record. Raises `BatchRefused`."""
-        batches = [batch for batch in map(decode_batch, stored) if batch.header.records]
+        batches = [batch for batch in (decode_batch(each, place) for each in stored) if batch.header.records]
         if not batches:
             none = np.empty(0, np.int64)
             return cls(none, none, none, [], [])

@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.concurrency.threads import Stop, in_thread
 from log_tier.model.batch import cut_batch
-from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.batch_header import Place, read_header, split_batches
 from log_tier.model.errors import (
     DiskFull,
     DuramenError,
@@ -270,9 +270,9 @@ async def _replayed(wanted: Wanted, step: SourceStep, log: Log, folder: Path) ->
             reader: Any = log.read(place.topic.id, partition, Offset(index.applied + 1), follow=False)
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
-                    data = b"".join(batches_until(chunk.data, until))
+                    data = b"".join(batches_until(chunk.data, until, index.place))
                     if data:
-                        await in_thread(lambda _, data=data: index.apply(data))  # type: ignore[misc]
+                        await in_thread(lambda _, data=data: index.apply(data, index.place))  # type: ignore[misc]
                     if index.applied >= until:
                         break
         # Where less was applied, compaction took what was between: it is the state at `until` all the same.
@@ -283,10 +283,10 @@ async def _replayed(wanted: Wanted, step: SourceStep, log: Log, folder: Path) ->
     return StandingIndex(folder / DATA_FILE, applied, log_time_ms, source)
 
 
-def batches_until(data: bytes, until: Offset) -> Iterator[bytes]:
+def batches_until(data: bytes, until: Offset, place: Place | None = None) -> Iterator[bytes]:
     """The stored batches of a chunk up to an offset, the last one cut where it reaches beyond."""
     for batch in split_batches(data):
         header = read_header(batch)
         if header.base_offset > until:
             return
-        yield batch if header.last_offset <= until else cut_batch(batch, until)
+        yield batch if header.last_offset <= until else cut_batch(batch, until, place)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from log_tier.model.batch_header import split_batches
+from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, TableNotFound, Unavailable
 from log_tier.model.identifiers import Offset, Partition
 from serving_tier.service.peer import NodePeer
@@ -60,7 +60,7 @@ async def read_feed(part: FeedPart, schema: pa.Schema) -> AsyncGenerator[pa.Reco
         reader: Any = log.read(place.topic.id, partition, part.first, follow=False, chunk_bytes=_CHUNK_BYTES)
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
-                changes = Changes.of(split_batches(chunk.data))
+                changes = Changes.of(split_batches(chunk.data), place_of(place.topic.id, partition))
                 if not len(changes.offsets):
                     continue
                 begin, end = Offset(int(changes.offsets[0])), Offset(min(int(changes.offsets[-1]), last))

@@ -43,9 +43,11 @@ def runnable(page: Path) -> list[Block]:
 
 
 def kind_of(block: Block) -> str:
-    """What a block needs: nothing but Duramen, a package index, Kafka, or Spark."""
+    """What a block needs: nothing but Duramen, a package index, grpcurl, Kafka, or Spark."""
     if "pip install" in block.text:
         return "install"
+    if "grpcurl" in block.text:
+        return "grpcurl"  # run by tests/clients/test_grpc_page.py
     if "kafka://" in block.text:
         return "kafka"
     return "spark" if "spark" in block.heading.lower() else "plain"
@@ -59,7 +61,7 @@ def test_every_block_is_run_by_a_test_of_its_kind() -> None:
     for page in (README, START):
         for block in runnable(page):
             assert block.language == "python" or block.is_terminal, f"{page.name}:{block.line} is run by nothing"
-    assert [len(blocks(README, kind)) for kind in ("install", "plain", "kafka", "spark")] == [1, 6, 1, 2]
+    assert [len(blocks(README, kind)) for kind in ("install", "plain", "grpcurl", "kafka", "spark")] == [1, 6, 1, 1, 2]
     assert [len(blocks(START, kind)) for kind in ("install", "kafka", "spark")] == [1, 0, 0]
 
 
@@ -86,7 +88,7 @@ def test_the_installation(tmp_path: Path, page: Path) -> None:
     """As the page says, in a copy of the clone: without `.venv`, and without what is built."""
     copy = tmp_path / "clone"
     copy.mkdir()
-    for name in ("log_tier", "serving_tier", "router", "spark_bulk", "duramen"):
+    for name in ("log_tier", "serving_tier", "router", "spark_bulk", "duramen", "protos"):
         shutil.copytree(TOP / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(TOP / name, copy / name)

@@ -67,7 +67,9 @@ def sockets() -> set[str]:
             mine.add(os.readlink(f"/proc/self/fd/{fd}"))
         except FileNotFoundError:
             continue
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    # gRPC's own sockets are of IPv6, also to an address of IPv4.
+    tables = [Path("/proc/net") / name for name in ("tcp", "tcp6")]
+    lines = [line for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
     return {line.split()[9] for line in lines if line.split()[3] == "01" and f"socket:[{line.split()[9]}]" in mine}
 
 

@@ -21,5 +21,5 @@ What is not here: how many processes there are and that they run (`duramen.serve
 where their settings come from (`duramen.server.settings`).
 
 Reading order: `grpc_server.py`, `resp_endpoint.py`, `readers.py` and `reader_process.py` (more processes that read),
-`log_role.py`, `node_role.py`, `router_role.py`, `all_in_one.py`, `run.py`.
+`log_role.py`, `node_role.py`, `router_role.py`, `all_in_one.py`, `run.py`, `kv.py`.
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
 from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.serving_node import ON_DEMAND, SnapshotPolicy
@@ -78,6 +79,7 @@ class SingleServer:
             opened.push_async_callback(
                 add_node_services(shell, machine.data_plane, machine.node, admin, role="single", log_url="")
             )
+            kv = add_kv_service(opened, shell, here(machine.data_plane), machine.node.load)
             opened.push_async_callback(shell.close)
             log_pb2_grpc.add_LogServicer_to_server(LogService(machine.data_plane.log, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
             data_plane = machine.data_plane
@@ -92,7 +94,7 @@ class SingleServer:
                 node_id=NODE_ID,
                 admin=admin,
             )
-            await shell.start((*_SERVICES, *added))
+            await shell.start((*_SERVICES, *kv, *added))
             return cls(shell, machine.data_plane, sockets.port, machine.node.ended, opened.pop_all())
         raise AssertionError("not reached")
 

@@ -13,6 +13,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
 from log_tier.rpc.channel import SERVER_OPTIONS
 from log_tier.rpc.checked import CheckedHandler
@@ -56,7 +57,9 @@ class GrpcServer:
         """Take the port; nothing is answered yet. Raises `PortInUse`."""
         if not 0 <= port <= _PORT_MAX:
             raise PortInUse(f"there is no port {port}: ports have the numbers 1 to {_PORT_MAX}", port=port)
-        server = grpc.aio.server(options=SERVER_OPTIONS)
+        # Idle connections must not take the descriptors that the log and the indexes need.
+        connections = ("grpc.max_allowed_incoming_connections", descriptor_shares().grpc_connections)
+        server = grpc.aio.server(options=(*SERVER_OPTIONS, connections))
         try:
             bound = server.add_insecure_port(f"{host}:{port}")
         except RuntimeError as error:

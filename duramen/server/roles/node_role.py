@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.kv import add_kv_service, nearest
 from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import register_node, told_to_clients
@@ -134,6 +135,7 @@ class NodeRole:
                 shell, data_plane, node, admin, role="node", log_url=told_to_clients(log_url)
             )
             opened.push_async_callback(close_services)
+            kv = add_kv_service(opened, shell, nearest(data_plane), node.load)
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:
@@ -141,11 +143,11 @@ class NodeRole:
                 opened.push_async_callback(membership.close)
                 others = RoutedConnection.for_router(log, catalog, membership)
                 opened.push_async_callback(others.close)
-                nearest = LocalFirstConnection(data_plane, others)
+                door_connection = LocalFirstConnection(data_plane, others)
                 added = await open_resp_endpoint(
                     opened,
                     shell,
-                    nearest,
+                    door_connection,
                     catalog,
                     resp_endpoint,
                     sockets,
@@ -154,7 +156,7 @@ class NodeRole:
                     membership=membership,
                     admin=admin,
                 )
-            await shell.start((*NODE_SERVICES, *added), serving=False)
+            await shell.start((*NODE_SERVICES, *kv, *added), serving=False)
             made = cls(shell, data_plane, node, folder.identity, opened.pop_all())
             made.resp_port = sockets.port
             made._watchers = [

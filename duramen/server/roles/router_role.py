@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
+from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.register import told_to_clients
 from log_tier.catalog.catalog import Catalog
@@ -87,6 +88,7 @@ class RouterRole:
             opened.push_async_callback(connection.close)
             admin = Admin(catalog, log, membership, ask_members(membership))
             opened.push_async_callback(admin.close)
+            kv = add_kv_service(opened, shell, here(connection))
             opened.push_async_callback(shell.close)
             keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.doors)  # type: ignore[no-untyped-call]
@@ -109,7 +111,7 @@ class RouterRole:
                 membership=membership,
                 admin=at_hand,
             )
-            await shell.start((*_SERVICES, *added))
+            await shell.start((*_SERVICES, *kv, *added))
             made = cls(shell, catalog, connection, ended, opened.pop_all())
             made.resp_port = sockets.port
             return made

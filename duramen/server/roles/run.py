@@ -9,6 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from log_tier.concurrency.descriptors import raise_descriptor_limit
 from log_tier.model.errors import DuramenError
 
 __all__ = ["Role", "run_role", "run_until_signal"]
@@ -75,7 +76,8 @@ async def run_until_signal(
 
 
 def run_role(work: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop, where it is installed."""
+    """Run on uvloop, where it is installed, with as many open files as the system allows."""
+    raise_descriptor_limit()
     try:
         import uvloop
     except ImportError:

@@ -24,11 +24,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.quick_disk import QuickDisk
 from log_tier.embedded.segments.partition_log import PartitionLog, Staged
+from log_tier.embedded.storage.disk import SyncFailed
 from log_tier.embedded.storage.settings import EngineSettings
-from log_tier.model.errors import DiskFull, DuramenError, LogStopped, Overloaded, ShuttingDown
+from log_tier.model.errors import DuramenError, LogStopped, Overloaded, ShuttingDown
 from log_tier.model.log import Appended
 
 __all__ = ["Committer"]
@@ -242,10 +244,10 @@ class Committer:
             if self.stopped is not None:
                 raise self.stopped
             partition.check_writable()
-            places, staged = partition.stage([(batch, span) for _, batch, span, _ in group])
-            outcome = DiskFull(
-                f"{partition.folder} cannot grow. This batch was not written; free space or trim the log, and try again"
-            )
+            places, staged, refusal = partition.stage([(batch, span) for _, batch, span, _ in group])
+            if refusal is None:
+                return list(places), staged
+            outcome = refusal
         except LogStopped as error:
             outcome = self._stop(error)
         except DuramenError as error:
@@ -261,6 +263,7 @@ class Committer:
         size = sum(part.end_position - part.position for _, part in staged)
         if journal is not None and len(staged) > 1 and journal.has_room_for(size, len(staged)) and not self.stopped:
             try:
+                journalled = True
                 journal.write(
                     [
                         JournalEntry(log.topic.id, log.number, part.segment.base, part.position, b"".join(part.data))
@@ -269,12 +272,16 @@ class Committer:
                     [part.segment.path for _, part in staged],
                 )
             except OSError as error:
-                stopped = self._stop(_write_failed(staged[0][0].folder, error))
-                return dict.fromkeys((log for log, _ in staged), stopped)
-            self.syncs += 1
-            for log, part in staged:
-                log.publish(part)
-            return failed
+                # The journal cannot turn without a descriptor. Nothing was written to it, and the segments are open.
+                journalled = error.errno not in OUT_OF_DESCRIPTORS
+                if journalled:
+                    stopped = self._stop(_write_failed(staged[0][0].folder, error))
+                    return dict.fromkeys((log for log, _ in staged), stopped)
+            if journalled:
+                self.syncs += 1
+                for log, part in staged:
+                    log.publish(part)
+                return failed
         for log, part in staged:
             try:
                 if self.stopped is not None:
@@ -284,6 +291,10 @@ class Committer:
             except LogStopped as error:
                 failed[log] = self._stop(error)
         return failed
+
+    def stop(self, error: LogStopped) -> LogStopped:
+        """A sync failed elsewhere: this log acknowledges nothing more."""
+        return self._stop(error)
 
     def _stop(self, error: LogStopped) -> LogStopped:
         if self.stopped is None:
@@ -303,7 +314,8 @@ def _by_partition(groups: Sequence[list[_Append]]) -> dict[PartitionLog, list[_A
 
 def _write_failed(folder: Path, error: OSError) -> LogStopped:
     return LogStopped(
-        f"a write to {folder} failed ({error.strerror}), so what is on the disk is unknown: this log acknowledges "
+        f"{'a sync of' if isinstance(error, SyncFailed) else 'an operation on'} {error.filename or folder} failed "
+        f"({error.strerror}), so what is on the disk is unknown: this log acknowledges "
         "nothing more. Reads go on; look at the disk, then restart to recover"
     )
 

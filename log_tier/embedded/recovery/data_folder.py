@@ -6,44 +6,39 @@ time, by a lock on a file that the kernel releases when the process ends, howeve
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from log_tier.embedded.recovery.open_partition import RecoveryReport
 from log_tier.embedded.storage import names
-from log_tier.embedded.storage.disk import NO_SPACE, Disk
+from log_tier.embedded.storage.disk import Disk
 from log_tier.embedded.storage.documents import read_document, write_document
+from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.embedded.storage.settings import Entropy
-from log_tier.model.errors import DiskFull, DuramenError, FolderReadOnly, ForeignFolder
+from log_tier.model.errors import (
+    ForeignFolder,
+    LogDamaged,
+)
 from log_tier.model.identifiers import Partition, TableId, table_id_from_bytes
 from log_tier.model.log import Topic
 
-__all__ = ["DataFolder", "refusal_of"]
+__all__ = ["DataFolder"]
 
 _FOLDER_KIND: Final = "duramen-log"
 _TOPIC_KIND: Final = "duramen-topic"
-
-_READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-
-
-def refusal_of(error: OSError, folder: Path) -> DuramenError | None:
-    """The typed error for what a file system says when it does not let us write, or None for anything else."""
-    if error.errno in NO_SPACE:
-        return DiskFull(f"{folder} cannot grow: {error.strerror}; free space and try again")
-    if error.errno in _READ_ONLY:
-        return FolderReadOnly(
-            f"{folder} cannot be written: {error.strerror}; make it writable for this user, or choose another folder"
-        )
-    return None
 
 
 class DataFolder:
     """An owned log folder."""
 
-    def __init__(self, disk: Disk, path: Path, *, random_bytes: Entropy, release: Callable[[], None]) -> None:
+    def __init__(
+        self, disk: Disk, path: Path, *, identity: TableId, random_bytes: Entropy, release: Callable[[], None]
+    ) -> None:
         self._disk, self.path, self._random_bytes, self._release = disk, path, random_bytes, release
+        self.identity = identity
+        """This log's id, from its marker."""
         self._topics = path / names.TOPICS
 
     @classmethod
@@ -59,10 +54,7 @@ class DataFolder:
         except FileExistsError as error:
             raise ForeignFolder(f"{path} is no folder: choose another path") from error
         except OSError as error:
-            refusal = refusal_of(error, path)
-            if refusal is None:
-                raise
-            raise refusal from error
+            raise refusal_of(error, path) from error
 
     @classmethod
     def _open(cls, disk: Disk, path: Path, random_bytes: Entropy) -> DataFolder:
@@ -78,14 +70,14 @@ class DataFolder:
         release = disk.lock(path / names.LOCK)
         try:
             if disk.exists(path / names.MARKER):
-                read_document(disk, path / names.MARKER, _FOLDER_KIND)
+                identity = TableId(str(read_document(disk, path / names.MARKER, _FOLDER_KIND)["id"]))
             else:
                 disk.make_folder(path / names.TOPICS)
                 disk.sync_folder(path)
                 identity = table_id_from_bytes(random_bytes(16))
                 write_document(disk, path / names.MARKER, _FOLDER_KIND, {"id": identity})
                 disk.sync_folder(path.parent)
-            return cls(disk, path, random_bytes=random_bytes, release=release)
+            return cls(disk, path, identity=identity, random_bytes=random_bytes, release=release)
         except BaseException:
             release()
             raise
@@ -109,12 +101,16 @@ class DataFolder:
             topic = names.topic_name(name)
             if topic is None:
                 raise ForeignFolder(f"{self._topics / name} is no topic: move it away; Duramen did not make it")
-            fields = read_document(self._disk, self._topics / name / names.TOPIC_FILE, _TOPIC_KIND)
+            path = self._topics / name / names.TOPIC_FILE
+            fields = read_document(self._disk, path, _TOPIC_KIND)
+            if fields["id"] != topic:
+                message = f"{path} is of topic {fields['id']}, and lies in {topic}; restore it from a copy"
+                raise LogDamaged(message, file=str(path))
             found.append(Topic(topic, str(fields["name"]), int(fields["partitions"])))
         return found
 
     def create(self, name: str, partitions: int) -> Topic:
-        """Make a topic's folders; it is there after the rename, and not at all before."""
+        """Make a topic's folders; it is there after the rename, and not at all before. Raises `OSError`."""
         topic = Topic(table_id_from_bytes(self._random_bytes(16)), name, partitions)
         building = names.new_topic(self._topics, topic.id)
         try:
@@ -128,15 +124,22 @@ class DataFolder:
             )
             self._disk.rename(building, self._topics / topic.id)
             self._disk.sync_folder(self._topics)
-        except OSError as error:
-            refusal = refusal_of(error, self.path)
-            if refusal is None:
-                raise
-            raise refusal from error
+        except OSError:
+            self.take_back(topic.id)
+            raise
         return topic
 
+    def take_back(self, topic: TableId) -> None:
+        """Remove what there is of a topic that could not be made. What cannot be removed now goes at the next open."""
+        building = names.new_topic(self._topics, topic)
+        with suppress(OSError):
+            if self._disk.exists(self._topics / topic):
+                self._disk.rename(self._topics / topic, building)
+            if self._disk.exists(building):
+                self._remove(building)
+
     def delete(self, topic: TableId) -> None:
-        """Remove a topic; it is gone after the rename, whatever happens while its files are removed."""
+        """Remove a topic; it is gone after the rename, whatever fails while its files are removed. Raises `OSError`."""
         gone = names.gone_topic(self._topics, topic)
         self._disk.rename(self._topics / topic, gone)
         self._disk.sync_folder(self._topics)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
+from log_tier.concurrency.descriptors import descriptor_shares
+from log_tier.embedded.commit.journal_replay import JournalCut
 from log_tier.embedded.recovery.segment_end import Cut, check_sealed, recover_newest
+from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.segment import Segment, damaged
 from log_tier.embedded.segments.tail_cache import TailMemory
@@ -18,6 +22,8 @@ from log_tier.model.errors import ForeignFolder, LogDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Topic
 
+_START: Final = Offset(0)
+
 __all__ = ["RecoveryReport", "open_partition", "remove_segment"]
 
 
@@ -25,7 +31,7 @@ __all__ = ["RecoveryReport", "open_partition", "remove_segment"]
 class RecoveryReport:
     """What opening a log found that is not as a clean close leaves it."""
 
-    cuts: list[Cut] = field(default_factory=list)
+    cuts: list[Cut | JournalCut] = field(default_factory=list)
     """Torn tails that were cut."""
     damages: list[LogDamaged] = field(default_factory=list)
     """Partitions that refuse appends, with the place of the damage."""
@@ -46,16 +52,15 @@ def open_partition(
     settings: EngineSettings,
     memory: TailMemory,
     report: RecoveryReport,
+    proved_end: Offset = _START,
+    files: OpenFiles | None = None,
 ) -> PartitionLog:
     """Open one partition, cut a torn tail, and add to the report. Damage does not raise: the partition remembers it.
 
-    Reads one index and about 64 KiB per segment, and what the newest holds behind its last index entry.
+    `proved_end` is an end that the journal says was on stable storage. Reads one index and about 64 KiB per segment,
+    and what the newest holds behind its last index entry.
     """
-    found = disk.list(folder)
-    for name in found:
-        if name.endswith(names.PART):
-            disk.unlink(folder / name)
-    bases = sorted(base for base in map(names.segment_base, found) if base is not None)
+    bases = _segment_bases(disk, folder)
     try:
         checkpoint = Checkpoint.read(disk, folder / names.CHECKPOINT)
     except (LogDamaged, ForeignFolder, UnknownFormat) as error:
@@ -75,7 +80,7 @@ def open_partition(
         cut, problem = recover_newest(
             disk,
             segments[-1],
-            known_end=checkpoint.end,
+            known_end=max(checkpoint.end, proved_end),
             clean_bytes=checkpoint.clean_bytes,
             every_bytes=settings.index_every_bytes,
         )
@@ -90,6 +95,10 @@ def open_partition(
             damage = damage or problem
         damage_at_end = True
         damage = damage or _missing(folder, checkpoint.newest_segment, "the checkpoint says that it was begun")
+    elif proved_end > 0:
+        damage_at_end = True
+        why = f"the journal says that offsets up to {proved_end - 1} were on stable storage"
+        damage = damage or _missing(folder, checkpoint.earliest, why)
     if damage is not None:
         report.damages.append(damage)
     for older, newer in pairwise(segments):
@@ -102,11 +111,21 @@ def open_partition(
         clock=clock,
         settings=settings,
         memory=memory,
+        files=OpenFiles(descriptor_shares().segments) if files is None else files,
         segments=segments,
         checkpoint=checkpoint,
         damage=damage,
         damage_at_end=damage_at_end,
     )
+
+
+def _segment_bases(disk: Disk, folder: Path) -> list[Offset]:
+    """The segments that are there, in order; what is half written goes."""
+    found = disk.list(folder)
+    for name in found:
+        if name.endswith(names.PART):
+            disk.unlink(folder / name)
+    return sorted(base for base in map(names.segment_base, found) if base is not None)
 
 
 def _finish_trim(disk: Disk, folder: Path, bases: list[Offset], earliest: Offset) -> list[Offset]:

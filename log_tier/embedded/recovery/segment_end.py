@@ -11,6 +11,7 @@ Say the batches are whole up to position P, and the next offset would be E. Behi
       · a later batch in this file whose `base offset - unsynced` is above E: it was written after E was synced
       · an index entry with a valid checksum at E or above: entries are made after the sync
       · the checkpoint, written when segments are made and at a clean close, names an end above E
+      · a frame of the journal holds offset E
 
 So bits that flip in the middle of a log are damage, as is a file cut short after a clean close. What no log of one copy
 can tell from a tear is damage to exactly the last commit before an unclean end; replicas exist for that.
@@ -22,10 +23,12 @@ checked when it is read.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from log_tier.embedded.segments.segment import SCAN_BYTES, Run, Segment, damaged, first_in_index, read_run
 from log_tier.embedded.segments.sparse_index import SparseIndex
+from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
 from log_tier.model.batch_header import BATCH_BYTES_MAX, MAGIC, check_stored_at
 from log_tier.model.errors import BatchRefused, LogDamaged, UnknownFormat
@@ -60,7 +63,7 @@ def _scan(file: File, segment: Segment, size: int, index: SparseIndex, every_byt
     """Walk from the newest usable index entry to the end; fill in what is found. Returns the last run."""
     start, expected = 0, segment.base
     if len(index):
-        if first_in_index(file, index.entry(-1), size):
+        if first_in_index(file, segment.path, index.entry(-1), size):
             expected, start = Offset(index.entry(-1)[0]), index.entry(-1)[1]
         else:
             index = SparseIndex()
@@ -124,7 +127,7 @@ def recover_newest(
         elif indexed_end >= expected:
             why = f"the index knows offset {indexed_end} (if you put an older file here, remove {segment.index_path})"
         else:
-            proof = find_proof(file, position, size, expected)
+            proof = find_proof(file, segment.path, position, size, expected)
             why = f"offset {proof[0]} at byte {proof[1]} was written after it was synced" if proof else ""
         if why:
             if run.damage is not None:
@@ -143,15 +146,15 @@ def recover_newest(
         file.close()
 
 
-def find_proof(file: File, position: int, size: int, expected: Offset) -> tuple[int, int] | None:
+def find_proof(file: File, path: Path, position: int, size: int, expected: Offset) -> tuple[int, int] | None:
     """Look behind `position` for a batch that was written after `expected` was synced: its offset and position."""
-    start = position
+    start, place = position, names.folder_place(path.parent)
     while start < size:
         data = file.pread(_SEARCH_BYTES, start)
         at = data.find(MAGIC)
         while at >= 0:
             try:
-                header = check_stored_at(data, at)
+                header = check_stored_at(data, at, place)
                 if header.base_offset - header.unsynced > expected:
                     return header.base_offset, start + at
             except (BatchRefused, UnknownFormat):

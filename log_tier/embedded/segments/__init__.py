@@ -6,5 +6,5 @@ disk. `partition_log.py` is the writing half of a partition, `reader.py` the rea
 data in a thread that may block.
 
 Reading order: `sparse_index.py`, `segment.py`, `tail_cache.py`, `partition_log.py`, `reader.py`, `cold_reader.py`,
-`memory_blocks.py`, `inspection.py` (reading files from outside, for an operator).
+`memory_blocks.py`, `inspection.py` (reading files from outside, for an operator), `open_files.py`.
 """

@@ -9,6 +9,7 @@ from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.segment import Segment, damaged, first_in_index, read_run
 from log_tier.embedded.segments.sparse_index import SparseIndex
 from log_tier.embedded.storage.disk import File
+from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.model.errors import OffsetTrimmed
 from log_tier.model.identifiers import Offset
 
@@ -39,7 +40,7 @@ class ColdReader:
     def read(self, offset: Offset) -> tuple[bytes, Offset]:
         """The next chunk from the batch that holds `offset`, and the offset after it; no bytes at the end.
 
-        Raises `OffsetTrimmed`, `LogDamaged`.
+        Raises `OffsetTrimmed`, `LogDamaged`, and `DiskFailed` or `FolderReadOnly` where the disk gives nothing.
         """
         with self._mutex:
             if self._closed:
@@ -47,6 +48,8 @@ class ColdReader:
             self._reading = True
         try:
             return self._read(offset)
+        except OSError as error:
+            raise refusal_of(error, self._partition.folder) from error
         finally:
             with self._mutex:
                 self._reading = False
@@ -106,7 +109,7 @@ class ColdReader:
         self._segment, self._position, self._expected = segment, 0, segment.base
         rebuilt: SparseIndex | None = None
         if entry is not None:
-            if first_in_index(self._file, entry, segment.bytes):
+            if first_in_index(self._file, segment.path, entry, segment.bytes):
                 self._expected, self._position = Offset(entry[0]), entry[1]
             else:
                 rebuilt = SparseIndex()

@@ -166,7 +166,7 @@ def _inspect(file: File, path: Path, base: Offset, is_newest: bool) -> Iterator[
         for place, header in run.batches:
             data = file.pread(header.length, place)
             try:
-                yield StoredBatch(place, decode_batch(data))
+                yield StoredBatch(place, decode_batch(data, names.folder_place(path.parent)))
             except (BatchRefused, UnknownFormat) as error:
                 yield Damage(path, place, header.base_offset, error.message)
             expected = Offset(header.base_offset + header.span)
@@ -177,7 +177,7 @@ def _inspect(file: File, path: Path, base: Offset, is_newest: bool) -> Iterator[
         if unused == position:
             yield Tail(path, position, f"{size - position} bytes are reserved and not yet used")
             return
-        following = _next_batch(file, position, size)
+        following = _next_batch(file, path, position, size)
         if following is None and is_newest:
             what = f"{unused - position} bytes are no whole batch: a write that was cut short, or one under way"
             yield Tail(path, position, what)
@@ -214,9 +214,9 @@ def _zeros_from(file: File, position: int, size: int) -> int:
     return position
 
 
-def _next_batch(file: File, position: int, size: int) -> int | None:
+def _next_batch(file: File, path: Path, position: int, size: int) -> int | None:
     """The next place behind `position` where a whole batch begins. O(what lies between)."""
-    at = position + 1
+    at, whose = position + 1, names.folder_place(path.parent)
     while at < size:
         data = file.pread(min(BATCH_BYTES_MAX, size - at), at)
         found = data.find(MAGIC)
@@ -225,7 +225,7 @@ def _next_batch(file: File, position: int, size: int) -> int | None:
             continue
         try:
             header = read_header(file.pread(HEADER_BYTES, at + found))
-            if at + found + header.length <= size and decode_batch(file.pread(header.length, at + found)):
+            if at + found + header.length <= size and decode_batch(file.pread(header.length, at + found), whose):
                 return at + found
         except (BatchRefused, UnknownFormat):
             pass

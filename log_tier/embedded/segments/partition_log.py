@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
+from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.segment import Segment
 from log_tier.embedded.segments.sparse_index import SparseIndex, encode_entries
 from log_tier.embedded.segments.tail_cache import TailCache, TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
-from log_tier.embedded.storage.disk import NO_SPACE, Disk, File
-from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, Clock, EngineSettings
-from log_tier.model.batch_header import stamp_batch
+from log_tier.embedded.storage.disk import NO_SPACE, Disk, File, SyncFailed
+from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, PREALLOCATION_FACTOR, Clock, EngineSettings
+from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DiskFull, DuramenError, LogDamaged, LogStopped
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Appended, Bounds, Topic
@@ -31,6 +34,9 @@ _logger = logging.getLogger(__name__)
 
 # Index entries go to the file in runs of this many, that is once per MiB: after a crash so much more is scanned.
 _INDEX_RUN: Final = 16
+
+# How many files are closed at once where the process is out of descriptors: a commit needs three at a time.
+_SHED_FILES: Final = 8
 
 Waiter = asyncio.Future[None]
 """A follower that waits for the next commit."""
@@ -67,6 +73,7 @@ class PartitionLog:
         clock: Clock,
         settings: EngineSettings,
         memory: TailMemory,
+        files: OpenFiles,
         segments: list[Segment],
         checkpoint: Checkpoint,
         damage: LogDamaged | None,
@@ -87,10 +94,17 @@ class PartitionLog:
         self.tail = TailCache(memory)
         self.waiters: list[Waiter] = []
         self._clock = clock
+        self._place = place_of(topic.id, number)
+        self._files = files
         self._file: File | None = None
-        """The newest segment's file, open for writing; None until the first append and between two segments."""
+        """The newest segment's file, open for writing; None until the first append, between two segments, and while
+        other partitions need the descriptor more (`release`)."""
+        self.is_in_commit = False
+        """Whether something is staged in the file that is not published yet."""
+        self._unsynced = False
+        """Whether the file holds bytes that only the journal has made stable."""
         self._capacity = 0
-        """How much of it is preallocated."""
+        """How much of the newest segment's file is preallocated, whether it is open or not."""
         self._indexed = 0
         """Position of the newest index entry."""
         self._unwritten: list[tuple[int, int]] = []
@@ -122,13 +136,13 @@ class PartitionLog:
         if self.refusal is not None:
             raise self.refusal
 
-    def stage(self, batches: list[tuple[bytes, int]]) -> tuple[list[Appended], Staged | None]:
+    def stage(self, batches: list[tuple[bytes, int]]) -> tuple[list[Appended], Staged | None, DuramenError | None]:
         """Write batches (bytes, span) to the newest segment, without a sync; return their places and what to sync.
 
         What is staged counts only after `settle`, or after `publish` where a journal made it stable. Where a segment is
-        full, its part is settled here. Raises `DiskFull` where there is no room for the first (nothing was written);
-        returns fewer places than batches where there is none for a later one. Raises `LogStopped` where a sync failed;
-        after any other `OSError` what is on the disk is unknown.
+        full, its part is settled here. Where there is no room, or no descriptor, for one of the batches, this and the
+        later ones get no place and are not written; the error (`DiskFull`, `Overloaded`) says why. Raises `LogStopped`
+        where a sync failed; after any other `OSError` what is on the disk is unknown.
         """
         appended: list[Appended] = []
         staged: Staged | None = None
@@ -139,16 +153,17 @@ class PartitionLog:
                 self.settle(staged)
                 staged = None
             try:
-                room = self._make_room(len(batches[done][0]), sum(len(batch) for batch, _ in batches[done:]))
+                room = self._room_for(len(batches[done][0]), sum(len(batch) for batch, _ in batches[done:]))
             except OSError as error:
-                if error.errno not in NO_SPACE:
+                if error.errno in OUT_OF_DESCRIPTORS:
+                    return appended, None, out_of_descriptors(f"{self.folder} cannot be opened for a write", error)
+                if error.errno not in NO_SPACE or isinstance(error, SyncFailed):
                     raise
-                if appended:
-                    return appended, None
-                raise DiskFull(
-                    f"{self.folder} cannot grow: {error.strerror}. Nothing was written; free space or trim the log, "
-                    "and try again"
-                ) from error
+                refusal = DiskFull(
+                    f"{error.filename or self.folder} cannot grow: {error.strerror}. This batch was not written; free "
+                    "space or trim the log, and try again"
+                )
+                return appended, None, refusal
             segment = self.segments[-1]
             staged = Staged(segment, segment.bytes, segment.bytes, segment.end, now)
             base, first = segment.end, segment.end
@@ -156,7 +171,7 @@ class PartitionLog:
                 batch, span = batches[done]
                 if staged.end_position + len(batch) > room:
                     break
-                batch = stamp_batch(batch, base_offset=base, timestamp_ms=now, unsynced=base - first)
+                batch = stamp_batch(batch, base_offset=base, timestamp_ms=now, unsynced=base - first, place=self._place)
                 if staged.end_position - self._indexed >= self.settings.index_every_bytes:
                     staged.entries.append((base, staged.end_position))
                     self._indexed = staged.end_position
@@ -168,18 +183,25 @@ class PartitionLog:
                 done += 1
             file = self._file
             assert file is not None, "room was made in a file"
+            self.is_in_commit = True
             file.pwrite(staged.data, staged.position)
-        return appended, staged
+        return appended, staged, None
 
     def settle(self, staged: Staged) -> None:
         """Sync the segment, then publish. Raises `LogStopped`."""
         file = self._file
         assert file is not None, "what is staged lies in an open file"
         _sync(file, self.folder)
-        self.publish(staged)
+        self._unsynced = False
+        self._publish(staged)
 
     def publish(self, staged: Staged) -> None:
-        """Let readers see what is on stable storage now."""
+        """Let readers see what the journal has brought to stable storage."""
+        self._unsynced = True
+        self._publish(staged)
+
+    def _publish(self, staged: Staged) -> None:
+        self.is_in_commit = False
         segment = staged.segment
         index = segment.index
         assert index is not None, "the newest segment has its index in memory"
@@ -226,6 +248,17 @@ class PartitionLog:
             waiting, self.waiters = self.waiters, []
         return waiting
 
+    def _room_for(self, first: int, total: int) -> int:
+        """`_make_room`, once more where closing other partitions' files gives it the descriptors that it needs."""
+        try:
+            room = self._make_room(first, total)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS or not self._files.shed(_SHED_FILES):
+                raise
+            room = self._make_room(first, total)
+        self._files.used(self)
+        return room
+
     def _make_room(self, first: int, total: int) -> int:
         """See that `first` of `total` more bytes fit into the newest file; return up to where it may be written."""
         full = self.settings.segment_bytes
@@ -237,15 +270,23 @@ class PartitionLog:
             segment = self._begin_segment(first)
             self._sealed = False
         elif self._file is None:
-            self._file = self.disk.open(segment.path, write=True)
-            self._capacity = segment.bytes
-            self._indexed = segment.index.entry(-1)[1] if segment.index else 0
+            self._file = self._opened(segment.path)
+            if not self._capacity:
+                self._capacity = segment.bytes
+                self._indexed = segment.index.entry(-1)[1] if segment.index else 0
         if self.checkpoint.newest_segment != segment.base:
             self.save_checkpoint()
         if segment.bytes + first > self._capacity:
-            wanted = max(self._capacity * 2, PREALLOCATION_BYTES_MIN, segment.bytes + total)
+            factor = PREALLOCATION_FACTOR if self._capacity < 1 << 20 else 2
+            wanted = max(self._capacity * factor, PREALLOCATION_BYTES_MIN, segment.bytes + total)
             self._grow(max(min(wanted, full), segment.bytes + first))
         return self._capacity
+
+    def _opened(self, path: Path, *, create: bool = False) -> File:
+        self._files.make_room()
+        file = self.disk.open(path, write=True, create=create)
+        self._files.used(self)
+        return file
 
     def _grow(self, size: int) -> None:
         file, capacity = self._file, self._capacity
@@ -260,32 +301,56 @@ class PartitionLog:
 
     def _begin_segment(self, size: int) -> Segment:
         segment = Segment(self.folder, self.next_offset, self.next_offset, 0, 0, SparseIndex())
-        file = self._file = self.disk.open(segment.path, write=True, create=True)
+        file = self._file = self._opened(segment.path, create=True)
         self._capacity = self._indexed = 0
         # Its name reaches stable storage with the checkpoint, which is written before anything is written to it.
         try:
             self._grow(max(min(PREALLOCATION_BYTES_MIN, self.settings.segment_bytes), size))
         except OSError:
             self._file = None
+            self._files.closed(self)
             file.close()
-            self.disk.unlink(segment.path)
+            with suppress(OSError):  # an empty file that is left is found, and taken, by the next try
+                self.disk.unlink(segment.path)
             raise
         with self.lock:
             self.segments.append(segment)
         return segment
 
     def seal(self) -> None:
-        """Cut the newest file to its batches, put its index beside it, and close it."""
-        if self._file is None:
+        """Cut the newest file to its batches, put its index beside it, and close it. Where that fails, the file stays
+        open, so that the next call does it: a sealed segment must end with its last batch."""
+        if self._file is None and not self._capacity:
             return
-        segment, file, self._file = self.segments[-1], self._file, None
-        try:
-            file.truncate(segment.bytes)
-            _sync(file, self.folder)
-        finally:
-            file.close()
+        segment = self.segments[-1]
+        if self._file is None:
+            self._file = self._opened(segment.path)
+        file = self._file
+        file.truncate(segment.bytes)
+        _sync(file, self.folder)
+        self._unsynced = False
+        self._file, self._capacity = None, 0
+        self._files.closed(self)
+        file.close()
         self._unwritten = []
         self.write_index(segment)
+
+    def release(self) -> None:
+        """Close the file, because another partition needs the descriptor. The next append opens it again.
+
+        Bytes that only the journal made stable are synced first: what the kernel would have to say about them later
+        may be forgotten together with the file. Raises `LogStopped` where that fails.
+        """
+        file, self._file = self._file, None
+        self._files.closed(self)
+        if file is None:
+            return
+        try:
+            if self._unsynced:
+                _sync(file, self.folder)
+                self._unsynced = False
+        finally:
+            file.close()
 
     def write_index(self, segment: Segment, entries: list[tuple[int, int]] | None = None) -> None:
         """Append entries to the index file, or write it anew. It is a cache: without it, a scan takes its place."""
@@ -326,6 +391,8 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Close the file as it is: the topic was deleted, or the disk failed."""
+        self._capacity = 0
+        self._files.closed(self)
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -336,6 +403,6 @@ def _sync(file: File, folder: Path) -> None:
         file.fdatasync()
     except OSError as error:
         raise LogStopped(
-            f"a sync of {folder} failed ({error.strerror}), so what is on the disk is unknown: this log acknowledges "
-            "nothing more. Reads go on; look at the disk, then restart to recover what it really holds"
+            f"a sync of {error.filename or folder} failed ({error.strerror}), so what is on the disk is unknown: this "
+            "log acknowledges nothing more. Reads go on; look at the disk, then restart to recover what it really holds"
         ) from error

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import Executor
 from typing import Final
 
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.embedded.segments.cold_reader import ColdReader, trimmed
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.model.errors import InvalidRequest, TokenAhead
@@ -24,6 +25,9 @@ __all__ = ["CHUNK_BYTES_MAX", "read_partition"]
 
 # A chunk is held whole by everyone who passes it on.
 CHUNK_BYTES_MAX: Final = 64 << 20
+
+# How often a follower tries again to open a segment while the process is out of descriptors.
+_DESCRIPTOR_PAUSE_S: Final = 0.1
 
 _Ahead = asyncio.Future[tuple[bytes, Offset]]
 
@@ -57,7 +61,17 @@ async def read_partition(
                     continue
                 cold = cold or ColdReader(partition, chunk_bytes)
                 ahead = _read_ahead(loop, threads, cold, offset)
-            data, offset = await ahead
+            try:
+                data, offset = await ahead
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS:
+                    raise
+                if not follow:
+                    raise out_of_descriptors(f"{partition.folder} cannot be read", error) from error
+                # A follower has all the time there is; what it follows for must not end for want of a descriptor.
+                ahead = None
+                await asyncio.sleep(_DESCRIPTOR_PAUSE_S)
+                continue
             ahead = None
             latest = Offset(partition.next_offset - 1)
             if offset <= latest and partition.refusal is None and cold and not partition.tail.holds(offset):
@@ -79,6 +93,8 @@ def _check_start(partition: PartitionLog, start: Offset, bounds: Bounds, chunk_b
             f"{CHUNK_BYTES_MAX} bytes"
         )
     if start < bounds.earliest:
+        if partition.damage is not None and start >= partition.checkpoint.earliest:
+            raise partition.damage  # nobody trimmed it: its file is missing
         raise trimmed(partition, start, bounds.earliest)
     if start > bounds.latest + 1:
         if partition.damage is not None and partition.damage_at_end:

@@ -13,6 +13,7 @@ from typing import Final
 
 from log_tier.embedded.storage.disk import Disk
 from log_tier.embedded.storage.documents import read_document, write_document
+from log_tier.model.errors import LogDamaged
 from log_tier.model.identifiers import NOTHING, Offset
 
 __all__ = ["Checkpoint"]
@@ -35,18 +36,27 @@ class Checkpoint:
     """The newest segment's size after a clean close; -1: the log was opened for writing since, or never closed."""
 
     def write(self, disk: Disk, path: Path) -> None:
-        """Two syncs."""
-        write_document(disk, path, _KIND, asdict(self))
+        """Write it, with whose it is: what the partition's folder is named. Two syncs."""
+        write_document(disk, path, _KIND, {"of": _owner(path), **asdict(self)})
 
     @classmethod
     def read(cls, disk: Disk, path: Path) -> Checkpoint:
-        """Read it; where there is none, nothing is known. Raises as `read_document` does."""
+        """Read it; where there is none, nothing is known. Raises as `read_document` does, and `LogDamaged` for another
+        partition's: what that one has trimmed was not trimmed here."""
         if not disk.exists(path):
             return cls()
         fields = read_document(disk, path, _KIND)
+        owner = fields.get("of", _owner(path))  # one of an earlier version does not say
+        if owner != _owner(path):
+            message = f"{path} is of partition {owner}, and lies in {_owner(path)}; restore it from a copy"
+            raise LogDamaged(message, file=str(path))
         return cls(
             Offset(int(fields["earliest"])),
             Offset(int(fields["end"])),
             Offset(int(fields["newest_segment"])),
             int(fields["clean_bytes"]),
         )
+
+
+def _owner(path: Path) -> str:
+    return f"{path.parent.parent.name}/{path.parent.name}"

@@ -1,8 +1,9 @@
 """The seam to the disk: everything that the engine does to files goes through these two protocols.
 
 A narrow seam, after LevelDB's `Env`: tests put a disk behind it that fails a sync, is full, or forgets what was not
-synced (`tests/kit/log/memory_disk.py`). Errors are `OSError`s, as the kernel gives them; who calls turns them into
-Duramen's own, because only the caller knows what was lost.
+synced (`tests/kit/log/memory_disk.py`). Errors are `OSError`s, as the kernel gives them, and each of them names its
+file; a failed sync is a `SyncFailed`. Whoever calls turns them into Duramen's own (`data_folder.refusal_of`), because
+only the caller knows what was lost.
 """
 
 from __future__ import annotations
@@ -17,13 +18,36 @@ from typing import Final, Protocol
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse
 
-__all__ = ["NO_SPACE", "Disk", "File", "LocalDisk", "replace_file"]
+__all__ = ["NO_SPACE", "Disk", "File", "LocalDisk", "SyncFailed", "named", "replace_file"]
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The errors that pass when somebody frees space."""
 
 # What writev takes in one call (IOV_MAX of Linux).
 _BUFFERS_MAX: Final = 1024
+
+
+class SyncFailed(OSError):
+    """A sync failed, so what is on the disk is unknown: the kernel marks pages clean all the same, and another sync
+    that succeeds would prove nothing."""
+
+
+class named:  # noqa: N801  (a context, read as a word)
+    """Have an `OSError` name its file; one of a sync becomes `SyncFailed`. A class: some 0.2 µs a call."""
+
+    __slots__ = ("_path", "_sync")
+
+    def __init__(self, path: Path, *, sync: bool = False) -> None:
+        self._path, self._sync = path, sync
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            if self._sync:
+                raise SyncFailed(error.errno, error.strerror, str(self._path)) from error
+            error.filename = error.filename or str(self._path)
 
 
 class File(Protocol):
@@ -103,12 +127,16 @@ class Disk(Protocol):
 
 
 class _LocalFile:
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_path")
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd, self._path = fd, path
 
     def pread(self, size: int, position: int) -> bytes:
+        with named(self._path):
+            return self._pread(size, position)
+
+    def _pread(self, size: int, position: int) -> bytes:
         data = os.pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -123,6 +151,10 @@ class _LocalFile:
         return b"".join(parts)
 
     def pwrite(self, buffers: Sequence[bytes], position: int) -> None:
+        with named(self._path):
+            self._pwrite(buffers, position)
+
+    def _pwrite(self, buffers: Sequence[bytes], position: int) -> None:
         if len(buffers) > _BUFFERS_MAX:
             buffers = (b"".join(buffers),)
         left = sum(map(len, buffers))
@@ -134,13 +166,16 @@ class _LocalFile:
             written += os.pwrite(self._fd, rest[written:], position + written)
 
     def fdatasync(self) -> None:
-        os.fdatasync(self._fd)
+        with named(self._path, sync=True):
+            os.fdatasync(self._fd)
 
     def preallocate(self, position: int, size: int) -> None:
-        os.posix_fallocate(self._fd, position, size)
+        with named(self._path):
+            os.posix_fallocate(self._fd, position, size)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        with named(self._path):
+            os.ftruncate(self._fd, size)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -157,7 +192,7 @@ class LocalDisk:
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
-        return _LocalFile(os.open(path, flags, 0o644))
+        return _LocalFile(os.open(path, flags, 0o644), path)
 
     def exists(self, path: Path) -> bool:
         return os.path.lexists(path)
@@ -180,7 +215,8 @@ class LocalDisk:
     def sync_folder(self, folder: Path) -> None:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            with named(folder, sync=True):
+                os.fsync(fd)
         finally:
             os.close(fd)
 

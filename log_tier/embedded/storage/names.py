@@ -4,6 +4,7 @@
         duramen.json                     what this folder is, which format version, its id
         lock                             flocked while the log is open; holds the owner's pid
         journal.0, journal.1             the commit journal, used in turn
+        journal.json                     which generation of it is in use, and whether the log was closed cleanly
         topics/
             <topic id>/                  one topic
                 topic.json               id, name, partitions
@@ -23,16 +24,19 @@ import re
 from pathlib import Path
 from typing import Final
 
+from log_tier.model.batch_header import Place, place_of
 from log_tier.model.identifiers import Offset, Partition, TableId
 
 __all__ = [
     "CHECKPOINT",
     "JOURNALS",
+    "JOURNAL_WITNESS",
     "LOCK",
     "MARKER",
     "PART",
     "TOPICS",
     "TOPIC_FILE",
+    "folder_place",
     "gone_topic",
     "index_name",
     "new_topic",
@@ -46,6 +50,7 @@ __all__ = [
 MARKER: Final = "duramen.json"
 LOCK: Final = "lock"
 JOURNALS: Final = ("journal.0", "journal.1")
+JOURNAL_WITNESS: Final = "journal.json"
 TOPICS: Final = "topics"
 TOPIC_FILE: Final = "topic.json"
 CHECKPOINT: Final = "checkpoint.json"
@@ -71,6 +76,14 @@ def segment_base(name: str) -> Offset | None:
     """The base offset of a segment's file, or None for any other name."""
     found = _SEGMENT.fullmatch(name)
     return Offset(int(found[1])) if found else None
+
+
+def folder_place(folder: Path) -> Place | None:
+    """Whose batches belong into a partition's folder; None where its name and its parent's are not a partition's."""
+    topic = topic_name(folder.parent.name)
+    if topic is None or not folder.name.isdecimal():
+        return None
+    return place_of(topic, Partition(int(folder.name)))
 
 
 def partition_name(partition: Partition) -> str:

@@ -10,14 +10,23 @@ from typing import Final
 
 from log_tier.model.batch_header import BATCH_BYTES_MAX
 
-__all__ = ["PREALLOCATION_BYTES_MIN", "TOPICS_MAX", "Clock", "EngineSettings", "Entropy", "wall_clock_ms"]
+__all__ = [
+    "PREALLOCATION_BYTES_MIN",
+    "PREALLOCATION_FACTOR",
+    "TOPICS_MAX",
+    "Clock",
+    "EngineSettings",
+    "Entropy",
+    "wall_clock_ms",
+]
 
 # One folder and one small file each, all read when the log opens: ten thousand take about a second.
 TOPICS_MAX: Final = 10_000
 
-# A segment's file grows by doubling from here to its full size, so that a thousand quiet partitions do not reserve
-# 64 GiB, and a busy one pays for ten growths in its life.
-PREALLOCATION_BYTES_MIN: Final = 1 << 20
+# A segment's file grows from here, fourfold to 1 MiB and then by doubling to its full size: five thousand tables of one
+# record reserve 80 MiB, and a busy one pays for nine growths in the life of a segment.
+PREALLOCATION_BYTES_MIN: Final = 16 << 10
+PREALLOCATION_FACTOR: Final = 4
 
 Clock = Callable[[], int]
 """Milliseconds since 1970. May jump; a partition's log time never falls all the same."""
@@ -41,8 +50,8 @@ class EngineSettings:
     index_every_bytes: int = 64 << 10
     """Distance of two entries of the sparse index: what a cold read scans before it finds its offset."""
     journal_bytes: int = 16 << 20
-    """Size of each of the two journal files. A busy server fills one in about a second, in which the segments of the
-    other one are synced; reading both at open takes some 20 ms."""
+    """Room for frames in each of the two journal files. A busy server fills one in about a second, in which the
+    segments of the other one are synced; reading both at open takes some 20 ms."""
     queue_bytes_max: int = 64 << 20
     """Bytes that may wait for the writer thread: four of the largest batches, a tenth of a second of a fast disk."""
     queue_batches_max: int = 16_384
@@ -52,6 +61,9 @@ class EngineSettings:
     tombstone_ms: int = 7 * 86_400_000
     """Age under which compaction keeps a delete that nothing older needs any more: whoever restores from a younger
     snapshot still learns of it."""
+    open_segments_max: int = 0
+    """Segment files that stay open for writing; 0: this log's share of the process' limit
+    (`log_tier.concurrency.descriptors`)."""
     random_bytes: Entropy = os.urandom
     """Where topic ids come from."""
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from log_tier.model.batch import Batch, Columns, encode_batch
-from log_tier.model.batch_header import COMPRESSION_MASK, BatchHeader, stamp_batch
+from log_tier.model.batch_header import COMPRESSION_MASK, NOWHERE, BatchHeader, Place, stamp_batch
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import (
     CONDITION_SHIFT,
@@ -194,7 +194,7 @@ def _reads(attribute: int) -> bool:
     )
 
 
-def shrink_batch(batch: Batch, mask: bytearray) -> bytes:
+def shrink_batch(batch: Batch, mask: bytearray, place: Place = NOWHERE) -> bytes:
     """The stored form of a batch with only the records that stay: same place, same span, same producer."""
     header, columns = batch.header, batch.columns
     places = [at for at, stays in enumerate(mask) if stays]
@@ -217,4 +217,6 @@ def shrink_batch(batch: Batch, mask: bytearray) -> bytes:
         span=header.span,
         compress=header.flags & COMPRESSION_MASK != 0,
     )
-    return stamp_batch(encoded, base_offset=base, timestamp_ms=header.timestamp_ms, unsynced=header.unsynced)
+    return stamp_batch(
+        encoded, base_offset=base, timestamp_ms=header.timestamp_ms, unsynced=header.unsynced, place=place
+    )

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from log_tier.embedded.recovery.data_folder import refusal_of
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.segment import SCAN_BYTES, Segment, read_run
 from log_tier.embedded.segments.sparse_index import SparseIndex
 from log_tier.embedded.storage import names
 from log_tier.embedded.upkeep.compaction import CompactionPlan, shrink_batch
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import BatchHeader, split_batches
+from log_tier.model.batch_header import BatchHeader, place_of, split_batches
 from log_tier.model.identifiers import Offset
 
 __all__ = ["compact_partition"]
@@ -29,13 +29,14 @@ def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, to
     """Drop what later records below `below` made void, in sealed segments that lie wholly below it; return how many.
 
     Reads those segments twice, once for headers and once whole, and a third time where one changes. Raises `LogDamaged`
-    where one of them cannot be read, `DiskFull` where a new one cannot be written; nothing is lost by either.
+    where one of them cannot be read, `OSError` where a new one cannot be written; nothing is lost by either.
     """
     partition.check_writable()
     with partition.lock:
         segments = [segment for segment in partition.segments[:-1] if segment.end <= below]
     if not segments:
         return 0
+    place = place_of(partition.topic.id, partition.number)
     plan = CompactionPlan(now_ms=now_ms, tombstone_ms=tombstone_ms, from_start=segments[0].base == 0)
     for segment in segments:
         for header, _ in _batches(partition, segment):
@@ -43,18 +44,12 @@ def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, to
     for segment in reversed(segments):
         # A segment's batches are held whole while they are judged from the last to the first.
         for _, batch in reversed(list(_batches(partition, segment))):
-            plan.judge(decode_batch(batch))
+            plan.judge(decode_batch(batch, place))
     bases = [segment.base for segment in segments]
     changed = sorted({bisect_right(bases, offset) - 1 for offset in plan.changed()})
-    try:
-        dropped = sum(_rewrite(partition, segments[number], plan) for number in changed)
-        partition.tail.hide_below(segments[-1].end)
-        return dropped
-    except OSError as error:
-        refusal = refusal_of(error, partition.folder)
-        if refusal is None:
-            raise
-        raise refusal from error
+    dropped = sum(_rewrite(partition, segments[number], plan) for number in changed)
+    partition.tail.hide_below(segments[-1].end)
+    return dropped
 
 
 def _batches(partition: PartitionLog, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
@@ -80,7 +75,8 @@ def _rewrite(partition: PartitionLog, segment: Segment, plan: CompactionPlan) ->
     try:
         smaller, dropped = _write_smaller(partition, segment, plan, part)
     except OSError:
-        disk.unlink(part)
+        with suppress(OSError):  # it may not have been made; what is left is removed at the next open
+            disk.unlink(part)
         raise
     if disk.exists(segment.index_path):
         disk.unlink(segment.index_path)
@@ -95,6 +91,7 @@ def _rewrite(partition: PartitionLog, segment: Segment, plan: CompactionPlan) ->
 
 def _write_smaller(partition: PartitionLog, segment: Segment, plan: CompactionPlan, part: Path) -> tuple[Segment, int]:
     index, position, indexed, dropped = SparseIndex(), 0, 0, 0
+    place = place_of(partition.topic.id, partition.number)
     file = partition.disk.open(part, write=True, create=True)
     try:
         file.truncate(0)
@@ -105,7 +102,7 @@ def _write_smaller(partition: PartitionLog, segment: Segment, plan: CompactionPl
                 dropped += mask.count(0)
                 if may_go and 1 not in mask:
                     continue
-                batch = shrink_batch(decode_batch(batch), mask)
+                batch = shrink_batch(decode_batch(batch, place), mask, place)
             elif may_go and not header.records:
                 # A shell of an earlier compaction, whose producer has written since.
                 continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from log_tier.embedded.recovery.data_folder import refusal_of
 from log_tier.embedded.recovery.open_partition import remove_segment
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.model.identifiers import Offset
@@ -18,7 +17,7 @@ def trim_partition(
     """Remove the segments that lie wholly below `before`, never the newest; return the earliest offset left.
 
     First it is written down that they are given up, then they go: a crash in between is finished at the next open, and
-    files that vanish in any other way are noticed as missing.
+    files that vanish in any other way are noticed as missing. Raises `OSError`.
     """
     partition.check_readable()
     with partition.lock:
@@ -29,18 +28,12 @@ def trim_partition(
         if keep == 0:
             return segments[0].base if segments else Offset(0)
         earliest = segments[keep].base
-    try:
-        # The writer thread writes checkpoints too, when it begins a segment.
-        in_writer(lambda: partition.save_checkpoint(earliest=earliest))
-        with partition.lock:
-            given_up = partition.segments[:keep]
-            del partition.segments[:keep]
-        for segment in given_up:
-            remove_segment(partition.disk, partition.folder, segment.base)
-        partition.disk.sync_folder(partition.folder)
-    except OSError as error:
-        refusal = refusal_of(error, partition.folder)
-        if refusal is None:
-            raise
-        raise refusal from error
+    # The writer thread writes checkpoints too, when it begins a segment.
+    in_writer(lambda: partition.save_checkpoint(earliest=earliest))
+    with partition.lock:
+        given_up = partition.segments[:keep]
+        del partition.segments[:keep]
+    for segment in given_up:
+        remove_segment(partition.disk, partition.folder, segment.base)
+    partition.disk.sync_folder(partition.folder)
     return earliest

@@ -20,6 +20,7 @@ from typing import Final
 from log_tier.kafka.cluster.address import KafkaAddress
 from log_tier.kafka.reading.partition_reader import PartitionReader
 from log_tier.kafka.reading.shared_consumer import SharedConsumer
+from log_tier.model.batch_header import NOWHERE, Place
 from log_tier.model.errors import DuramenError, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
 
@@ -44,9 +45,11 @@ class Fetcher:
         self._of: dict[PartitionReader, tuple[SharedConsumer, bool]] = {}
         self._closed = False
 
-    def start(self, topic: str, partition: Partition, start: Offset, *, follow: bool) -> PartitionReader:
+    def start(
+        self, topic: str, partition: Partition, start: Offset, *, follow: bool, place: Place = NOWHERE
+    ) -> PartitionReader:
         """A reader from `start` on; end it with `stop`. Raises `Overloaded`, `ShuttingDown`."""
-        reader = PartitionReader(topic, partition, start)
+        reader = PartitionReader(topic, partition, start, place)
         with self._lock:
             if self._closed:
                 raise _closing()

@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from log_tier.kafka.reading.record_filter import Intake
-from log_tier.model.batch_header import read_header
+from log_tier.model.batch_header import NOWHERE, Place, read_header
 from log_tier.model.identifiers import Offset, Partition
 
 __all__ = ["PartitionReader", "ReadTrouble"]
@@ -32,9 +32,9 @@ class ReadTrouble(Exception):
 class PartitionReader:
     """One reader of one partition: a queue of stored batches, filled by a lane, emptied by its event loop."""
 
-    def __init__(self, topic: str, partition: Partition, start: Offset) -> None:
+    def __init__(self, topic: str, partition: Partition, start: Offset, place: Place = NOWHERE) -> None:
         self.topic, self.partition = topic, partition
-        self.intake = Intake(topic, partition, start)
+        self.intake = Intake(topic, partition, start, place)
         """The lane's: what it makes of the messages."""
         self.latest = Offset(start - 1)
         """The partition's end, as far as fetches told: what may be read, so nothing behind an open transaction."""

@@ -13,6 +13,7 @@ from log_tier.kafka.records.assembly import Assembly, KafkaRecord
 from log_tier.kafka.records.header import HEADER_NAME, PLAIN_SET, RecordHeader
 from log_tier.kafka.records.header import read_header as read_record_header
 from log_tier.model.batch import BATCH_RECORDS_MAX
+from log_tier.model.batch_header import NOWHERE, Place
 from log_tier.model.errors import InvalidKey, InvalidValue, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition
 
@@ -25,9 +26,9 @@ class Intake:
     Invariant: what was given, what is held and what lies before `position` are the same offsets.
     """
 
-    def __init__(self, topic: str, partition: Partition, start: Offset) -> None:
+    def __init__(self, topic: str, partition: Partition, start: Offset, place: Place = NOWHERE) -> None:
         self._topic, self._partition = topic, partition
-        self._assembly = Assembly(start)
+        self._assembly = Assembly(start, place)
         self._held: list[Any] = []
         """Messages of a set whose end is not here yet."""
         self.position = start

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from log_tier.kafka.records.header import HAS_EXPIRY, HAS_VERSION, OPEN_GROUP, PLAIN_SET, RecordHeader
 from log_tier.model.batch import BATCH_RECORDS_MAX, Columns, encode_batch
-from log_tier.model.batch_header import BATCH_BYTES_MAX, stamp_batch
+from log_tier.model.batch_header import BATCH_BYTES_MAX, NOWHERE, Place, stamp_batch
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import (
     CONDITION_SHIFT,
@@ -75,8 +75,9 @@ class Assembly:
     Invariant: the batches given out occupy every offset from the start to `next_offset`, which they do not.
     """
 
-    def __init__(self, start: Offset) -> None:
+    def __init__(self, start: Offset, place: Place = NOWHERE) -> None:
         self.next_offset = start
+        self._place = place
         self._start = start
         self._run: list[KafkaRecord] = []
         """Records of one set, or foreign ones, whose batch is not given out yet."""
@@ -113,7 +114,7 @@ class Assembly:
         batch = encode_batch(Columns(keys, values), producer_id=header.producer_id, sequence=header.sequence)
         given = self._give() if self._run else []
         given += self._shells(base)
-        given.append(stamp_batch(batch, base_offset=base, timestamp_ms=timestamp_ms, unsynced=0))
+        given.append(stamp_batch(batch, base_offset=base, timestamp_ms=timestamp_ms, unsynced=0, place=self._place))
         self.next_offset = Offset(base + len(keys))
         return given
 
@@ -137,7 +138,8 @@ class Assembly:
         while self.next_offset < until:
             span = min(until - self.next_offset, BATCH_RECORDS_MAX)
             shell = encode_batch(Columns([], []), span=span)
-            given.append(stamp_batch(shell, base_offset=self.next_offset, timestamp_ms=0, unsynced=0))
+            base = self.next_offset
+            given.append(stamp_batch(shell, base_offset=base, timestamp_ms=0, unsynced=0, place=self._place))
             self.next_offset = Offset(self.next_offset + span)
         return given
 
@@ -145,7 +147,7 @@ class Assembly:
         run, self._run, self._run_bytes = self._run, [], 0
         self._run_timeless = self._run_of_one_time = True
         given = self._shells(run[0].offset)
-        given.append(_batch_of(run, from_the_start=run[0].offset == self._start))
+        given.append(_batch_of(run, self._place, from_the_start=run[0].offset == self._start))
         self.next_offset = Offset(run[-1].offset + 1)
         return given
 
@@ -165,7 +167,7 @@ def _continues(last: KafkaRecord, record: KafkaRecord) -> bool:
     )
 
 
-def _batch_of(run: list[KafkaRecord], *, from_the_start: bool) -> bytes:
+def _batch_of(run: list[KafkaRecord], place: Place, *, from_the_start: bool) -> bytes:
     keys: list[bytes] = []
     values: list[bytes] = []
     attributes: list[int] = []
@@ -189,7 +191,7 @@ def _batch_of(run: list[KafkaRecord], *, from_the_start: bool) -> bytes:
         sequence=header.sequence if header and header.producer_id else 0,
     )
     timestamp_ms = max(record.timestamp_ms for record in run)
-    return stamp_batch(batch, base_offset=run[0].offset, timestamp_ms=timestamp_ms, unsynced=0)
+    return stamp_batch(batch, base_offset=run[0].offset, timestamp_ms=timestamp_ms, unsynced=0, place=place)
 
 
 def _attribute_of(record: KafkaRecord) -> int:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import COMPRESSION_MASK, read_header, split_batches
+from log_tier.model.batch_header import COMPRESSION_MASK, Place, place_of, read_header, split_batches
 from log_tier.model.errors import OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Bounds, Log
@@ -84,17 +84,18 @@ async def _window(
     log: Log, table: TableId, partition: Partition, key: bytes, start: Offset, end: Offset
 ) -> list[FoundWrite]:
     found: list[FoundWrite] = []
+    place = place_of(table, partition)
     reader: Any = log.read(table, partition, start, follow=False)
     async with aclosing(reader) as chunks:
         async for chunk in chunks:
-            reached, writes = await asyncio.to_thread(_search, chunk.data, key, start, end)
+            reached, writes = await asyncio.to_thread(_search, chunk.data, place, key, start, end)
             found.extend(writes)
             if reached:
                 break
     return found
 
 
-def _search(data: bytes, key: bytes, start: Offset, end: Offset) -> tuple[bool, list[FoundWrite]]:
+def _search(data: bytes, place: Place, key: bytes, start: Offset, end: Offset) -> tuple[bool, list[FoundWrite]]:
     """The key's records from `start` to before `end`, and whether the chunk reaches `end`."""
     found: list[FoundWrite] = []
     for stored in split_batches(data):
@@ -103,26 +104,26 @@ def _search(data: bytes, key: bytes, start: Offset, end: Offset) -> tuple[bool, 
             return True, found
         if key not in stored and not header.flags & COMPRESSION_MASK:
             continue
-        batch = decode_batch(stored)
+        batch = decode_batch(stored, place)
         columns = batch.columns
         if key not in columns.keys:
             continue
         offsets = batch.offsets()
-        for place, each in enumerate(columns.keys):
-            if each != key or not start <= offsets[place] < end:
+        for number, each in enumerate(columns.keys):
+            if each != key or not start <= offsets[number] < end:
                 continue
-            attribute = Operation.PUT if columns.attributes is None else columns.attributes[place]
+            attribute = Operation.PUT if columns.attributes is None else columns.attributes[number]
             operation = attribute & OPERATION_MASK
             if operation == Operation.NOOP:
                 continue
             found.append(
                 FoundWrite(
-                    Offset(offsets[place]),
+                    Offset(offsets[number]),
                     header.timestamp_ms,
                     Operation(operation).name.lower(),
-                    bytes(columns.values[place]),
-                    _condition(attribute, 0 if columns.versions is None else columns.versions[place]),
-                    _expiry(attribute, 0 if columns.expiries is None else columns.expiries[place]),
+                    bytes(columns.values[number]),
+                    _condition(attribute, 0 if columns.versions is None else columns.versions[number]),
+                    _expiry(attribute, 0 if columns.expiries is None else columns.expiries[number]),
                     bool(attribute & GROUPED),
                     header.producer_id,
                     header.base_offset,

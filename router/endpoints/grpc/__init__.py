@@ -5,5 +5,10 @@ reply together. There is no meaning here: what a read is stands in `router.data.
 many nodes.
 
 A call that fails as a whole ends with a gRPC status and a `Problem` in its trailing metadata; a part that fails has a
-`Problem` in its place in the reply. Both become the same typed errors on the other side.
+`Problem` in its place in the reply. Both become the same typed errors on the other side. Other languages read the
+`google.rpc.Status` beside it.
+
+`kv/` is a second service on the same data plane, for programs in any language: tables by name, one key a call.
+
+Reading order: `timeouts.py`, `services.py`, `kv/`.
 """

@@ -1,12 +1,9 @@
-"""The server's side of the endpoint: `duramen.v1.KeyValue` and `duramen.v1.Tables` over a data plane, or whatever else
-is a
-`Connection`: a router's way to the nodes.
-"""
+"""The services `duramen.v1.KeyValue` and `duramen.v1.Tables` over any `Connection`: local data, or a router's nodes."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import grpc
 
@@ -15,6 +12,7 @@ from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
 from router.data.requests import Connection
+from router.endpoints.grpc.timeouts import call_timeout
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
@@ -24,19 +22,6 @@ from serving_tier.node.load import Load
 __all__ = ["KeyValueService", "TablesService"]
 
 _Context = grpc.aio.ServicerContext[Any, Any]
-
-# For callers that set no deadline: nobody waits for ever by accident.
-_TIMEOUT_DEFAULT_S: Final = 30.0
-
-# The reply must be on its way before the caller's deadline, else it learns nothing of what we know.
-_REPLY_MARGIN_S: Final = 0.02
-
-
-def _timeout(context: _Context) -> float:
-    remaining = context.time_remaining()
-    if remaining is None:
-        return _TIMEOUT_DEFAULT_S
-    return max(0.0, min(remaining - _REPLY_MARGIN_S, 3600.0))
 
 
 class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
@@ -52,7 +37,9 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
         try:
             parts = messages.read_parts_from(request)
             with self._load:
-                results = await self._inner.read(parts, timeout=_timeout(context), patience=request.patience_ms / 1000)
+                results = await self._inner.read(
+                    parts, timeout=call_timeout(context), patience=request.patience_ms / 1000
+                )
             return messages.read_reply(results)
         except DuramenError as error:
             await abort(context, error)
@@ -60,7 +47,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
     async def Write(self, request: kv.WriteRequest, context: _Context) -> kv.WriteReply:  # noqa: N802
         try:
             parts = messages.write_parts_from(request)
-            results = await self._inner.write(parts, timeout=_timeout(context), patience=request.patience_ms / 1000)
+            results = await self._inner.write(parts, timeout=call_timeout(context), patience=request.patience_ms / 1000)
             return messages.write_reply(results)
         except DuramenError as error:
             await abort(context, error)
@@ -69,14 +56,14 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
         try:
             parts = messages.outcomes_parts_from(request)
             with self._load:
-                return messages.write_reply(await self._inner.outcomes(parts, timeout=_timeout(context)))
+                return messages.write_reply(await self._inner.outcomes(parts, timeout=call_timeout(context)))
         except DuramenError as error:
             await abort(context, error)
 
     async def Scan(self, request: kv.ScanRequest, context: _Context) -> kv.ScanReply:  # noqa: N802
         try:
             with self._load:
-                result = await self._inner.scan(messages.scan_from(request), timeout=_timeout(context))
+                result = await self._inner.scan(messages.scan_from(request), timeout=call_timeout(context))
             return messages.scan_reply(result)
         except DuramenError as error:
             await abort(context, error)
@@ -97,7 +84,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
             found = await self._inner.producer(
                 table_id_from_bytes(request.table_id),
                 request.producer_id,
-                timeout=_timeout(context),
+                timeout=call_timeout(context),
                 partitions=[Partition(partition) for partition in request.partitions],
             )
         except DuramenError as error:
@@ -124,7 +111,7 @@ class TablesService(tables_pb2_grpc.TablesServicer):
                 replicas=request.replicas,
                 over=request.over,
                 partitioner=request.partitioner,
-                timeout=_timeout(context),
+                timeout=call_timeout(context),
             )
             return messages.table_message(table)
         except DuramenError as error:
@@ -132,13 +119,13 @@ class TablesService(tables_pb2_grpc.TablesServicer):
 
     async def Find(self, request: tables.FindTableRequest, context: _Context) -> tables.Table:  # noqa: N802
         try:
-            return messages.table_message(await self._inner.find_table(request.name, timeout=_timeout(context)))
+            return messages.table_message(await self._inner.find_table(request.name, timeout=call_timeout(context)))
         except DuramenError as error:
             await abort(context, error)
 
     async def List(self, request: tables.ListTablesRequest, context: _Context) -> tables.ListTablesReply:  # noqa: N802
         try:
-            found = await self._inner.list_tables(timeout=_timeout(context))
+            found = await self._inner.list_tables(timeout=call_timeout(context))
         except DuramenError as error:
             await abort(context, error)
         return tables.ListTablesReply(tables=[messages.table_message(ref) for ref in found])
@@ -148,14 +135,14 @@ class TablesService(tables_pb2_grpc.TablesServicer):
     ) -> tables.TableDescription:
         try:
             return messages.description_message(
-                await self._inner.describe_table(request.name, timeout=_timeout(context))
+                await self._inner.describe_table(request.name, timeout=call_timeout(context))
             )
         except DuramenError as error:
             await abort(context, error)
 
     async def Drop(self, request: tables.FindTableRequest, context: _Context) -> tables.DropTableReply:  # noqa: N802
         try:
-            await self._inner.drop_table(request.name, timeout=_timeout(context))
+            await self._inner.drop_table(request.name, timeout=call_timeout(context))
         except DuramenError as error:
             await abort(context, error)
         return tables.DropTableReply()

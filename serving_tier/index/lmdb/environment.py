@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import lmdb
 
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.model.errors import DiskFull, FolderInUse, IndexDamaged, InvalidKey, Overloaded
 
 __all__ = ["MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]
@@ -26,6 +27,7 @@ _READERS_MAX: Final = 512
 _SPARE_READS: Final = 32
 
 _NO_SPACE: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_NO_DESCRIPTOR: Final = {os.strerror(code): code for code in OUT_OF_DESCRIPTORS}
 _CUT_SHORT: Final = os.strerror(errno.EIO)
 _DAMAGE: Final = (
     lmdb.CorruptedError,
@@ -74,13 +76,25 @@ def open_environment(path: Path, *, map_bytes: int, reads_only: bool = False) ->
         try:
             # Slots of the reader table that a killed process left would keep old pages alive for ever.
             env.reader_check()
-            names = Databases._fields
-            return env, Databases(
-                *(env.open_db(name.encode(), dupsort=name == "expiries", create=not reads_only) for name in names)
-            )
+            if reads_only:
+                return env, Databases(
+                    *(
+                        env.open_db(name.encode(), dupsort=name == "expiries", create=False)
+                        for name in Databases._fields
+                    )
+                )
+            return env, _databases(env)
         except BaseException:
             env.close()
             raise
+
+
+def _databases(env: Any) -> Databases:
+    """Open or make all databases in one transaction: each by itself takes the writer's lock."""
+    with env.begin(write=True) as txn:
+        return Databases(
+            *(env.open_db(name.encode(), txn=txn, dupsort=name == "expiries") for name in Databases._fields)
+        )
 
 
 @contextmanager
@@ -103,6 +117,9 @@ def named_troubles(path: Path, map_bytes: int) -> Iterator[None]:
         raise IndexDamaged(f"{path}: {error}: discard it and fold the log again", file=str(path)) from error
     except lmdb.Error as error:
         text = str(error)
+        code = next((code for words, code in _NO_DESCRIPTOR.items() if text.endswith(words)), None)
+        if code is not None:
+            raise out_of_descriptors(f"the index {path} cannot be opened", OSError(code, os.strerror(code))) from error
         if text.endswith(_NO_SPACE):
             raise DiskFull(f"the index {path} cannot grow: {text}: make room; nothing was applied") from error
         if text.endswith(_CUT_SHORT):

@@ -9,7 +9,11 @@ file may look whole without being so. Therefore the marker carries the kernel's 
 closed cleanly is trusted only in the boot that wrote it (I10).
 
     claim    → the marker says: unclean, this boot        before the first write
-    release  → the marker says: clean                     after everything was synced
+    rest     → the same, with a summary of the index      when its file is closed, to be opened again when it is needed
+    release  → the marker says: clean, with a summary     after everything was synced
+
+A marker with a summary (`serving_tier.index.lmdb.summary`) is believed without a look into the file, so that a node of
+thousands of replicas opens without opening their files. Markers of earlier versions have none.
 
 The check of the two meta pages before LMDB maps the file costs one read and catches what would crash the process at
 once: another kind of file, another version, a file that was cut. It does not walk the file; `verify_index` does.
@@ -17,20 +21,35 @@ once: another kind of file, another version, a file that was cut. It does not wa
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lmdb.verify import VerifyError, verify
 
-from log_tier.model.errors import IndexDamaged
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
+from log_tier.model.errors import DiskFull, DuramenError, FolderReadOnly, IndexDamaged
 from log_tier.model.identifiers import Partition, TableId
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, NoMetaPage, newest_meta
+from serving_tier.index.lmdb.summary import IndexSummary
 
-__all__ = ["BootId", "claim_folder", "read_boot_id", "release_folder", "verify_index"]
+__all__ = [
+    "BootId",
+    "check_folder",
+    "claim_folder",
+    "folder_trouble",
+    "read_boot_id",
+    "release_folder",
+    "rest_folder",
+    "summary_of_folder",
+    "sync_data",
+    "verify_index",
+]
 
 BootId = Callable[[], str]
 """The seam to the kernel: what tells one boot of the machine from the next."""
@@ -38,6 +57,10 @@ BootId = Callable[[], str]
 _FORMAT: Final = "duramen index"
 _MARKER: Final = "index.json"
 _DATA: Final = "data.mdb"
+
+# What an operating system says about a disk without room, and about one that it lets nobody write to.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 class _Marker(NamedTuple):
@@ -49,8 +72,10 @@ class _Marker(NamedTuple):
     partition: int
     boot_id: str
     clean: bool
+    summary: dict[str, Any] | None = None
 
 
+@cache
 def read_boot_id() -> str:
     """The random id that the kernel drew when it started."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -59,20 +84,80 @@ def read_boot_id() -> str:
 def claim_folder(path: Path, *, table_id: TableId, partition: Partition, boot_id: BootId = read_boot_id) -> None:
     """Make the folder of an index, or check the one that is there; then mark it as in use by this boot.
 
-    Raises `IndexDamaged` where what is there cannot be trusted: discard the folder and fold the log again.
+    Two syncs where the marker said that it is clean; else a crash of the machine takes the folder back to a state that
+    is discarded, with this marker or without it. Raises `IndexDamaged` where what is there cannot be trusted: discard
+    the folder and fold the log again.
     """
     boot = boot_id()
     path.mkdir(parents=True, exist_ok=True)
+    was_clean = False
     if any(path.iterdir()):
-        marker = _read_marker(path)
-        _check_marker(marker, path, table_id=table_id, partition=partition, boot=boot)
-        _check_data(path / _DATA)
-    _write_marker(path, _Marker(_FORMAT, INDEX_FORMAT_VERSION, table_id, partition, boot, clean=False))
+        marker = check_folder(path, table_id=table_id, partition=partition, boot_id=lambda: boot)
+        was_clean = marker.clean
+    marker = _Marker(_FORMAT, INDEX_FORMAT_VERSION, table_id, partition, boot, clean=False)
+    _write_marker(path, marker, durable=was_clean)
 
 
-def release_folder(path: Path) -> None:
+def check_folder(path: Path, *, table_id: TableId, partition: Partition, boot_id: BootId = read_boot_id) -> _Marker:
+    """The marker of a folder whose file can be opened. Raises `IndexDamaged`."""
+    marker = _read_marker(path)
+    _check_marker(marker, path, table_id=table_id, partition=partition, boot=boot_id())
+    _check_data(path / _DATA)
+    return marker
+
+
+def summary_of_folder(
+    path: Path, *, table_id: TableId, partition: Partition, boot: str
+) -> tuple[IndexSummary | None, bool]:
+    """What a folder's marker says about its file, and whether that is clean. Of the file, the two meta pages are read.
+
+    No summary where the file has to be looked at: it was in use when its process ended, or an earlier version closed
+    it. Raises `IndexDamaged` for a folder that cannot be trusted, and `FileNotFoundError` where there is none.
+    """
+    if not path.is_dir():
+        raise FileNotFoundError(str(path))
+    marker = _read_marker(path)
+    _check_marker(marker, path, table_id=table_id, partition=partition, boot=boot)
+    if marker.summary is None:
+        return None, marker.clean
+    _check_data(path / _DATA)
+    try:
+        return IndexSummary.from_json(marker.summary), marker.clean
+    except (KeyError, TypeError, ValueError) as error:
+        raise IndexDamaged(
+            f"{path / _MARKER} cannot be read ({error!r}): discard the folder", file=str(path)
+        ) from error
+
+
+def rest_folder(path: Path, summary: IndexSummary) -> None:
+    """Write down what the file holds, for the time in which it is closed. No sync."""
+    _write_marker(path, _read_marker(path)._replace(summary=summary.to_json()), durable=False)
+
+
+def release_folder(path: Path, summary: IndexSummary | None = None) -> None:
     """Say that the index was synced and closed: it can be trusted after a reboot too. Two syncs of small files."""
-    _write_marker(path, _read_marker(path)._replace(clean=True))
+    document = None if summary is None else summary.to_json()
+    _write_marker(path, _read_marker(path)._replace(clean=True, summary=document), durable=True)
+
+
+def folder_trouble(error: OSError, folder: Path) -> DuramenError:
+    """What an index's folder that cannot be opened means."""
+    if error.errno in OUT_OF_DESCRIPTORS:
+        return out_of_descriptors(f"the index {folder} cannot be opened", error)
+    if error.errno in _NO_ROOM:
+        return DiskFull(f"the index {folder} cannot be opened: {error.strerror}: make room and start again")
+    if error.errno in _READ_ONLY:
+        return FolderReadOnly(f"the index {folder} cannot be opened: {error.strerror}: make it writable for this user")
+    return IndexDamaged(f"the index {folder} cannot be opened: {error}: discard it and fold the log again")
+
+
+def sync_data(path: Path) -> None:
+    """Bring a file that is closed to stable storage. One sync."""
+    file = os.open(path / _DATA, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def verify_index(path: Path) -> None:
@@ -124,14 +209,20 @@ def _check_marker(marker: _Marker, path: Path, *, table_id: TableId, partition: 
         )
 
 
-def _write_marker(path: Path, marker: _Marker) -> None:
-    """Replace the marker so that a crash leaves the old one or the new one."""
+def _write_marker(path: Path, marker: _Marker, *, durable: bool) -> None:
+    """Replace the marker so that a crash leaves the old one or the new one; `durable`: with two syncs."""
+    fields = marker._asdict()
+    if fields["summary"] is None:
+        del fields["summary"]
     new = path / (_MARKER + ".new")
     with open(new, "wb") as file:
-        file.write(json.dumps(marker._asdict(), indent=1).encode("utf-8"))
-        file.flush()
-        os.fsync(file.fileno())
+        file.write(json.dumps(fields, indent=1).encode("utf-8"))
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(new, path / _MARKER)
+    if not durable:
+        return
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

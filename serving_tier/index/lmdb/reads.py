@@ -6,7 +6,7 @@ case, cost one lookup; for the others the log time is read in the same transacti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,10 +32,13 @@ __all__ = ["LmdbReads", "closed"]
 class LmdbReads:
     """An open LMDB file of an index. See `serving_tier.index.index.Index` for what the reads promise."""
 
-    def __init__(self, env: Any, databases: Databases, path: Path, *, map_bytes: int) -> None:
+    def __init__(
+        self, env: Any, databases: Databases, path: Path, *, map_bytes: int, begin: Callable[..., Any] | None = None
+    ) -> None:
+        """`begin`: what stands for LMDB's own where the file is not open (yet)."""
         self._env, self._path, self._map_bytes = env, path, map_bytes
         self._databases, self._data, self._meta = databases, databases.data, databases.meta
-        self._begin = env.begin
+        self._begin: Callable[..., Any] = begin or env.begin
 
     @property
     def path(self) -> Path:

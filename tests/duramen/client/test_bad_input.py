@@ -373,7 +373,7 @@ GOOD = encode_batch(Columns([b"k"], [b"v"]))
         (GOOD + b"x", duramen.BatchRefused, "says it has"),
         (damaged(GOOD, HEADER_BYTES + 6), duramen.BatchRefused, "says its checksum is"),
         (damaged(GOOD, 12), duramen.BatchRefused, "says its checksum is"),
-        (GOOD[:4] + b"\x02" + GOOD[5:], duramen.UnknownFormat, "format version 2, this process reads version 1"),
+        (GOOD[:4] + b"\x03" + GOOD[5:], duramen.UnknownFormat, "format version 3, this process reads up to version 2"),
         (GOOD[:8] + (BATCH_BYTES_MAX + 1).to_bytes(4, "little") + GOOD[12:], duramen.BatchRefused, "are possible"),
     ],
 )

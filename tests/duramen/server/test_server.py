@@ -35,14 +35,20 @@ async def test_one_port_has_it_all(server: Server) -> None:
     target = f"127.0.0.1:{server.port}"
     async with grpc.aio.insecure_channel(target) as channel:
         health = health_pb2_grpc.HealthStub(channel)
-        for name in ("", "duramen.v1.KeyValue", "duramen.v1.Tables", "duramen.v1.Log"):
+        for name in ("", "duramen.v1.KV", "duramen.v1.KeyValue", "duramen.v1.Tables", "duramen.v1.Log"):
             reply = await health.Check(health_pb2.HealthCheckRequest(service=name))
             assert reply.status == health_pb2.HealthCheckResponse.SERVING
         reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
         call = reflection.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
         async for listed in call:
             names = {service.name for service in listed.list_services_response.service}
-        assert {"duramen.v1.KeyValue", "duramen.v1.Tables", "duramen.v1.Log", "grpc.health.v1.Health"} <= names
+        assert {
+            "duramen.v1.KV",
+            "duramen.v1.KeyValue",
+            "duramen.v1.Tables",
+            "duramen.v1.Log",
+            "grpc.health.v1.Health",
+        } <= names
     async with await aio.connect(target) as db:
         await (await db.create_table("flights")).put(b"k", b"v")
     log = await open_log(f"grpc://{target}")

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from log_tier.embedded.storage.disk import named
 from log_tier.model.errors import FolderInUse
 
 SECTOR = 512
@@ -64,6 +65,7 @@ class MemoryFile:
 
     def pread(self, size: int, position: int) -> bytes:
         assert self.is_open, f"{self.path} was closed"
+        self.disk.look("read", self.path)
         there = max(0, min(size, self.inode.length - position))
         return bytes(self.inode.content[position : position + there]).ljust(there, b"\0")
 
@@ -113,6 +115,8 @@ class MemoryDisk:
         """Bytes that are free; None: enough."""
         self.steps = 0
         self.on_step: Callable[[str, Path], None] = lambda what, path: None
+        self.on_look: Callable[[str, Path], None] = lambda what, path: None
+        """Sees every look at the disk that changes nothing: open, read, list."""
         self._durable: tuple[dict[Path, Inode], set[Path]] = ({}, set())
         self._names_since: list[tuple[dict[Path, Inode], set[Path]]] = []
 
@@ -120,7 +124,12 @@ class MemoryDisk:
 
     def step(self, what: str, path: Path) -> None:
         self.steps += 1
-        self.on_step(what, path)
+        with named(path, sync=what in ("sync", "sync_folder")):
+            self.on_step(what, path)
+
+    def look(self, what: str, path: Path) -> None:
+        with named(path):
+            self.on_look(what, path)
 
     def take_space(self, size: int) -> None:
         """Take space, or give it back where `size` is negative."""
@@ -160,6 +169,8 @@ class MemoryDisk:
             self.step("create", path)
             self.files[path] = Inode()
             self._changed()
+        else:
+            self.look("open", path)
         return MemoryFile(self, self.files[path], path)
 
     def exists(self, path: Path) -> bool:
@@ -168,6 +179,7 @@ class MemoryDisk:
     def list(self, folder: Path) -> list[str]:
         if folder not in self.folders:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+        self.look("list", folder)
         return sorted(path.name for path in (*self.files, *self.folders) if path.parent == folder)
 
     def make_folder(self, folder: Path) -> None:

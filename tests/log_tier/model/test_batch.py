@@ -15,6 +15,7 @@ from log_tier.model.batch_header import (
     DELTAS,
     EXPIRIES,
     HEADER_BYTES,
+    NOWHERE,
     VERSIONS,
     pack_batch,
     read_header,
@@ -72,7 +73,7 @@ def test_every_flipped_bit_is_noticed(given_columns: Columns, compress: bool, da
     bit = data.draw(st.integers(0, len(stored) * 8 - 1))
     stored[bit // 8] ^= 1 << bit % 8
     with pytest.raises((BatchRefused, UnknownFormat)):
-        decode_batch(bytes(stored))
+        decode_batch(bytes(stored), NOWHERE)
 
 
 @given(st.binary(max_size=200))
@@ -182,8 +183,8 @@ def test_forged_batches_are_refused_with_a_reason(batch: bytes, why: str) -> Non
 
 def test_a_newer_format_is_told_from_garbage() -> None:
     batch = encode_batch(Columns([b"a"], [b"1"]))
-    with pytest.raises(UnknownFormat, match="version 2"):
-        check_batch(batch[:4] + b"\x02" + batch[5:])
+    with pytest.raises(UnknownFormat, match="version 3"):
+        check_batch(batch[:4] + b"\x03" + batch[5:])
 
 
 def test_the_stamp_leaves_the_producers_bytes_alone() -> None:

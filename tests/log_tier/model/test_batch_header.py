@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 from kit.log.sample_batches import plain_batch
 
 from log_tier.model.batch_header import (
     BATCH_BYTES_MAX,
     HEADER_BYTES,
+    NOWHERE,
     check_stored,
     check_stored_at,
     read_header,
@@ -62,4 +66,24 @@ def test_lengths_that_cannot_be(length: int) -> None:
 
 def test_an_unstamped_batch_is_no_stored_one() -> None:
     with pytest.raises(BatchRefused, match="stamp"):
-        check_stored(plain_batch("a"))
+        check_stored(plain_batch("a"), NOWHERE)
+
+
+def test_everybody_who_reads_stored_batches_says_whose_they_should_be() -> None:
+    """Without a place the stamp cannot be checked, so only who knows of no table may leave it out."""
+    root = Path(__file__).parents[2]
+    at = {"decode_batch": 1, "check_stored": 1, "check_stored_at": 2, "cut_batch": 2, "cut_run": 2}
+    without: set[tuple[str, str]] = set()
+    for package in ("log_tier", "serving_tier", "router", "spark_bulk", "duramen"):
+        for path in (root / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in at:
+                    named = any(keyword.arg == "place" for keyword in node.keywords)
+                    if len(node.args) <= at[node.func.id] and not named:
+                        without.add((path.name, node.func.id))
+                elif isinstance(node, ast.Call) and any(
+                    isinstance(each, ast.Name) and each.id in at for each in node.args
+                ):
+                    without.add((path.name, "passed on"))
+    # An index in memory is for tests and has no name; Kafka's engine decodes what it has stamped itself.
+    assert without == {("memory_index.py", "passed on"), ("engine.py", "decode_batch")}

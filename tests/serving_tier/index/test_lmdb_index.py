@@ -103,6 +103,8 @@ class TestLmdbIndex(IndexContract):
         env = index._env
 
         class FailingDisk:
+            begin, info, stat = env.begin, env.info, env.stat
+
             def sync(self, force: bool) -> None:
                 assert force
                 raise lmdb.Error(f"mdb_env_sync: {os.strerror(errno.EIO)}")

@@ -324,7 +324,7 @@ async def test_damage_met_by_a_read_in_a_thread_stops_the_replica(
 async def test_a_full_disk_pauses_it(
     setting: Setting, replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(applying, "_DISK_FULL_PAUSE_S", 0.001)
+    monkeypatch.setattr(applying, "_NO_ROOM_PAUSE_S", 0.001)
     inner, full = replica.index.fold_in, threading.Event()
     tries: list[int] = []
     full.set()

@@ -29,9 +29,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import split_batches
+from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, TableNotFound
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.record import EXPIRY_SHIFT, OPERATION_MASK, PLAIN_PUT, Expiry, Operation
 from router.data.requests import WatchEvent
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS
@@ -257,7 +257,7 @@ class Notifications:
                                 watch.positions.setdefault(partition, position)
                             watch.standing.set()
                             continue
-                        await self._pass_on(watch.number, event, watch.positions)
+                        await self._pass_on(watch.number, table.ref.id, event, watch.positions)
             except TableNotFound as error:
                 found = self._server.tables.at_hand(watch.name)
                 if found is not None and found.ref.id == table_id:
@@ -274,11 +274,14 @@ class Notifications:
                 logger.info("notifications of %s begin again: %s", watch.name, error)
                 await asyncio.sleep(_PAUSE_S)
 
-    async def _pass_on(self, number: int, event: WatchEvent, positions: dict[Partition, Offset]) -> None:
+    async def _pass_on(
+        self, number: int, table: TableId, event: WatchEvent, positions: dict[Partition, Offset]
+    ) -> None:
+        place = place_of(table, event.partition)
         void = set(event.void_offsets)
         start = positions.get(event.partition, Offset(0))
         for data in split_batches(event.batches):
-            batch = decode_batch(data)
+            batch = decode_batch(data, place)
             columns = batch.columns
             attributes = columns.attributes or (PLAIN_PUT,) * len(columns.keys)
             for offset, key, attribute in zip(batch.offsets(), columns.keys, attributes, strict=True):

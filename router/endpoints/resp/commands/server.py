@@ -14,7 +14,7 @@ from router.endpoints.resp.commands.connection import COMPATIBLE_WITH
 from router.endpoints.resp.commands.descriptions import described, documented
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, ServedTable
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
-from router.endpoints.resp.wire.limits import CONNECTIONS_MAX, REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import Problem
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _section(client: Client, section: str) -> dict[str, object]:
             "uptime_in_days": uptime // 86_400,
         }
     if section == "clients":
-        return {"connected_clients": len(server.clients), "maxclients": CONNECTIONS_MAX, "blocked_clients": 0}
+        return {"connected_clients": len(server.clients), "maxclients": server.connections_max, "blocked_clients": 0}
     if section == "memory":
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return {"used_memory_peak": used, "used_memory_rss": used, "maxmemory": 0, "maxmemory_policy": "noeviction"}

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from log_tier.model.errors import DuramenError, TableExists, TableNotFound
@@ -133,12 +134,7 @@ class ServedTable:
     def _describe(self) -> None:
         """Tell reader processes which indexes they may read."""
         if self.page is not None:
-            self.page.describe(
-                [
-                    replica.index.path if replica is not None and replica.failure is None else None
-                    for replica in self.replicas
-                ]
-            )
+            self.page.describe([_readable_path(replica) for replica in self.replicas])
 
     def _let_go(self, partition: Partition) -> None:
         cache, replica = self.caches[partition], self.replicas[partition]
@@ -276,3 +272,14 @@ class Tables:
         with suppress(TableExists):  # somebody else was first
             return await self._connection.create_table(name, partitions=self._partitions(), timeout=REQUEST_TIMEOUT_S)
         return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
+
+
+def _readable_path(replica: Replica | None) -> Path | None:
+    """Where the index lies, for other processes; None where they must not read it."""
+    if replica is None or replica.failure is not None:
+        return None
+    try:
+        replica.index.transaction()  # an index that nobody has used yet has no file
+    except DuramenError:
+        return None
+    return replica.index.path

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Maps
+from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
 from router.admin.admin import Admin
@@ -95,6 +96,7 @@ class RespServer:
         self.closing = False
         self.connections_taken = 0
         self.connections_refused = 0
+        self._connections_share = descriptor_shares().resp_connections
         self.connections_dropped = 0
         self.commands_done = 0
         """By connections that are gone."""
@@ -197,10 +199,15 @@ class RespServer:
         self._ids += 1
         return self._ids
 
+    @property
+    def connections_max(self) -> int:
+        """How many connections it takes: their share of the process' open files, and not more than Redis does."""
+        return min(CONNECTIONS_MAX, self._connections_share)
+
     def admit(self, client: Client) -> bool:
         """A connection is there; may it stay?"""
         self.connections_taken += 1
-        if len(self.clients) >= CONNECTIONS_MAX:
+        if len(self.clients) >= self.connections_max:
             self.connections_refused += 1
             return False
         self.clients[client.id] = client

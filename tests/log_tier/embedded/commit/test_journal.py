@@ -6,17 +6,20 @@ import asyncio
 import errno
 from pathlib import Path
 
+import google_crc32c
 import pytest
 from kit.log.engine_steps import HOME, SMALL, copy_of, open_log, overwrite, segment_files
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded.commit.journal import Journal, JournalEntry
+from log_tier.embedded.commit.journal_format import FRAMES_AT
 from log_tier.model.errors import DuramenError, LogStopped
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Appended
 
 TOPIC = TableId("AAECAwQFBgcICQoLDA0ODw")
+LOG = bytes(range(16, 32))
 FOLDER = Path("/log")
 SEGMENTS = {Partition(0): Path("/segment.0"), Partition(1): Path("/segment.1")}
 
@@ -42,7 +45,7 @@ def write(journal: Journal, *entries: JournalEntry) -> None:
 
 
 def open_journal(disk: MemoryDisk, size: int = 1024) -> tuple[Journal, int]:
-    journal, replayed = Journal.open(disk, FOLDER, size=size, segment_of=newest)
+    journal, replayed = Journal.open(disk, FOLDER, size=size, log_id=LOG, segment_of=newest)
     return journal, replayed.restored
 
 
@@ -51,12 +54,17 @@ def test_the_bytes_are_those_of_the_format_page() -> None:
     journal, _ = open_journal(disk)
     write(journal, entry(0, 64, b"one"), entry(1, 7, b"three"))
     journal.close(settle=False)
-    first, second = (disk.files[FOLDER / name].content for name in ("journal.0", "journal.1"))
-    assert bytes(first[:20]).hex() == "44754a6c010000000000000000000000769e5c2f"
-    assert bytes(second[:20]).hex() == "44754a6c01000000010000000000000051e36066"
-    head = second[20:44].hex()
-    assert head[:40] == "44754a6658000000010000000000000002000000"
-    payload = bytes(second[44 : 44 + 88]).hex()
+    first, second = (bytes(disk.files[FOLDER / name].content) for name in ("journal.0", "journal.1"))
+    log = "101112131415161718191a1b1c1d1e1f"
+    assert first[:52].hex() == f"44754a6c020000000200000000000000{log}00240000000000000000000000000000" + "00000000"
+    assert second[:52].hex() == f"44754a6c020000000100000000000000{log}00240000000000000000000000000000" + "00000000"
+    for data in (first, second):
+        assert google_crc32c.value(data[:52]) == int.from_bytes(data[52:56], "little")
+        assert data[4096 : 4096 + 56] == data[:56], "each header is there twice"
+    head = first[8192:8228].hex()
+    assert head == "44754a6658000000020000000000000000000000000000000000000002000000" + first[8224:8228].hex()
+    assert google_crc32c.value(first[8192:8224] + first[8228 : 8228 + 88]) == int.from_bytes(first[8224:8228], "little")
+    payload = first[8228 : 8228 + 88].hex()
     topic = "000102030405060708090a0b0c0d0e0f"
     assert payload == (
         f"{topic}00000000"
@@ -96,15 +104,17 @@ def test_frames_of_an_earlier_run_do_not_count() -> None:
     assert bytes(disk.files[SEGMENTS[Partition(0)]].content) == b"new"
 
 
-@pytest.mark.parametrize("at", [22, 30, 40, 43, 50, 100, 131])
-def test_a_frame_that_does_not_hold_its_checksum_ends_the_walk(at: int) -> None:
+@pytest.mark.parametrize("at", [0, 10, 20, 30, 33, 50, 100, 123])
+def test_a_last_frame_that_does_not_hold_its_checksum_is_cut(at: int) -> None:
     disk = new_disk()
     journal, _ = open_journal(disk)
     write(journal, entry(0, 64, b"one"), entry(1, 7, b"three"))
     journal.close(settle=False)
-    disk.files[FOLDER / "journal.1"].content[at] ^= 4
-    _, restored = open_journal(disk)
-    assert restored == 0
+    disk.files[FOLDER / "journal.0"].content[FRAMES_AT + at] ^= 4
+    _, replayed = Journal.open(disk, FOLDER, size=1024, log_id=LOG, segment_of=newest)
+    assert replayed.restored == 0
+    assert replayed.cut is not None
+    assert (replayed.cut.file, replayed.cut.position) == (str(FOLDER / "journal.0"), FRAMES_AT)
 
 
 def test_only_the_newest_segment_is_written_to() -> None:
@@ -129,8 +139,10 @@ def test_a_file_is_overwritten_only_when_its_segments_were_synced() -> None:
         write(journal, entry(0, position, b"x" * 20), entry(1, position, b"x" * 20))
         position += 20
     journal.close(settle=True)
-    turns = [name for name in synced if name.startswith("journal")]
-    assert turns == ["journal.1", "journal.0"] * 6, "each file holds one frame of this size"
+    turns = [name for name in synced if name in ("journal.0", "journal.1")]
+    assert turns == ["journal.0", *["journal.1", "journal.1", "journal.0", "journal.0"] * 6][:23], (
+        "each file holds one frame of this size, and its header is synced before it"
+    )
     assert synced.count("segment.0") >= 10
     assert bytes(disk.files[SEGMENTS[Partition(0)]].durable) == b"x" * 240
 

@@ -1,0 +1,108 @@
+"""`duramen.v1.KV` of a role: opened over whatever the role reaches the data by.
+
+The service gathers its callers' writes and reads as the Python client does, with the client's own gatherers. A server
+whose `KV` nobody calls opens nothing for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Final
+
+from duramen.client.gather.reads import ReadCoalescer
+from duramen.client.gather.writes import WriteCoalescer
+from duramen.client.session import Session
+from duramen.server.roles.grpc_server import GrpcServer
+from log_tier.model.errors import ShuttingDown
+from router.data.local_data import LocalData
+from router.data.requests import Connection
+from router.endpoints.grpc.kv.plane import Plane
+from router.endpoints.grpc.kv.service import KVService
+from router.membership.live_membership import LiveMembership
+from router.proto import kv_pb2, kv_pb2_grpc
+from router.routing.local_first import LocalFirstConnection
+from router.routing.routed_connection import RoutedConnection
+from serving_tier.node.load import Load
+
+__all__ = ["KV_SERVICES", "LazyPlane", "add_kv_service", "here", "nearest"]
+
+KV_SERVICES: Final = (kv_pb2.DESCRIPTOR.services_by_name["KV"].full_name,)
+
+OpenConnection = Callable[[AsyncExitStack], Awaitable[Connection]]
+"""Opens a way to the data; the stack closes what it opened."""
+
+
+class LazyPlane:
+    """Call it for the plane; the first call opens it. `close()` ends it."""
+
+    def __init__(self, connect: OpenConnection) -> None:
+        self._connect = connect
+        self._opening = asyncio.Lock()
+        self._plane: Plane | None = None
+        self._owned = AsyncExitStack()
+        self._closed = False
+
+    async def __call__(self) -> Plane:
+        """Raises `ShuttingDown` after `close`."""
+        if self._plane is not None:
+            return self._plane
+        async with self._opening:
+            if self._closed:
+                raise ShuttingDown("the server is stopping; ask another one")
+            if self._plane is None:
+                async with AsyncExitStack() as opened:
+                    connection = await self._connect(opened)
+                    # What callers have seen is in their tokens: nobody reads by this session.
+                    session = Session()
+                    writes = WriteCoalescer(connection, session, secrets.randbits(63) | 1)
+                    opened.push_async_callback(writes.close)
+                    reads = ReadCoalescer(connection, session)
+                    opened.push_async_callback(reads.close)
+                    self._owned = opened.pop_all()
+                self._plane = Plane(connection, writes, reads)
+            return self._plane
+
+    async def close(self) -> None:
+        """End what is under way, let go of the nodes. Idempotent."""
+        async with self._opening:
+            self._closed = True
+            self._plane = None
+            await self._owned.aclose()
+
+
+def here(connection: Connection) -> OpenConnection:
+    """By a connection that is open already and stays its owner's."""
+
+    async def connect(_: AsyncExitStack) -> Connection:
+        return connection
+
+    return connect
+
+
+def nearest(data_plane: LocalData) -> OpenConnection:
+    """A node's: by its own replicas, and by other nodes for what it does not hold."""
+
+    async def connect(opened: AsyncExitStack) -> Connection:
+        membership = await LiveMembership.open(data_plane.catalog)
+        opened.push_async_callback(membership.close)
+        others = RoutedConnection.for_router(data_plane.log, data_plane.catalog, membership)
+        opened.push_async_callback(others.close)
+        return LocalFirstConnection(data_plane, others)
+
+    return connect
+
+
+def add_kv_service(
+    opened: AsyncExitStack, shell: GrpcServer, connect: OpenConnection, load: Load | None = None
+) -> tuple[str, ...]:
+    """Add the service to a shell; `opened` closes what it opens. The names of what was added.
+
+    To be called before the shell's own `close` is pushed on `opened`, so that the calls end before their plane does.
+    """
+    plane = LazyPlane(connect)
+    opened.push_async_callback(plane.close)
+    kv_pb2_grpc.add_KVServicer_to_server(KVService(plane, shell.streams, load), shell.doors)  # type: ignore[no-untyped-call]
+    return KV_SERVICES

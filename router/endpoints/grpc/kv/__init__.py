@@ -1,0 +1,28 @@
+"""`duramen.v1.KV`: the key-value service for programs in any language.
+
+The batched service `KeyValue` speaks of table ids, partitions and encoded batches, and wants a client that knows them.
+This one speaks of names, keys and values, one operation a call. It is a translation and no second data plane: what a
+call means is decided below it, as for every other endpoint.
+
+    request ──▶ records.py    the record that a write is       ──▶ Plane.writes      one batch per partition for all
+            ──▶ freshness.py  what a read must have applied    ──▶ Plane.reads       one request for all
+                                                               ──▶ Plane.connection  scans, watches, tables
+
+Promises:
+
+- K1 `version` is what the next `if_version` takes: of a write that was repeated after a lost reply it is the first
+     copy's, of an absent or deleted key -1.
+- K2 A reply's token names what the reply showed or wrote and everything that the request's `after` named. The server
+     keeps nothing of a caller: the session lives in the tokens.
+- K3 A condition is decided by the log's order. Two callers that arrive together share a batch, and one of them wins.
+- K4 Every server takes every call; `Plane.connection` finds the nodes.
+- K5 A request that cannot be meant ends with INVALID_ARGUMENT before it joins a batch: nobody else's write fails by it.
+
+Writes and reads gather in whatever the role hands over as `Plane` (`plane.py` says what that must be able to do): the
+Python client's gatherers, which know sequences, repeats and verdicts. There is no gatherer here.
+
+Not here: creating tables (`duramen.v1.Tables`), and the session of a client that keeps one (`duramen.client`).
+
+Reading order: `plane.py`, `records.py`, `freshness.py`, `results.py`, `scans.py`, `watches.py`, `service.py`. The
+reference of every field is `protos/duramen/v1/kv.proto`.
+"""

@@ -1,0 +1,72 @@
+"""What a read must have applied: from `after`, `level` and `max_lag_ms` to offsets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from log_tier.model.errors import InvalidRequest, InvalidToken
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
+from router.proto import kv_pb2 as kv
+
+__all__ = ["Freshness", "check_token", "freshness_of", "parse_token"]
+
+# What was acknowledged longer than a day before is no bound worth naming.
+_LAG_MAX_MS: Final = 86_400_000
+
+# Offsets are 64-bit numbers everywhere, and the next one must be one too.
+_OFFSET_MAX: Final = (1 << 63) - 2
+
+
+_Read = kv.KVGetRequest | kv.KVGetManyRequest | kv.KVScanRequest
+
+
+class Freshness(NamedTuple):
+    """What a read asks for."""
+
+    token: Token | None
+    offsets: Mapping[Partition, Offset]
+    """What `token` names of the table."""
+    strong: bool
+    lag_max_ms: int
+    """0: no bound."""
+
+    def after(self, partition: Partition) -> Offset:
+        """The offset that a partition must have applied."""
+        return self.offsets.get(partition, NOTHING)
+
+
+def parse_token(text: str) -> Token | None:
+    """The token of an `after`; None where it is empty. Raises `InvalidToken`."""
+    return Token.parse(text) if text else None
+
+
+def check_token(table: TableRef, token: Token | None) -> Mapping[Partition, Offset]:
+    """What a token names of a table. Raises `InvalidToken`, also for another table's."""
+    if token is None:
+        return {}
+    offsets = token.offsets(table.id, table_name=table.name)
+    for partition, offset in offsets.items():
+        if partition >= table.partitions or offset > _OFFSET_MAX:
+            raise InvalidToken(
+                f"the token names offset {offset} of partition {partition}; {table.name} has {table.partitions} "
+                f"partitions, and offsets end at {_OFFSET_MAX}: it was not made here"
+            )
+    return offsets
+
+
+def freshness_of(table: TableRef, request: _Read) -> Freshness:
+    """Raises `InvalidRequest` for a level that there is not, or a bound without its level; `InvalidToken`."""
+    level = request.level
+    if level not in kv.KVLevel.values():
+        raise InvalidRequest(f"level is one of {', '.join(kv.KVLevel.keys())}, not {level}")
+    lag = request.max_lag_ms
+    bounded = level == kv.KV_LEVEL_BOUNDED
+    if bounded and not 1 <= lag <= _LAG_MAX_MS:
+        raise InvalidRequest(f"KV_LEVEL_BOUNDED takes max_lag_ms of 1 to {_LAG_MAX_MS} milliseconds, not {lag}")
+    if lag and not bounded:
+        raise InvalidRequest(f"max_lag_ms is for KV_LEVEL_BOUNDED: set the level, or leave out the {lag}")
+    token = parse_token(request.after)
+    return Freshness(token, check_token(table, token), level == kv.KV_LEVEL_STRONG, lag)

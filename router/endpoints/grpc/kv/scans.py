@@ -1,0 +1,107 @@
+"""Scans: pages of the data plane, cut into messages that a client's default limit lets in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+from log_tier.model.errors import InvalidKey, InvalidRequest
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.record import KEY_BYTES_MAX
+from log_tier.model.table_ref import TableRef
+from router.data.requests import Connection, ScanRequest, ScanResult
+from router.endpoints.grpc.kv.freshness import Freshness
+from router.endpoints.grpc.kv.results import token_text
+from router.proto import kv_pb2 as kv
+from serving_tier.index.scan import prefix_range
+
+__all__ = ["MESSAGE_BYTES_MAX", "scan_pages"]
+
+# A first page that comes soon, then larger ones.
+_PAGE_FIRST: Final = 200
+_PAGE_MAX: Final = 4000
+
+MESSAGE_BYTES_MAX: Final = 1024 * 1024
+"""Content of one message of a stream, give or take its last entry: gRPC clients take messages of 4 MiB unless told
+otherwise, and a larger one would end the scan."""
+
+
+def _range(request: kv.KVScanRequest) -> tuple[bytes, bytes | None]:
+    """Start inclusive, end exclusive (None: to the last key)."""
+    for name, bound in (("prefix", request.prefix), ("start", request.start), ("end", request.end)):
+        if len(bound) > KEY_BYTES_MAX + 1:  # one more than a key: whoever goes on puts a zero byte behind the last one
+            raise InvalidKey(
+                f"the scan's {name} has {len(bound)} bytes, keys have at most {KEY_BYTES_MAX}",
+                size=len(bound),
+                limit=KEY_BYTES_MAX,
+            )
+    if request.prefix and (request.start or request.end):
+        raise InvalidRequest("give a prefix, or start and end, not both: to go on, give start and end")
+    if request.limit < 0:
+        raise InvalidRequest(f"limit is 0 (all) or more, not {request.limit}")
+    if request.prefix:
+        return prefix_range(request.prefix)
+    return request.start, request.end or None
+
+
+async def scan_pages(
+    connection: Connection, table: TableRef, request: kv.KVScanRequest, freshness: Freshness, deadline: float
+) -> AsyncIterator[kv.KVScanResponse]:
+    """Yield messages until the range or the limit is exhausted.
+
+    `deadline` is the whole scan's, on the event loop's clock. Each page is at least as new as the one before it, and of
+    the same version of the table as the first one.
+    """
+    loop = asyncio.get_running_loop()
+    start, end = _range(request)
+    left = request.limit or None
+    size, strong = _PAGE_FIRST, freshness.strong
+    seen: dict[Partition, Offset] = dict(freshness.offsets)
+    versions: dict[Partition, int] = {}
+    empty = True
+    while end is None or start < end:
+        page = await connection.scan(
+            ScanRequest(
+                table.id,
+                start,
+                end,
+                request.reverse,
+                size if left is None else min(size, left),
+                after=seen,
+                strong=strong,
+                lag_max_ms=freshness.lag_max_ms,
+                table_versions=versions,
+            ),
+            timeout=max(0.0, deadline - loop.time()),
+        )
+        seen.update(page.applied)
+        versions = versions or dict(page.table_versions)
+        token = token_text(table, seen, freshness.token)
+        for message in _messages(page, token):
+            empty = False
+            yield message
+        if left is not None:
+            left -= len(page.keys)
+        if not page.more or not page.keys or left == 0:
+            break
+        strong = False  # the first page has waited for the log's end
+        if request.reverse:
+            end = page.keys[-1]
+        else:
+            start = page.keys[-1] + b"\x00"
+        size = min(size * 4, _PAGE_MAX)
+    if empty:
+        yield kv.KVScanResponse(token=token_text(table, seen, freshness.token))
+
+
+def _messages(page: ScanResult, token: str) -> Iterator[kv.KVScanResponse]:
+    message, room = kv.KVScanResponse(token=token), MESSAGE_BYTES_MAX
+    for key, value, version in zip(page.keys, page.values, page.versions, strict=True):
+        if room <= 0:
+            yield message
+            message, room = kv.KVScanResponse(token=token), MESSAGE_BYTES_MAX
+        message.entries.add(key=key, value=value, version=version)
+        room -= len(key) + len(value)
+    if message.entries:
+        yield message

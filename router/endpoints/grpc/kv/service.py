@@ -1,0 +1,262 @@
+"""The server's side of `duramen.v1.KV`: each call, from its message to its reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from typing import Any, Final, TypeVar, cast
+
+import grpc
+
+from log_tier.model.batch import Columns
+from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
+from log_tier.rpc.problems import abort
+from log_tier.rpc.streams import OpenStreams
+from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
+from router.endpoints.grpc.kv.freshness import Freshness, check_token, freshness_of, parse_token
+from router.endpoints.grpc.kv.plane import OpenPlane, Plane, Written
+from router.endpoints.grpc.kv.records import (
+    check_key,
+    delete_record,
+    group_of,
+    partition_of_group,
+    put_record,
+    update_record,
+)
+from router.endpoints.grpc.kv.results import entry_of, token_text
+from router.endpoints.grpc.kv.scans import scan_pages
+from router.endpoints.grpc.kv.watches import watch_changes
+from router.endpoints.grpc.timeouts import call_timeout
+from router.proto import kv_pb2 as kv
+from router.proto import kv_pb2_grpc
+from serving_tier.node.load import Load
+
+__all__ = ["GET_MANY_KEYS_MAX", "KVService"]
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+T = TypeVar("T")
+
+# A reply is held whole by both ends, and a key costs some microseconds of the event loop.
+GET_MANY_KEYS_MAX: Final = 10_000
+
+
+class KVService(kv_pb2_grpc.KVServicer):
+    """One per server. It keeps nothing of its callers."""
+
+    def __init__(self, plane: OpenPlane, streams: OpenStreams | None = None, load: Load | None = None) -> None:
+        """`streams`: for whoever shuts the server down; `load` counts the reads under way."""
+        self._plane = plane
+        self._streams = OpenStreams() if streams is None else streams
+        self._load = Load() if load is None else load
+        self._loop = asyncio.get_running_loop()
+
+    # --- reads
+
+    async def Get(self, request: kv.KVGetRequest, context: _Context) -> kv.KVGetResponse:  # noqa: N802
+        async def get(plane: Plane, table: TableRef, deadline: float) -> kv.KVGetResponse:
+            freshness = freshness_of(table, request)
+            key = check_key(request.key)
+            partition = table.partition_of(key)
+            result = await _read(plane, table, partition, [key], freshness, deadline)
+            return kv.KVGetResponse(
+                value=result.values[0],
+                version=result.versions[0],
+                expires_at_ms=result.expiries[0] if result.expiries else 0,
+                token=token_text(table, {partition: result.applied}, freshness.token),
+            )
+
+        with self._load:
+            return await self._answer(request.table, context, get)
+
+    async def GetMany(self, request: kv.KVGetManyRequest, context: _Context) -> kv.KVGetManyResponse:  # noqa: N802
+        async def get_many(plane: Plane, table: TableRef, deadline: float) -> kv.KVGetManyResponse:
+            freshness = freshness_of(table, request)
+            keys = _checked_keys(request.keys)
+            places: dict[Partition, list[int]] = {}
+            for place, key in enumerate(keys):
+                places.setdefault(table.partition_of(key), []).append(place)
+            results = await _together(
+                [
+                    _read(plane, table, partition, [keys[place] for place in mine], freshness, deadline)
+                    for partition, mine in places.items()
+                ]
+            )
+            entries: list[kv.KVEntry | None] = [None] * len(keys)
+            for mine, result in zip(places.values(), results, strict=True):
+                for number, place in enumerate(mine):
+                    entries[place] = entry_of(keys[place], result, number)
+            _check_size(entry.ByteSize() for entry in entries if entry is not None)
+            applied = {partition: result.applied for partition, result in zip(places, results, strict=True)}
+            return kv.KVGetManyResponse(
+                entries=[entry for entry in entries if entry is not None],
+                token=token_text(table, applied, freshness.token),
+            )
+
+        with self._load:
+            return await self._answer(request.table, context, get_many)
+
+    async def Scan(self, request: kv.KVScanRequest, context: _Context) -> None:  # noqa: N802
+        async def pages(plane: Plane, table: TableRef, deadline: float) -> AsyncIterator[kv.KVScanResponse]:
+            async with aclosing(
+                cast("Any", scan_pages(plane.connection, table, request, freshness_of(table, request), deadline))
+            ) as messages:
+                async for message in messages:
+                    yield message
+
+        with self._load:
+            await self._send(request.table, context, pages)
+
+    async def Watch(self, request: kv.KVWatchRequest, context: _Context) -> None:  # noqa: N802
+        async def changes(plane: Plane, table: TableRef, deadline: float) -> AsyncIterator[kv.KVWatchResponse]:
+            timeout = deadline - self._loop.time()
+            async with aclosing(cast("Any", watch_changes(plane.connection, table, request, timeout))) as messages:
+                async for message in messages:
+                    yield message
+
+        await self._send(request.table, context, changes)
+
+    async def EndToken(self, request: kv.KVEndTokenRequest, context: _Context) -> kv.KVEndTokenResponse:  # noqa: N802
+        async def end_token(plane: Plane, table: TableRef, deadline: float) -> kv.KVEndTokenResponse:
+            description = await plane.connection.describe_table(table.name, timeout=deadline - self._loop.time())
+            latest = {part.partition: part.latest for part in description.partitions}
+            return kv.KVEndTokenResponse(token=token_text(description.table, latest, None))
+
+        return await self._answer(request.table, context, end_token)
+
+    # --- writes
+
+    async def Put(self, request: kv.KVPutRequest, context: _Context) -> kv.KVPutResponse:  # noqa: N802
+        async def put(plane: Plane, table: TableRef, deadline: float) -> kv.KVPutResponse:
+            record, judged = put_record(request)
+            written, token = await _write(plane, table, record, judged, request.after, deadline)
+            return kv.KVPutResponse(version=written.offset, token=token)
+
+        return await self._answer(request.table, context, put)
+
+    async def Delete(self, request: kv.KVDeleteRequest, context: _Context) -> kv.KVDeleteResponse:  # noqa: N802
+        async def delete(plane: Plane, table: TableRef, deadline: float) -> kv.KVDeleteResponse:
+            record, judged = delete_record(request)
+            _, token = await _write(plane, table, record, judged, request.after, deadline)
+            return kv.KVDeleteResponse(version=-1, token=token)
+
+        return await self._answer(request.table, context, delete)
+
+    async def Update(self, request: kv.KVUpdateRequest, context: _Context) -> kv.KVUpdateResponse:  # noqa: N802
+        async def update(plane: Plane, table: TableRef, deadline: float) -> kv.KVUpdateResponse:
+            record = update_record(request)
+            written, token = await _write(plane, table, record, True, request.after, deadline)
+            value = written.results[0] if written.results else None
+            return kv.KVUpdateResponse(value=value or b"", version=written.offset, token=token)
+
+        return await self._answer(request.table, context, update)
+
+    async def Write(self, request: kv.KVWriteRequest, context: _Context) -> kv.KVWriteResponse:  # noqa: N802
+        async def write(plane: Plane, table: TableRef, deadline: float) -> kv.KVWriteResponse:
+            records = group_of(request.writes)
+            written, token = await _write(plane, table, records, True, request.after, deadline)
+            values = written.results or [None] * len(request.writes)
+            return kv.KVWriteResponse(
+                results=[
+                    kv.KVWriteResult(version=-1 if each.delete else written.offset + number, value=value or b"")
+                    for number, (each, value) in enumerate(zip(request.writes, values, strict=True))
+                ],
+                token=token,
+            )
+
+        return await self._answer(request.table, context, write)
+
+    # --- common to all
+
+    async def _answer(self, name: str, context: _Context, call: Callable[[Plane, TableRef, float], Awaitable[T]]) -> T:
+        """Find the table, make the call, and turn its error into a status."""
+        timeout = call_timeout(context)
+        deadline = self._loop.time() + timeout
+        try:
+            plane = await self._plane()
+            table = await plane.connection.find_table(name, timeout=timeout)
+            try:
+                return await call(plane, table, deadline)
+            except TableNotFound:
+                # Dropped and made again a moment ago: the name means the new table. Nothing was done to the old one.
+                found = await plane.connection.find_table(name, timeout=timeout)
+                if found.id == table.id:
+                    raise
+                return await call(plane, found, deadline)
+        except DuramenError as error:
+            await abort(context, error)
+
+    async def _send(
+        self, name: str, context: _Context, stream: Callable[[Plane, TableRef, float], AsyncIterator[Any]]
+    ) -> None:
+        """The same for a stream: its messages are sent as they come."""
+        timeout = call_timeout(context)
+        deadline = self._loop.time() + timeout
+        try:
+            plane = await self._plane()
+            table = await plane.connection.find_table(name, timeout=timeout)
+            async with self._streams.served(), aclosing(cast("Any", stream(plane, table, deadline))) as messages:
+                async for message in messages:
+                    await context.write(message)
+        except DuramenError as error:
+            await abort(context, error)
+
+
+async def _read(
+    plane: Plane, table: TableRef, partition: Partition, keys: Sequence[bytes], freshness: Freshness, deadline: float
+) -> ReadResult:
+    return await plane.reads.submit(
+        table,
+        partition,
+        keys,
+        after=freshness.after(partition),
+        strong=freshness.strong,
+        seen=False,
+        deadline=deadline,
+        lag_max_ms=freshness.lag_max_ms,
+    )
+
+
+async def _write(
+    plane: Plane, table: TableRef, records: Columns, judged: bool, after: str, deadline: float
+) -> tuple[Written, str]:
+    """Write records of one partition; what became of them, and the reply's token."""
+    token: Token | None = parse_token(after)
+    check_token(table, token)
+    partition = partition_of_group(table, records.keys)
+    written = await plane.writes.submit(table, partition, records, outcomes=judged, deadline=deadline)
+    return written, token_text(table, {partition: Offset(written.last)}, token)
+
+
+async def _together(reads: Sequence[Coroutine[Any, Any, ReadResult]]) -> list[ReadResult]:
+    """All of them, or the first error, with nobody left waiting."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(read) for read in reads]
+    except* DuramenError as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _checked_keys(keys: Sequence[bytes]) -> Sequence[bytes]:
+    if len(keys) > GET_MANY_KEYS_MAX:
+        raise LimitExceeded(
+            f"a GetMany asks for at most {GET_MANY_KEYS_MAX} keys, this one for {len(keys)}: split it",
+            limit=GET_MANY_KEYS_MAX,
+            size=len(keys),
+        )
+    return [check_key(key) for key in keys]
+
+
+def _check_size(sizes: Any) -> None:
+    size = sum(sizes)
+    if size > READ_REPLY_BYTES_MAX:
+        raise LimitExceeded(
+            f"the reply would have {size} bytes, a reply has at most {READ_REPLY_BYTES_MAX}: ask for fewer keys",
+            limit=READ_REPLY_BYTES_MAX,
+            size=size,
+        )

@@ -1,0 +1,75 @@
+"""Which indexes have their LMDB environment open: the most recently used ones, up to a bound.
+
+An environment costs two descriptors and some memory, and most partitions of a thousand are neither read nor written for
+hours. An index that nobody uses is put to rest: its file is closed, and the next read or write opens it again (some
+0.3 ms). Reads must not pay for that, so they leave no trace but one: the first read after an index was `watched` says
+that it was used. That is the clock algorithm, with the second chance (Corbató, 1968).
+
+Safe from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Protocol
+
+__all__ = ["OpenEnvironments"]
+
+
+class Restable(Protocol):
+    """An index whose environment may be closed while nobody uses it."""
+
+    def watch_use(self) -> bool:
+        """Whether it was used since the last call."""
+        ...
+
+    def rest(self) -> bool:
+        """Close the environment; False where somebody uses it at this moment."""
+        ...
+
+
+class OpenEnvironments:
+    """The open environments of a process."""
+
+    def __init__(self, environments_max: int) -> None:
+        self.environments_max = environments_max
+        self._open: OrderedDict[Restable, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def opened(self, index: Restable) -> None:
+        """`index` has opened its environment."""
+        with self._lock:
+            self._open[index] = None
+
+    def closed(self, index: Restable) -> None:
+        """`index` has closed its environment for good."""
+        with self._lock:
+            self._open.pop(index, None)
+
+    def make_room(self) -> None:
+        """Put indexes to rest until there is room for one more. Where all are in use at this moment, there will be more
+        open than the bound: the process' limit is above it.
+        """
+        excess = len(self._open) - self.environments_max + 1
+        if excess > 0:
+            self.shed(excess)
+
+    def shed(self, count: int) -> int:
+        """Put up to so many indexes to rest, those first that were not used lately; return how many that were."""
+        done = 0
+        with self._lock:
+            # Each gets its second chance, and one more look.
+            for _ in range(2 * len(self._open)):
+                if done == count:
+                    break
+                index = next(iter(self._open))
+                if not index.watch_use() and index.rest():
+                    del self._open[index]
+                    done += 1
+                else:
+                    self._open.move_to_end(index)
+        return done

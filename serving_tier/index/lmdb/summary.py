@@ -1,0 +1,68 @@
+"""What is known of an index whose file is closed: enough to say where it is, and to tell whether it is needed.
+
+The marker beside the file (`serving_tier.index.lmdb.folder`) carries it while the file is at rest, as one JSON object.
+It is taken from there before the first write, so that a summary never says less than the file holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+from log_tier.model.barrier import ORIGINAL, LiveVersion
+from log_tier.model.identifiers import FIRST, Offset
+from serving_tier.index.index import IndexStatistics
+from serving_tier.index.lmdb.format import State
+
+__all__ = ["IndexSummary"]
+
+
+class IndexSummary(NamedTuple):
+    """An index at rest."""
+
+    state: State
+    start: Offset
+    """The first offset of its table."""
+    version: int
+    live: LiveVersion
+    statistics: IndexStatistics
+    keys: int
+    next_expiry_ms: int | None
+
+    @classmethod
+    def of_new(cls, start: Offset) -> Self:
+        """An index into which nothing was folded, and which has no file yet."""
+        state = State() if start <= FIRST else State(applied=Offset(start - 1), verdicts_from=start)
+        return cls(
+            state,
+            start,
+            ORIGINAL.version,
+            ORIGINAL,
+            IndexStatistics(state.applied, 0, 0, 0, 0, 0, 0, 0, 0),
+            0,
+            None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As the marker carries it."""
+        return self._asdict()
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read it back. Raises `TypeError`, `KeyError` or `ValueError` for what is no summary."""
+        applied, log_time_ms, verdicts_from = map(int, document["state"])
+        version, since, job = map(int, document["live"])
+        due = document["next_expiry_ms"]
+        return cls(
+            State(Offset(applied), log_time_ms, Offset(verdicts_from)),
+            Offset(int(document["start"])),
+            int(document["version"]),
+            LiveVersion(version, Offset(since), job),
+            _statistics(*map(int, document["statistics"])),
+            int(document["keys"]),
+            None if due is None else int(due),
+        )
+
+
+def _statistics(applied: int, *others: int) -> IndexStatistics:
+    return IndexStatistics(Offset(applied), *others)

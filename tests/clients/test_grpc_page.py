@@ -1,0 +1,63 @@
+"""The lines about gRPC in README.md and docs/GRPC.md, run as a user types them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kit.client.server_process import ServerProcess
+from kit.clients.programs import ROOT, go_tool, run_checked
+
+GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.1"
+ADDRESS = "localhost:7070"
+
+
+@pytest.fixture(scope="session")
+def grpcurl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return go_tool(GRPCURL, tmp_path_factory.mktemp("go"))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    running = ServerProcess(tmp_path / "data", log=tmp_path / "server.log")
+    yield running
+    running.close()
+
+
+def _lines(page: str) -> list[str]:
+    """What a user types, without the prompt."""
+    return re.findall(r"^\$ (grpcurl .*)$", (ROOT / page).read_text(), re.MULTILINE)
+
+
+@pytest.mark.languages
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", ["README.md", "docs/GRPC.md"])
+def test_as_a_user_types_it(page: str, grpcurl: Path, server: ServerProcess, tmp_path: Path) -> None:
+    lines = _lines(page)
+    assert len(lines) >= 3
+    path = f"{grpcurl.parent}:/usr/bin:/bin"
+    said = [run_checked(["bash", "-c", line.replace(ADDRESS, server.target)], tmp_path, PATH=path) for line in lines]
+    replies = {line.rpartition("/")[2]: text for line, text in zip(lines, said, strict=True)}
+    assert json.loads(replies["Get"])["value"] == "Tm9yd2F5"
+    condition = '{"table": "cities", "key": "T3Nsbw==", "if_absent": true}'
+    refused = f"grpcurl -plaintext -d '{condition}' {server.target} duramen.v1.KV/Put"
+    done = subprocess.run(["bash", "-c", refused], env={"PATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "FailedPrecondition" in done.stderr
+    assert "condition_failed" in done.stderr
+
+
+def test_the_pages_python_runs(server: ServerProcess) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/GRPC.md").read_text(), re.DOTALL)
+    with server.connect() as database:
+        database.create_table("cities")
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace(ADDRESS, server.target)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "b'Switzerland' True\n"

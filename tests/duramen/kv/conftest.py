@@ -1,0 +1,35 @@
+"""A client of `duramen.v1.KV` for each way to it: one server, a node of three, a router before three nodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from kit.clients.kv_servers import KVClient, served
+
+
+@pytest.fixture(params=["single", "node", "router"])
+async def clients(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[list[KVClient]]:
+    """One for each port; the table is there, with one replica of each of six partitions."""
+    async with served(request.param, tmp_path) as ports:
+        made = [KVClient(port) for port in ports]
+        await made[0].create()
+        yield made
+        for client in made:
+            await client.channel.close()
+
+
+@pytest.fixture
+def client(clients: list[KVClient]) -> KVClient:
+    return clients[0]
+
+
+@pytest.fixture
+async def single(tmp_path: Path) -> AsyncIterator[KVClient]:
+    """Of one server, for what does not depend on the way."""
+    async with served("single", tmp_path) as ports:
+        made = KVClient(ports[0])
+        await made.create()
+        yield made
+        await made.channel.close()
