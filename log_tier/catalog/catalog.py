@@ -63,7 +63,7 @@ class Maps(Protocol):
 
 
 class MapFeed:
-    """The newest map, and those who wait for another one. Belongs to one event loop."""
+    """The newest map, and the callers that wait for a newer one. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self.map = ClusterMap()
@@ -85,7 +85,6 @@ class MapFeed:
         changed.set()
 
     async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
-        """See `Maps`."""
         try:
             async with asyncio.timeout(timeout):
                 while not predicate(self.map):
@@ -133,7 +132,7 @@ class Catalog:
         return self._feed.map
 
     async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
-        """See `Maps`. Raises also why the catalog cannot be followed any more."""
+        """Also raises the error that ended following the catalog."""
         return await self._feed.wait_for(predicate, timeout=timeout)
 
     async def refresh(self) -> ClusterMap:
@@ -189,7 +188,7 @@ class Catalog:
             raise
 
     async def close(self) -> None:
-        """Stop following; whoever waits gets `ShuttingDown`. Idempotent."""
+        """Stop following; waiters get `ShuttingDown`. Idempotent."""
         follower = self._follower
         if follower is not None:
             follower.cancel()

@@ -97,7 +97,7 @@ class WriteResult(NamedTuple):
 
 
 class OutcomesPart(NamedTuple):
-    """Records that are in the log, and whose fate is asked."""
+    """Records that are in the log, and whose verdicts are wanted."""
 
     table_id: TableId
     partition: Partition
@@ -109,12 +109,12 @@ class OutcomesPart(NamedTuple):
 
     @property
     def after(self) -> Offset:
-        """The batch's last offset: whoever has applied it knows them all."""
+        """The batch's last offset: a replica that has applied it knows all verdicts."""
         return Offset(self.base_offset + self.span - 1)
 
     @property
     def lag_max_ms(self) -> int:
-        """Whoever has applied it may lag behind what came later."""
+        """A replica that has applied it may lag behind later offsets."""
         return 0
 
 

@@ -53,11 +53,9 @@ class Through:
         self._server = server
 
     async def ask(self, question: Callable[[Connection], Awaitable[T]]) -> T:
-        """See `Askable`."""
         return await question(self._server)
 
     async def follow(self, question: Callable[[Connection], AsyncIterator[T]]) -> AsyncIterator[T]:
-        """See `Askable`."""
         async with aclosing(cast("Any", question(self._server))) as replies:
             async for reply in replies:
                 yield reply

@@ -108,7 +108,7 @@ class NodeStatusFeed:
         clock: Callable[[], float] = time.monotonic,
         clock_ms: Callable[[], int] = _now_ms,
     ) -> None:
-        """`clock`: monotonic seconds; `clock_ms`: the wall clock, told so that a wrong one shows."""
+        """`clock`: monotonic seconds; `clock_ms`: the wall clock, which is reported so that a wrong one shows."""
         self._hosts, self._load, self._running = hosts, load, running
         self._clock, self._clock_ms = clock, clock_ms
         self._started_s = clock()
@@ -177,7 +177,7 @@ class NodeStatusFeed:
                 self._task = None
 
     async def close(self) -> None:
-        """Stop. Idempotent; whoever still listens hears nothing more."""
+        """Stop. Idempotent; listeners get nothing more."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
