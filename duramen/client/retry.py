@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import DeadlineExceeded, Unavailable
 
 __all__ = ["ask_until"]
@@ -23,14 +23,12 @@ async def ask_until(deadline: float, ask: Callable[[float], Awaitable[T]]) -> T:
     `deadline` is on the event loop's clock. Raises the last error when the next try would come too late.
     """
     loop = asyncio.get_running_loop()
-    pause = _PAUSE_FIRST_S
+    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline)
     while True:
         try:
             return await ask(max(0.0, deadline - loop.time()))
         except DeadlineExceeded:
             raise
         except Unavailable:
-            if loop.time() + pause >= deadline:
+            if not await backoff.pause():
                 raise
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(pause * 2, _PAUSE_MAX_S)

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from duramen.client.results import Change
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, read_header, split_batches
 from log_tier.model.errors import Disconnected, DuramenError, TableNotFound, Unavailable
@@ -87,14 +88,15 @@ async def watch_table(
             raise TableNotFound(f"table {ref.name} was dropped and made again; watch it anew", table=ref.name)
         positions = {part.partition: part.earliest for part in description.partitions}
     loop = asyncio.get_running_loop()
-    pause, lost_at = _PAUSE_FIRST_S, loop.time()
+    backoff, lost_at = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S), loop.time()
     begun = False
     while True:
         try:
             watch: Any = database.connection.watch(ref.id, positions)
             async with aclosing(watch) as events:
                 async for event in cast("AsyncIterator[WatchEvent]", events):
-                    pause, lost_at = _PAUSE_FIRST_S, 0.0
+                    backoff.reset()
+                    lost_at = 0.0
                     if event.positions is not None:
                         positions = dict(event.positions)
                         if not begun:
@@ -113,8 +115,7 @@ async def watch_table(
             lost_at = lost_at or loop.time()
             if loop.time() - lost_at > timeout or not positions:
                 raise _lost(error, timeout) from error
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _PAUSE_MAX_S)
+            await backoff.pause()
 
 
 def _lost(error: DuramenError, timeout: float) -> DuramenError:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from duramen.client.requests import check_key, check_value
 from duramen.client.results import ManyDone
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DatabaseForked, DuramenError, InvalidRequest, WriteUnknown
 from log_tier.model.identifiers import NOTHING, Offset, Partition
@@ -40,10 +41,10 @@ __all__ = ["TableWriter", "producer_id_of"]
 _FLUSH_RECORDS: Final = 16_384
 _FLUSH_BYTES: Final = 4 * 1024 * 1024
 
-# Between two tries of the same bytes; the tries last as long as one call may, a server's restart included.
 # How long a batch that was sent again waits for its verdict; without it, its place is known to be there or below.
 _OUTCOMES_PATIENCE_S: Final = 1.0
 
+# Between two tries of the same bytes; the tries last as long as one call may, a server's restart included.
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
 
@@ -207,9 +208,8 @@ class TableWriter:
         """Send until everything is written; the same bytes again after an error that allows it."""
         parts = flight.parts
         failure: DuramenError | None = None
-        pause = _PAUSE_FIRST_S
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + database.timeout(None)
+        deadline_s = asyncio.get_running_loop().time() + database.timeout(None)
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
         while parts:
             try:
                 results = await database.connection.write(
@@ -237,7 +237,5 @@ class TableWriter:
                 raise final
             if parts:
                 assert failure is not None
-                if loop.time() + pause > give_up:
+                if not await backoff.pause():
                     raise failure
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _PAUSE_MAX_S)

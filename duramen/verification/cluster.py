@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from duramen.server.supervisor.parent import PARENT_VARIABLE
+from log_tier.concurrency.broadcast import Broadcast
 from log_tier.model.errors import DeadlineExceeded, DuramenError
 
 __all__ = ["HEAL_S", "Cluster"]
@@ -28,7 +29,7 @@ class Cluster:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._reader: asyncio.Task[None] | None = None
-        self._told = asyncio.Event()
+        self._told = Broadcast()
         self.children: dict[str, dict[str, Any]] = {}
         """The last that was said of each child that runs, by name: role, pid, port."""
         self.starts = 0
@@ -70,9 +71,8 @@ class Cluster:
                 self.children.pop(event["name"], None)
             elif event["event"] == "started":
                 self.started = event
-            told, self._told = self._told, asyncio.Event()
-            told.set()
-        self._told.set()
+            self._told.notify_all()
+        self._told.notify_all()
 
     async def wait_for(self, condition: Any, *, seconds: float) -> None:
         """Return when `condition()` holds. Raises `DuramenError` where the cluster ended, or the time is over."""

@@ -17,6 +17,9 @@ from typing import Any, Final, Protocol
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import Command, command_batch, parse_command
 from log_tier.catalog.fold import fold_command
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.broadcast import Broadcast
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import (
@@ -31,7 +34,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Log, Topic
 
-__all__ = ["CATALOG_TOPIC", "Catalog", "MapFeed", "Maps"]
+__all__ = ["CATALOG_TOPIC", "Catalog", "MapFeed", "Maps", "newer_map"]
 
 logger = logging.getLogger(__name__)
 
@@ -62,27 +65,31 @@ class Maps(Protocol):
         ...
 
 
+async def newer_map(maps: Maps, seen: ClusterMap) -> ClusterMap:
+    """Return the newest map when it is newer than `seen`; maps between the two are skipped.
+
+    Raises why the map cannot be followed any more.
+    """
+    return await maps.wait_for(lambda cluster: cluster.version > seen.version)
+
+
 class MapFeed:
     """The newest map, and the callers that wait for a newer one. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self.map = ClusterMap()
         self._failure: DuramenError | None = None
-        self._changed = asyncio.Event()
+        self._changed = Broadcast()
 
     def advance(self, cluster: ClusterMap) -> None:
         """Take over a newer map and wake who waits."""
         self.map = cluster
-        self._wake()
+        self._changed.notify_all()
 
     def fail(self, failure: DuramenError) -> None:
         """No newer map will come."""
         self._failure = failure
-        self._wake()
-
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        self._changed.notify_all()
 
     async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
         try:
@@ -150,16 +157,14 @@ class Catalog:
         batch = command_batch(command, command_id)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        pause = _PAUSE_FIRST_S
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline)
         while True:
             try:
                 appended = await self._log.append(self.topic.id, _PARTITION, batch)
                 break
             except (Unavailable, WriteUnknown):
-                if loop.time() + pause > deadline:
+                if not await backoff.pause():
                     raise
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _PAUSE_MAX_S)
         cluster = await self.wait_for(
             lambda cluster: cluster.version >= appended.base_offset, timeout=max(1.0, deadline - loop.time())
         )
@@ -189,11 +194,7 @@ class Catalog:
 
     async def close(self) -> None:
         """Stop following; waiters get `ShuttingDown`. Idempotent."""
-        follower = self._follower
-        if follower is not None:
-            follower.cancel()
-            with suppress(asyncio.CancelledError):
-                await follower
+        await end_tasks(self._follower)
         self._feed.fail(ShuttingDown("the catalog is closed; ask again elsewhere"))
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Final
 
 from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.map_json import map_from_json
+from log_tier.concurrency.background import run_forever
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, ShuttingDown
 from log_tier.model.identifiers import Offset
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
@@ -67,7 +69,7 @@ class RemoteMaps:
     async def open(cls, target: str, view: View, *others: str) -> RemoteMaps:
         """Follow from a first view on; `target`, `others` and the nodes of the map are who can be asked."""
         maps = cls([target, *others], view.map)
-        maps._follower = asyncio.create_task(maps._follow(), name=f"follow map at {target}")
+        maps._follower = run_forever(maps._follow(), name=f"follow map at {target}", failed=maps._feed.fail)
         return maps
 
     @property
@@ -79,7 +81,7 @@ class RemoteMaps:
         return await self._feed.wait_for(predicate, timeout=timeout)
 
     async def _follow(self) -> None:
-        pause, turn = _PAUSE_FIRST_S, 0
+        backoff, turn = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S), 0
         while True:
             known = [*self._targets, *sorted(node.address for node in self.map.nodes.values() if node.address)]
             target = known[turn % len(known)]
@@ -90,20 +92,16 @@ class RemoteMaps:
                 replies: Any = wire.stream(stub.Follow, cluster_pb2.FollowRequest())
                 async with aclosing(replies) as views:
                     async for message in views:
-                        pause = _PAUSE_FIRST_S
+                        backoff.reset()
                         if Offset(message.version) > self.map.version:
                             self._feed.advance(map_from_json(message.map))
             except DuramenError as error:
                 logger.info("the map at %s is lost: %s", target, error)
             finally:
                 await wire.close()
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, _PAUSE_MAX_S)
+            await backoff.pause()
 
     async def close(self) -> None:
         """Stop following. Idempotent."""
-        if self._follower is not None:
-            self._follower.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._follower
+        await end_tasks(self._follower)
         self._feed.fail(ShuttingDown("the cluster's map is not followed any more: the database was closed"))

@@ -14,7 +14,7 @@ from typing import Any
 
 from log_tier.model.errors import DuramenError, ShuttingDown
 
-__all__ = ["Failed", "failing", "only_logged", "run_forever"]
+__all__ = ["Failed", "failing", "only_logged", "report_failure", "run_forever"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,12 @@ def run_forever(work: Coroutine[Any, Any, None], *, name: str, failed: Failed = 
 
 
 def _ended(task: asyncio.Task[None], failed: Failed) -> None:
-    if task.cancelled():
-        return
+    if not task.cancelled():
+        report_failure(task, failed)
+
+
+def report_failure(task: asyncio.Task[Any], failed: Failed) -> None:
+    """Log with its traceback why a task ended, and call `failed` with it. `ShuttingDown` is no failure."""
     error = task.exception()
     if isinstance(error, ShuttingDown):
         return

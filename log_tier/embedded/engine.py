@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell
@@ -27,7 +28,7 @@ from log_tier.embedded.statistics import EngineStatistics
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, LocalDisk, SyncFailed
 from log_tier.embedded.storage.refusal import refusal_of
-from log_tier.embedded.storage.settings import TOPICS_MAX, Clock, EngineSettings, wall_clock_ms
+from log_tier.embedded.storage.settings import TOPICS_MAX, ClockMs, EngineSettings
 from log_tier.embedded.upkeep.compactor import compact_partition
 from log_tier.embedded.upkeep.trim import trim_partition
 from log_tier.model.batch import check_batch
@@ -67,7 +68,7 @@ class EmbeddedLog:
     the loop that made it.
     """
 
-    def __init__(self, folder: DataFolder, disk: Disk, clock: Clock, settings: EngineSettings) -> None:
+    def __init__(self, folder: DataFolder, disk: Disk, clock: ClockMs, settings: EngineSettings) -> None:
         self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
         self._memory = TailMemory(settings.tail_bytes_max)
         self._files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
@@ -91,7 +92,7 @@ class EmbeddedLog:
         path: str | Path,
         *,
         disk: Disk | None = None,
-        clock: Clock = wall_clock_ms,
+        clock: ClockMs = SYSTEM_CLOCK.wall_ms,
         settings: EngineSettings | None = None,
     ) -> EmbeddedLog:
         """Open the log in a folder, or begin one in an empty one; recover what a crash left.

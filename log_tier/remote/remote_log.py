@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import check_batch
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import (
@@ -41,7 +42,8 @@ _CALL_TIMEOUT_S: Final = 30.0
 _CALL_BYTES_MAX: Final = 32 * 1024 * 1024
 
 # A following read that lost its connection tries again after these pauses, for as long as its reader waits.
-_RECONNECT_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
+_RECONNECT_FIRST_S: Final = 0.05
+_RECONNECT_MAX_S: Final = 1.0
 
 
 class RemoteLog:
@@ -143,7 +145,7 @@ class RemoteLog:
             raise InvalidRequest(
                 f"cannot read from offset {start} in chunks of {chunk_bytes} bytes: offsets begin at 0, chunks at 1"
             )
-        position, attempt = start, 0
+        position, backoff = start, Backoff(_RECONNECT_FIRST_S, _RECONNECT_MAX_S)
         while True:
             request = log_pb2.LogReadRequest(
                 topic_id=table_id_to_bytes(topic),
@@ -155,7 +157,7 @@ class RemoteLog:
             try:
                 async with aclosing(cast("Any", self._wire.stream(self._stub.Read, request))) as replies:
                     async for reply in replies:
-                        attempt = 0
+                        backoff.reset()
                         position = _next_offset(reply.data)
                         yield ReadChunk(reply.data, Offset(reply.latest))
                 if not follow:
@@ -163,8 +165,7 @@ class RemoteLog:
             except DuramenError as error:
                 if not (follow and error.retryable):
                     raise
-            await asyncio.sleep(_RECONNECT_PAUSES_S[min(attempt, len(_RECONNECT_PAUSES_S) - 1)])
-            attempt += 1
+            await backoff.pause()
 
     async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
         _check_partition(topic, partition)

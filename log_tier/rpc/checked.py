@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 import logging
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
 
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.problems import abort
 
@@ -43,7 +43,7 @@ class _Refusals:
 
     def note(self, method: str, peer: str, reason: str) -> None:
         self._count += 1
-        now = time.monotonic()
+        now = SYSTEM_CLOCK.monotonic_s()
         if now - self._said_s < _LINE_EVERY_S:
             return
         logger.warning(

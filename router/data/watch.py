@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import DuramenError, InvalidRequest, OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition
@@ -65,9 +66,7 @@ async def watch_replicas(
                 raise event
             yield event
     finally:
-        for follower in followers:
-            follower.cancel()
-        await asyncio.gather(*followers, return_exceptions=True)
+        await end_tasks(*followers)
 
 
 async def _follow(log: Log, replica: Replica, start: Offset, events: asyncio.Queue[WatchEvent | DuramenError]) -> None:

@@ -8,9 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from log_tier.catalog.catalog import Maps
+from log_tier.catalog.catalog import Maps, newer_map
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.concurrency.broadcast import Broadcast
+from log_tier.concurrency.tasks import TaskSet, end_tasks
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, InvalidRequest
 from router.membership.member import Member
 from router.membership.views import NodeView
@@ -36,8 +38,9 @@ class LiveMembership:
         self._maps = maps
         self.members: dict[str, Member] = {}
         """By node id: those that have an address. Replaced, never changed in place."""
-        self._changed = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = Broadcast()
+        self._followers: list[asyncio.Task[None]] = []
+        self._closing = TaskSet()
 
     @classmethod
     async def open(cls, maps: Maps, *, failed: Failed = only_logged) -> LiveMembership:
@@ -48,7 +51,7 @@ class LiveMembership:
         membership = cls(maps)
         first = maps.map
         membership._compare(first)
-        membership._tasks = [
+        membership._followers = [
             run_forever(membership._follow_map(first), name="following the nodes of the map", failed=failed),
             run_forever(membership._watch_silence(), name="watching for silent nodes", failed=failed),
         ]
@@ -60,8 +63,7 @@ class LiveMembership:
 
     async def _follow_map(self, seen: ClusterMap) -> None:
         while True:
-            version = seen.version
-            seen = await self._maps.wait_for(lambda cluster: cluster.version > version)  # noqa: B023 - awaited here
+            seen = await newer_map(self._maps, seen)
             self._compare(seen)
 
     def _compare(self, cluster: ClusterMap) -> None:
@@ -71,15 +73,13 @@ class LiveMembership:
             if known is not None and (known.entry.address, known.entry.identity) == (entry.address, entry.identity):
                 members[entry.id] = known
             elif entry.address:
-                members[entry.id] = Member(entry, self._move)
+                members[entry.id] = Member(entry, self._changed.notify_all)
                 members[entry.id].start()
         gone = [member for member in self.members.values() if members.get(member.id) is not member]
         self.members = members
         for member in gone:
-            task = asyncio.get_running_loop().create_task(member.close(), name=f"node {member.id} is let go")
-            self._tasks.append(task)
-            task.add_done_callback(self._tasks.remove)
-        self._move()
+            self._closing.start(member.close(), name=f"close the connections to node {member.id}")
+        self._changed.notify_all()
 
     async def _watch_silence(self) -> None:
         loop = asyncio.get_running_loop()
@@ -93,10 +93,6 @@ class LiveMembership:
                 member.heard_s += held_up  # while we were held up, we would not have heard it
                 if member.view.alive and now - member.heard_s > SILENCE_MAX_S:
                     member.lose(f"it has said nothing for {now - member.heard_s:.2f} s")
-
-    def _move(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
 
     async def wait_for(self, predicate: Callable[[], bool], *, timeout: float) -> None:
         """Return when `predicate` holds of what is known of the nodes. Raises `DeadlineExceeded`."""
@@ -140,8 +136,6 @@ class LiveMembership:
 
     async def close(self) -> None:
         """Stop following; calls under way end with `DatabaseClosed`. Idempotent."""
-        tasks = list(self._tasks)
-        for task in tasks[:2]:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._followers)
+        await self._closing.wait()
         await asyncio.gather(*(member.close() for member in self.members.values()))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from log_tier.catalog.cluster_map import NodeEntry
+from log_tier.concurrency.background import run_forever
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.tasks import TaskSet, end_tasks
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError
 from log_tier.rpc.wire import Wire
 from router.data.requests import Connection
@@ -56,7 +58,7 @@ class Member:
         self._connection = GrpcConnection(entry.address)
         self._wire = Wire(entry.address)
         self._follower: asyncio.Task[None] | None = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = TaskSet()
 
     @property
     def id(self) -> str:
@@ -76,12 +78,14 @@ class Member:
 
     def start(self) -> None:
         """Begin to follow."""
-        self._follower = self._loop.create_task(self._follow(), name=f"status of node {self.id}")
+        self._follower = run_forever(
+            self._follow(), name=f"status of node {self.id}", failed=lambda error: self.lose(error.message)
+        )
 
     # --- status
 
     async def _follow(self) -> None:
-        pause = _PAUSE_FIRST_S
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         while True:
             reason = "it ended its status stream"
             first = True
@@ -93,21 +97,20 @@ class Member:
                         if message.node != self.id or message.identity not in ("", self.entry.identity):
                             reason = f"node {message.node} answers at its address {self.entry.address}"
                             break
-                        pause = _PAUSE_FIRST_S
+                        backoff.reset()
                         self._heard(message, first=first)
                         first = False
             except DuramenError as error:
                 reason = error.message
             if wire is self._wire:  # else its loss was noticed before, by its silence
                 self.lose(reason)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, _PAUSE_MAX_S)
+            await backoff.pause()
 
     def _heard(self, message: node_pb2.NodeStatus, *, first: bool) -> None:
         if not self.view.alive:
             logger.info("node %s at %s is there", self.id, self.entry.address)
         self.heard_s = self._loop.time()
-        self.view = renewed(self.view, message, first=first, clock_ms=time.time_ns() // 1_000_000)
+        self.view = renewed(self.view, message, first=first, clock_ms=SYSTEM_CLOCK.wall_ms())
         self.known = True
         self._changed()
 
@@ -117,16 +120,11 @@ class Member:
             logger.info("node %s at %s is lost: %s", self.id, self.entry.address, reason)
         self.view = replace(self.view, alive=False, reason=reason)
         self.known = True
-        self._later(self._wire.close())
-        self._later(self._connection.close())
+        self._closing.start(self._wire.close(), name=f"close the status stream of node {self.id}")
+        self._closing.start(self._connection.close(), name=f"close the connection to node {self.id}")
         self._wire = Wire(self.entry.address)
         self._connection = GrpcConnection(self.entry.address)
         self._changed()
-
-    def _later(self, closing: Any) -> None:
-        task = self._loop.create_task(closing)
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
 
     # --- asking
 
@@ -173,11 +171,7 @@ class Member:
 
     async def close(self) -> None:
         """Stop following and close both connections; calls under way end with `DatabaseClosed`. Idempotent."""
-        if self._follower is not None:
-            self._follower.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._follower
+        await end_tasks(self._follower)
         await self._wire.close()
         await self._connection.close()
-        if self._closing:
-            await asyncio.wait(self._closing)
+        await self._closing.wait()

@@ -18,6 +18,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DeadlineExceeded, DuramenError, NotHosted, ReplicaBehind
 from router.data.in_time import in_time
 from router.routing.choice import Candidate, Fitness
@@ -87,6 +89,7 @@ class _Run:
 
     __slots__ = (
         "_ask",
+        "_backoff",
         "_deadline",
         "_failed",
         "_last",
@@ -94,7 +97,6 @@ class _Run:
         "_parts",
         "_passing",
         "_patience",
-        "_pause",
         "_routes",
         "_slow",
         "_tasks",
@@ -109,7 +111,7 @@ class _Run:
         self._deadline = deadline
         self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._pause = _PAUSE_FIRST_S
+        self._backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         self._failed: dict[int, DuramenError] = {}
         self._last: dict[int, DuramenError] = {}
         """Why a part was not answered so far."""
@@ -194,9 +196,7 @@ class _Run:
             self._tasks[self._loop.create_task(self._wait(later))] = None
 
     async def _wait(self, numbers: Sequence[int]) -> Mapping[int, DuramenError]:
-        pause = min(self._pause, max(0.0, self._deadline - self._loop.time()))
-        self._pause = min(self._pause * 2, _PAUSE_MAX_S)
-        await self._routes.news(pause)
+        await self._routes.news(min(self._backoff.next_s(), max(0.0, self._deadline - self._loop.time())))
         for number in numbers:
             self._tried.pop(number, None)
             self._passing.discard(number)
@@ -229,8 +229,5 @@ class _Run:
                     else:
                         self.took(member, task.result())
         finally:
-            for task in self._tasks:
-                task.cancel()
-            if self._tasks:
-                await asyncio.gather(*self._tasks, return_exceptions=True)
+            await end_tasks(*self._tasks)
         return self._failed

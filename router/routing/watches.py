@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
+from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.batch_header import read_header, split_batches
 from log_tier.model.errors import Disconnected, DuramenError, InvalidRequest, NotHosted, OffsetTrimmed, Unavailable
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
@@ -80,7 +81,7 @@ class _Watch:
         self.positions: dict[Partition, Offset] = dict(start)
         """The next offset of each partition; those without a start get theirs from the first stream."""
         self._events: asyncio.Queue[WatchEvent | _Lost | BaseException] = asyncio.Queue(_EVENTS_MAX)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._tried: dict[Partition, dict[str, DuramenError]] = {}
         """Who could not be followed, and why, since the partition's last event."""
 
@@ -100,9 +101,9 @@ class _Watch:
             placed.append((partition, candidates))
         groups, _ = self._routes.assign(placed)
         for member, mine in groups:
-            task = asyncio.create_task(self._follow(member, [Partition(each) for each in mine]))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(
+                self._follow(member, [Partition(each) for each in mine]), name=f"watch at node {member.id}"
+            )
 
     async def _place_again(self, partitions: Sequence[Partition]) -> None:
         """The same, with some time for the news of where the replicas went, or for a node that comes back."""
@@ -170,10 +171,7 @@ class _Watch:
 
     async def close(self) -> None:
         """End every stream."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
 
 def _blamed(lost: _Lost) -> Sequence[Partition]:

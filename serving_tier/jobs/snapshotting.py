@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,8 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.catalog.commands import AddSnapshot, ForgetSnapshots
 from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import CommandRejected, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
@@ -140,7 +141,7 @@ class NodeSnapshots:
                     newest=Offset(newest),
                     applied=replica.applied,
                     rank=rank,
-                    now_s=time.monotonic(),
+                    now_s=SYSTEM_CLOCK.monotonic_s(),
                 ):
                     continue
                 try:
@@ -152,10 +153,7 @@ class NodeSnapshots:
 
     async def close(self) -> None:
         """Stop the schedule. Idempotent."""
-        if self._ticker is not None:
-            self._ticker.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._ticker
+        await end_tasks(self._ticker)
 
 
 def _entry_of(manifest: SnapshotManifest, node_id: str, version: int) -> SnapshotEntry:

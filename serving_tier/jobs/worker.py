@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.catalog import Catalog, newer_map
 from log_tier.catalog.cluster_map import ClusterMap, Job, Task
 from log_tier.catalog.commands import Command, TaskDone, TaskFailed, TaskReady
 from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import CommandRejected, DuramenError, ShuttingDown, Unavailable, WriteUnknown
 
 __all__ = ["Action", "JobWorker", "TaskProgress", "TaskRun"]
@@ -26,8 +26,8 @@ TaskKey = tuple[int, int]
 # Tasks that run at the same time: each may read and write a whole index, and reads shall go on being fast.
 _RUNNING_MAX: Final = 2
 
-# An action that fails for now is tried this often, in some 15 s, before an operator is told.
-_TRIES: Final = 6
+# An action that fails for now is tried this often, in some 12 s, before the job fails and shows why.
+_TRIES: Final = 7
 _PAUSE_FIRST_S: Final = 0.5
 _PAUSE_MAX_S: Final = 8.0
 
@@ -102,8 +102,7 @@ class JobWorker:
 
     async def _follow(self, seen: ClusterMap) -> None:
         while True:
-            version = seen.version
-            seen = await self.catalog.wait_for(lambda cluster: cluster.version > version)  # noqa: B023 - awaited here
+            seen = await newer_map(self.catalog, seen)
             self._compare(seen)
 
     def _compare(self, cluster: ClusterMap) -> None:
@@ -147,7 +146,7 @@ class JobWorker:
             await self.submit(TaskDone(job.id, number, task.node, note))
 
     async def _tried(self, action: Action, run: TaskRun) -> str:
-        pause = _PAUSE_FIRST_S
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         for left in reversed(range(_TRIES)):
             try:
                 async with self._room:
@@ -158,12 +157,12 @@ class JobWorker:
                 if not (error.retryable or isinstance(error, WriteUnknown)) or not left:
                     raise
                 run.progress(f"trying again: {error.message}")
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, _PAUSE_MAX_S)
+            await backoff.pause()
         raise AssertionError("the last try raises or returns")
 
     async def submit(self, command: Command) -> None:
         """Submit, for as long as it takes; a rejection means that the map does not ask for it any more."""
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         while True:
             try:
                 await self.catalog.submit(command)
@@ -175,14 +174,9 @@ class JobWorker:
                 raise
             except (Unavailable, WriteUnknown) as error:
                 logger.info("the catalog does not take %s yet: %s", type(command).__name__, error)
-                await asyncio.sleep(_PAUSE_FIRST_S)
+                await backoff.pause()
 
     async def close(self) -> None:
         """Stop working. Idempotent."""
-        tasks = [task for task in (self._follower, *self._tasks.values()) if task is not None]
-        self._tasks = {}
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError, DuramenError):
-                await task
+        tasks, self._tasks = self._tasks, {}
+        await end_tasks(self._follower, *tasks.values())

@@ -25,9 +25,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
+import math
 import shutil
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from copy import copy
@@ -35,9 +34,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from log_tier.catalog.catalog import Maps
+from log_tier.catalog.catalog import Maps, newer_map
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.broadcast import Broadcast
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -138,10 +140,10 @@ class Hosting:
         self._tables: Mapping[TableId, TableEntry] = {}
         """The tables that were compared last."""
         self._locks: dict[ReplicaName, asyncio.Lock] = {}
-        self._stops: dict[ReplicaName, tuple[float, float]] = {}
-        """When a replica stopped last, on the monotonic clock, and the pause after it."""
+        self._stops: dict[ReplicaName, tuple[float, Backoff]] = {}
+        """Of replicas that stopped: when each counts as steady again, on the event loop's clock, and its pauses."""
         self._follower: asyncio.Task[None] | None = None
-        self._moved = asyncio.Event()
+        self._moved = Broadcast()
         self._compared = NOTHING
         self._bootstraps = asyncio.Semaphore(_BOOTSTRAPS_MAX)
         self.staging = Staging(maps, node, replace=self._damaged, fetch=fetch)
@@ -177,8 +179,7 @@ class Hosting:
 
     async def _follow(self, seen: ClusterMap) -> None:
         while True:
-            version = seen.version
-            seen = await self.maps.wait_for(lambda cluster: cluster.version > version)  # noqa: B023 - awaited here
+            seen = await newer_map(self.maps, seen)
             await self._compare(seen)
 
     async def _compare(self, cluster: ClusterMap) -> None:
@@ -202,7 +203,7 @@ class Hosting:
         looked_at.update((table.id, table) for table in changed)
         self.staging.compare(cluster, [name for table in looked_at.values() for name in self._names_of(table)])
         self._compared = cluster.version
-        self._move()
+        self._moved.notify_all()
 
     async def _open_resting(self) -> None:
         """Open in one go what needs no look at a file: nearly everything, after a restart."""
@@ -262,14 +263,12 @@ class Hosting:
             logger.error("bringing up %s ended by a bug", name, exc_info=error)
             self.node.refusals[name] = DuramenError(f"replica {name[0]}/{name[1]} could not be opened: {error!r}")
         self.staging.compare(self.maps.map, [name])
-        self._move()
+        self._moved.notify_all()
 
     async def _let_go(self, name: ReplicaName, cluster: ClusterMap) -> None:
         task = self._tasks.pop(name, None)
         self.pending.pop(name, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await end_tasks(task)
         await self.staging.forget(name)
         self._stops.pop(name, None)
         async with self._lock(name):
@@ -316,16 +315,18 @@ class Hosting:
 
     def _pause_after_stop(self, name: ReplicaName) -> float:
         """In seconds; it grows where a replica stops again and again, so that each stop can be read in the log."""
-        now = time.monotonic()
-        last, pause = self._stops.get(name, (-_STEADY_S, 0.0))
-        pause = 0.0 if now - last > _STEADY_S + pause else min(max(pause * 2, _RETRY_FIRST_S), _RETRY_MAX_S)
-        self._stops[name] = now, pause
-        return pause * random.uniform(0.5, 1.0)
+        now_s = asyncio.get_running_loop().time()
+        steady_s, backoff = self._stops.get(name, (-math.inf, Backoff(_RETRY_FIRST_S, _RETRY_MAX_S)))
+        if now_s > steady_s:
+            backoff.reset()
+        pause_s = 0.0 if now_s > steady_s else backoff.next_s()
+        self._stops[name] = now_s + pause_s + _STEADY_S, backoff
+        return pause_s
 
     # --- bringing up
 
     async def _bring_up(self, name: ReplicaName, topic: Topic) -> None:
-        pause = _RETRY_FIRST_S
+        backoff = Backoff(_RETRY_FIRST_S, _RETRY_MAX_S)
         while True:
             try:
                 async with self._lock(name):
@@ -337,10 +338,9 @@ class Hosting:
                 )
                 self.node.refusals[name] = error
                 self.pending[name].trouble = error.message
-                self._move()
-                limit = _RETRY_AWAY_MAX_S if isinstance(error, _AWAY) else _RETRY_MAX_S
-                await asyncio.sleep(min(pause, limit) * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, limit)
+                self._moved.notify_all()
+                backoff.max_s = _RETRY_AWAY_MAX_S if isinstance(error, _AWAY) else _RETRY_MAX_S
+                await backoff.pause()
             else:
                 return
 
@@ -422,10 +422,6 @@ class Hosting:
 
     # --- asking
 
-    def _move(self) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
-
     async def wait_hosted(self, table_id: TableId) -> None:
         """Return when every replica that this node should have of a table was opened, or refused.
 
@@ -497,13 +493,8 @@ class Hosting:
     async def close(self) -> None:
         """Stop following and bringing up. Idempotent."""
         await self.staging.close()
-        tasks = [task for task in (self._follower, *self._tasks.values()) if task is not None]
-        self._tasks = {}
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError, DuramenError):
-                await task
+        tasks, self._tasks = self._tasks, {}
+        await end_tasks(self._follower, *tasks.values())
 
 
 def _refuse(replica: Replica) -> None:

@@ -11,10 +11,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Final
 
 from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.model.log import Log, Topic
 from serving_tier.replica.replica import Replica
@@ -53,7 +54,7 @@ class LogEnds:
         log: Log,
         replicas: Iterable[Replica],
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
         every_s: float = _ASK_EVERY_S,
         failed: Failed = only_logged,
     ) -> LogEnds:
@@ -101,7 +102,4 @@ class LogEnds:
 
     async def close(self) -> None:
         """Ask no more. Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await end_tasks(self._task)

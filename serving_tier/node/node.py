@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -20,7 +19,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.descriptors import descriptor_shares
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, NotHosted, TableNotFound, Unavailable
 from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
@@ -51,10 +52,6 @@ _RANK_DELAY_MS: Final = 2000
 _NOOP_BATCH: Final = encode_batch(Columns([b""], [b""], attributes=[int(Operation.NOOP)]))
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 ReplicaName = tuple[TableId, Partition]
 
 
@@ -73,7 +70,7 @@ class RestingReplica(NamedTuple):
 class Node:
     """Holds replicas. `open()` makes one; `close()` closes every index cleanly."""
 
-    def __init__(self, log: Log, folder: Path, *, clock_ms: Callable[[], int] = _now_ms) -> None:
+    def __init__(self, log: Log, folder: Path, *, clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms) -> None:
         self._log = log
         self.folder = folder
         """Below it, an index folder for each replica: table id / partition."""
@@ -99,7 +96,7 @@ class Node:
 
     @classmethod
     async def open(
-        cls, log: Log, folder: Path, *, clock_ms: Callable[[], int] = _now_ms, failed: Failed = only_logged
+        cls, log: Log, folder: Path, *, clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms, failed: Failed = only_logged
     ) -> Node:
         """Open a node that keeps its indexes below `folder`; it hosts nothing yet. `failed`: see `run_forever`."""
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
@@ -293,9 +290,10 @@ class Node:
 
     async def _tick(self) -> None:
         backoff: dict[Replica, tuple[float, float]] = {}
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_EXPIRY_TICK_S)
-            now_ms, now_s = self._clock_ms(), time.monotonic()
+            now_ms, now_s = self._clock_ms(), loop.time()
             waiting: dict[Replica, tuple[float, float]] = {}
             for name, replica in self._replicas.items():
                 not_before, pause = backoff.get(replica, (0.0, _EXPIRY_TICK_S))
@@ -316,10 +314,7 @@ class Node:
     async def close(self) -> None:
         """Close every replica cleanly, then end the applier. What fails is raised after the rest was closed."""
         try:
-            if self._ticker is not None:
-                self._ticker.cancel()
-                with suppress(asyncio.CancelledError):
-                    await self._ticker
+            await end_tasks(self._ticker)
         finally:
             try:
                 await _close_all(list(self), None)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import shutil
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -27,6 +26,9 @@ from typing import Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry, VersionEntry
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.broadcast import Broadcast
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -102,7 +104,7 @@ class Staging:
         self._troubles: dict[VersionName, DuramenError] = {}
         self._progress: dict[VersionName, tuple[str, int, int]] = {}
         self._room = asyncio.Semaphore(_FETCHES_MAX)
-        self._moved = asyncio.Event()
+        self._moved = Broadcast()
 
     def compare(self, cluster: ClusterMap, names: Iterable[ReplicaName] | None = None) -> None:
         """Begin to fetch what is missing, and to remove what nobody wants, of the replicas that are open (of those of
@@ -181,8 +183,7 @@ class Staging:
         self._progress.pop(name, None)
         if not task.cancelled() and task.exception() is not None:
             logger.error("version %s of %s ended by a bug", name[1], name[0], exc_info=task.exception())
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        self._moved.notify_all()
 
     async def _stage(self, replica: Replica, table: TableEntry, number: int, url: str, *, needed: bool = False) -> None:
         name: VersionName = ((replica.topic.id, replica.partition), number)
@@ -190,7 +191,7 @@ class Staging:
         def progress(phase: str, done: int, total: int) -> None:
             self._progress[name] = (phase, done, total)
 
-        pause, limit = _RETRY_FIRST_S, _RETRY_MAX_S
+        backoff = Backoff(_RETRY_FIRST_S, _RETRY_MAX_S)
         while self._still(replica, number):
             folder = replica.version_folder(number)
             try:
@@ -208,16 +209,14 @@ class Staging:
                 logger.warning("%s: version %s is not here: %s", replica.name, number, error)
                 self._troubles[name] = error
                 away = isinstance(error, (Disconnected, DeadlineExceeded, SnapshotStoreUnavailable))
-                limit = _RETRY_AWAY_MAX_S if away else _RETRY_MAX_S
+                backoff.max_s = _RETRY_AWAY_MAX_S if away else _RETRY_MAX_S
                 if isinstance(error, (IndexDamaged, OffsetTrimmed)):
                     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
                 if needed and not error.retryable:
                     self._replace(replica)
                     return
-            moved, self._moved = self._moved, asyncio.Event()
-            moved.set()
-            await asyncio.sleep(min(pause, limit) * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, limit)
+            self._moved.notify_all()
+            await backoff.pause()
 
     def _still(self, replica: Replica, number: int) -> bool:
         """Is it still asked for, of a replica that is still here?"""
@@ -237,16 +236,8 @@ class Staging:
 
     async def forget(self, name: ReplicaName) -> None:
         """End what is under way for a replica that goes away, or is put in place anew."""
-        tasks = [task for version, task in self._tasks.items() if version[0] == name]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*(task for version, task in self._tasks.items() if version[0] == name))
 
     async def close(self) -> None:
         """End what is under way. Idempotent."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*self._tasks.values())

@@ -27,6 +27,8 @@ from contextlib import aclosing
 from copy import copy
 from typing import Any, Final
 
+from log_tier.concurrency.broadcast import Broadcast
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import Batch, cut_run, decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, ShuttingDown
@@ -64,7 +66,7 @@ class StandbyVersions:
         """Those that catch up, by version."""
         self._closings: dict[int, asyncio.Task[None]] = {}
         """Those that are being closed, by version."""
-        self._moved = asyncio.Event()
+        self._moved = Broadcast()
         self.on_moved: Callable[[], None] = _nobody_looks
         """Called when a version has come, or is level, or lost."""
 
@@ -141,9 +143,8 @@ class StandbyVersions:
         whoever waited for it. A caller that is cancelled does not stop the closing.
         """
         task = self._tasks.get(number)
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            await asyncio.wait([task])
+        if task is not asyncio.current_task():
+            await end_tasks(task)
         index = self.level.pop(number, None) or self.behind.pop(number, None)
         if index is not None:
             self._closings[number] = asyncio.create_task(
@@ -170,11 +171,7 @@ class StandbyVersions:
 
     async def close(self) -> list[LmdbIndex]:
         """Stop catching up; the indexes are the caller's to close."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*self._tasks.values())
         if self._closings:
             await asyncio.wait(self._closings.values())
         indexes = self.indexes()
@@ -188,8 +185,7 @@ class StandbyVersions:
 
     def _move(self) -> None:
         self.on_moved()
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        self._moved.notify_all()
 
     # --- catching up
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
@@ -27,6 +26,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from log_tier.catalog.catalog import Maps
+from log_tier.concurrency.broadcast import Broadcast
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, Overloaded
 from serving_tier.node.load import Load
 from serving_tier.node.node import Node, ReplicaName
@@ -88,10 +90,6 @@ Running = Callable[[], Mapping[tuple[int, int], Progress]]
 """The tasks under way here, by job and number."""
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _no_tasks() -> Mapping[tuple[int, int], Progress]:
     return {}
 
@@ -105,13 +103,12 @@ class NodeStatusFeed:
         load: Load,
         *,
         running: Running = _no_tasks,
-        clock: Callable[[], float] = time.monotonic,
-        clock_ms: Callable[[], int] = _now_ms,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`clock`: monotonic seconds; `clock_ms`: the wall clock, which is reported so that a wrong one shows."""
+        """Every status carries the wall clock, so that a wrong one shows."""
         self._hosts, self._load, self._running = hosts, load, running
-        self._clock, self._clock_ms = clock, clock_ms
-        self._started_s = clock()
+        self._clock = clock
+        self._started_s = clock.monotonic_s()
         self._standings: dict[ReplicaName, ReplicaStatus] = {}
         self._seen: dict[ReplicaName, tuple[Replica, int]] = {}
         """The counter of changes up to which each open replica was looked at."""
@@ -124,7 +121,7 @@ class NodeStatusFeed:
         self._number = 0
         self._kept: deque[node_pb2.NodeStatus] = deque(maxlen=_KEPT)
         """The last messages; the newest has the number `_number`."""
-        self._moved = asyncio.Event()
+        self._moved = Broadcast()
         self._subscribers = 0
         self._task: asyncio.Task[None] | None = None
         self._failure: DuramenError | None = None
@@ -179,21 +176,18 @@ class NodeStatusFeed:
     async def close(self) -> None:
         """Stop. Idempotent; listeners get nothing more."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await end_tasks(task)
 
     # --- telling
 
     async def _run(self) -> None:
-        beat_s = self._clock() + _HEARTBEAT_S
+        beat_s = self._clock.monotonic_s() + _HEARTBEAT_S
         measuring: asyncio.Task[None] | None = None
         try:
             while True:
-                slept_s = self._clock()
+                slept_s = self._clock.monotonic_s()
                 await asyncio.sleep(_PUSH_EVERY_S)
-                now_s = self._clock()
+                now_s = self._clock.monotonic_s()
                 self._late_s = max(self._late_s, now_s - slept_s - _PUSH_EVERY_S)
                 if measuring is None or measuring.done():
                     if measuring is not None:
@@ -212,7 +206,7 @@ class NodeStatusFeed:
             error = task.exception()
             logger.error("the node's status ended by a bug", exc_info=error)
             self._failure = DuramenError(f"this node cannot tell its status any more: {error!r}; restart it")
-            self._move()
+            self._moved.notify_all()
 
     def _tick(self, *, beat: bool) -> None:
         """Tell what changed, if anything did, or if it is time to be heard."""
@@ -221,11 +215,7 @@ class NodeStatusFeed:
         if changed or gone or beat or version != self._map_version:
             self._kept.append(self._message(changed, gone))
             self._number += 1
-            self._move()
-
-    def _move(self) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+            self._moved.notify_all()
 
     def _compare(self, *, whole: bool) -> tuple[list[ReplicaName], list[ReplicaName]]:
         """Look at every replica (`whole`), or at those that have moved; return what changed and what is gone."""
@@ -275,15 +265,15 @@ class NodeStatusFeed:
             ],
             disk_free=self._disk[0],
             disk_used=self._disk[1],
-            clock_ms=self._clock_ms(),
-            uptime_s=int(self._clock() - self._started_s),
+            clock_ms=self._clock.wall_ms(),
+            uptime_s=int(self._clock.monotonic_s() - self._started_s),
         )
 
     # --- sizes
 
     async def _measure(self) -> None:
         """Look up the sizes of those that moved, in a thread; not more often than every few seconds."""
-        now_s = self._clock()
+        now_s = self._clock.monotonic_s()
         if self._sized_s is not None and now_s - self._sized_s < _SIZES_EVERY_S:
             return
         self._sized_s = now_s

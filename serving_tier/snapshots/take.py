@@ -16,7 +16,6 @@ import fcntl
 import logging
 import os
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
@@ -25,6 +24,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Final
 
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import DuramenError, SnapshotDamaged
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
@@ -45,10 +45,6 @@ Reading = Callable[[], AbstractContextManager[LmdbIndex]]
 _ID_BYTES: Final = 8
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 async def take_snapshot(
     reading: Reading,
     store: SnapshotStore,
@@ -57,7 +53,7 @@ async def take_snapshot(
     work_folder: Path,
     digest: bool = False,
     progress: Progress | None = None,
-    clock_ms: Callable[[], int] = _now_ms,
+    clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
 ) -> SnapshotManifest:
     """Take a snapshot and store it; return its manifest when it was read back and found good.
 
@@ -96,7 +92,7 @@ async def copied_index(
     digest: bool = False,
     progress: Progress | None = None,
     snapshot_id: str = "",
-    clock_ms: Callable[[], int] = _now_ms,
+    clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
 ) -> AsyncIterator[tuple[Path, SnapshotManifest]]:
     """A checked copy of a live index in a folder of its own, and its manifest; the folder is removed at the end.
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame
 
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.errors import DuramenError, InvalidRequest, InvalidToken, error_from_code
 from log_tier.model.tokens import Token
 from serving_tier.versions.manifest import VersionManifest, part_of
@@ -193,7 +193,7 @@ def _built(plan: BuildPlan, place: TablePlace, outcomes: list[PartitionOutcome],
         table_name=plan.table.name,
         partitions=plan.table.partitions,
         partitioner=place.partitioner,
-        created_ms=time.time_ns() // 1_000_000,
+        created_ms=SYSTEM_CLOCK.wall_ms(),
         source=source,
         parts=tuple(parts),
     )

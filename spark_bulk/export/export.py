@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.errors import DuramenError, InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds
@@ -217,7 +217,7 @@ def _manifest(
         partitions=place.topic.partitions,
         after=tuple(after[each] for each in place.partitions),
         until=tuple(found[each].until for each in place.partitions),
-        created_ms=time.time_ns() // 1_000_000,
+        created_ms=SYSTEM_CLOCK.wall_ms(),
         columns=columns,
         files=tuple(file for each in place.partitions if (file := found[each].file) is not None),
     )

@@ -12,12 +12,12 @@ time is over.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import WriteUnknown
 from log_tier.model.identifiers import Partition, TableId
@@ -167,20 +167,20 @@ class Appender:
         """Append a round, and again what did not succeed."""
         if self._log is None:
             self._log = await self._opening()
-        loop = asyncio.get_running_loop()
-        give_up, pause = loop.time() + self._timeout_s, _PAUSE_FIRST_S
+        deadline_s = asyncio.get_running_loop().time() + self._timeout_s
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
         left = dict(parts)
-        while True:
+        while left:
             results = await self._log.append_many([(self._table, each, batch) for each, batch in left.items()])
             for partition, result in zip(list(left), results, strict=True):
                 if isinstance(result, Appended):
                     del left[partition]
-                elif not (result.retryable or isinstance(result, WriteUnknown)) or loop.time() > give_up:
+                elif not (result.retryable or isinstance(result, WriteUnknown)):
                     raise result
-            if not left:
-                return
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, _PAUSE_MAX_S)
+                else:
+                    failure = result
+            if left and not await backoff.pause():
+                raise failure
 
     def __enter__(self) -> Appender:
         return self

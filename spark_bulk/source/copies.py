@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from log_tier.catalog.cluster_map import SnapshotEntry
+from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.threads import Stop, in_thread
 from log_tier.model.batch import cut_batch
 from log_tier.model.batch_header import Place, read_header, split_batches
@@ -163,8 +164,8 @@ def _sparks_folder() -> str | None:
 
 async def _from_any(wanted: Wanted, log: Log, folder: Path) -> StandingIndex:
     """Try the sources until one serves."""
-    loop = asyncio.get_running_loop()
-    give_up, pause = loop.time() + wanted.timeout_s, _PAUSE_FIRST_S
+    deadline_s = asyncio.get_running_loop().time() + wanted.timeout_s
+    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
     while True:
         tried: list[str] = []
         away = False
@@ -197,10 +198,8 @@ async def _from_any(wanted: Wanted, log: Log, folder: Path) -> StandingIndex:
         text = f"no source is left for {wanted.name}: {'; '.join(tried) or 'no snapshot, no peer, no log'}"
         if not away:
             raise OffsetTrimmed(f"{text}: read a later token, or bring back what has it", partition=wanted.partition)
-        if loop.time() > give_up:
+        if not await backoff.pause():
             raise Unavailable(f"{text}; tried for {wanted.timeout_s:g} s", partition=wanted.partition)
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(pause * 2, _PAUSE_MAX_S)
 
 
 async def _from_one(wanted: Wanted, step: SourceStep, log: Log, folder: Path) -> StandingIndex:

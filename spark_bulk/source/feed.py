@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, TableNotFound, Unavailable
 from log_tier.model.identifiers import Offset, Partition
@@ -30,7 +31,8 @@ __all__ = ["FeedPart", "read_feed"]
 _CHUNK_BYTES: Final = 1 << 20
 
 _ASK_TIMEOUT_S: Final = 30.0
-_PAUSE_S: Final = 0.2
+_PAUSE_FIRST_S: Final = 0.1
+_PAUSE_MAX_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,8 @@ async def read_feed(part: FeedPart, schema: pa.Schema) -> AsyncGenerator[pa.Reco
 async def _voids(part: FeedPart, first: Offset, last: Offset) -> Sequence[int]:
     """Ask one replica, or another one."""
     place, partition = part.place, part.partition
-    loop = asyncio.get_running_loop()
-    give_up = loop.time() + part.timeout_s
+    deadline_s = asyncio.get_running_loop().time() + part.timeout_s
+    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
     peers = list(place.peers[partition])
     random.shuffle(peers)
     while True:
@@ -107,10 +109,9 @@ async def _voids(part: FeedPart, first: Offset, last: Offset) -> Sequence[int]:
                 tried.append(f"{peer.name}: {error.message}")
         if lasting is not None and len(tried) == len(peers):
             raise lasting
-        if not peers or loop.time() > give_up:
+        if not peers or not await backoff.pause():
             raise Unavailable(
                 f"which records of {place.named(partition)} took effect nobody says: "
                 f"{'; '.join(tried) or 'no node of it has an address'}; "
                 "start a node that holds it, or read with records=all"
             )
-        await asyncio.sleep(_PAUSE_S * random.uniform(0.5, 1.5))

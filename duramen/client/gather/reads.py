@@ -13,12 +13,13 @@ later, because its server is away, waits for that outside of the way too.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from duramen.client.gather.pending_calls import PendingCalls
 from duramen.client.session import Session
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import (
     DatabaseClosed,
     DeadlineExceeded,
@@ -130,7 +131,7 @@ class ReadCoalescer:
         self._in_flight = 0
         self._scheduled = False
         self._closed = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def submit(
         self,
@@ -194,17 +195,14 @@ class ReadCoalescer:
         if self._shared and not self._scheduled:
             self._flush()
 
-    def _start(self, groups: list[_Group], *, patience: float, pause: float = 0.0) -> asyncio.Task[None]:
-        task = self._loop.create_task(self._send(groups, patience, pause))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def _start(self, groups: list[_Group], *, patience: float, backoff: Backoff | None = None) -> asyncio.Task[None]:
+        return self._tasks.start(self._send(groups, patience, backoff))
 
-    async def _send(self, groups: list[_Group], patience: float, pause: float) -> None:
+    async def _send(self, groups: list[_Group], patience: float, backoff: Backoff | None) -> None:
         """Ask once, after a pause; what must be asked again is handed on."""
         try:
-            if pause:
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            if backoff is not None:
+                await backoff.pause()
             wanted = [(group, last) for group in groups if (last := group.callers.last_deadline()) is not None]
             if not wanted:
                 return
@@ -222,7 +220,7 @@ class ReadCoalescer:
                 if isinstance(result, ReadResult):
                     self._answer(group, result)
                 else:
-                    self._retry(group, result, patience, pause, alone=len(groups) == 1)
+                    self._retry(group, result, patience, backoff, alone=len(groups) == 1)
         except BaseException as error:
             # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
             reason = _closed() if isinstance(error, asyncio.CancelledError) else DuramenError(f"a bug: {error!r}")
@@ -230,7 +228,9 @@ class ReadCoalescer:
                 group.callers.fail(reason)
             raise
 
-    def _retry(self, group: _Group, error: DuramenError, patience: float, pause: float, *, alone: bool) -> None:
+    def _retry(
+        self, group: _Group, error: DuramenError, patience: float, backoff: Backoff | None, *, alone: bool
+    ) -> None:
         """A part was not answered: ask again if that can help, else tell its callers."""
         if isinstance(error, ReplicaBehind) and patience:
             self._start([group], patience=0.0)
@@ -240,7 +240,7 @@ class ReadCoalescer:
             self._split(group)
         elif error.retryable and not isinstance(error, DeadlineExceeded):
             group.reason = error
-            self._start([group], patience=0.0, pause=min(pause * 2, _PAUSE_MAX_S) or _PAUSE_FIRST_S)
+            self._start([group], patience=0.0, backoff=backoff or Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S))
         else:
             group.callers.fail(error)
 
@@ -273,9 +273,7 @@ class ReadCoalescer:
             for half in (calls[:middle], calls[middle:]):
                 self._start([group.piece(half, self._loop)], patience=0.0)
             return
-        task = self._loop.create_task(self._read_halves(group, calls[0]))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._read_halves(group, calls[0]))
 
     async def _read_halves(self, group: _Group, call: _Call) -> None:
         middle = len(call.keys) // 2
@@ -298,9 +296,7 @@ class ReadCoalescer:
     async def close(self) -> None:
         """End what is under way; its callers get `DatabaseClosed`."""
         self._closed = True
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         for group in self._shared.values():
             group.callers.fail(_closed())
         self._shared.clear()

@@ -22,7 +22,6 @@ became of its conditions, holds up nobody at all: that is asked again beside the
 from __future__ import annotations
 
 import asyncio
-import random
 import struct
 from collections import deque
 from collections.abc import Sequence
@@ -30,6 +29,8 @@ from typing import Final
 
 from duramen.client.gather.batch_builder import BatchBuilder, Written
 from duramen.client.session import Session
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.batch import BATCH_RECORDS_MAX, Columns
 from log_tier.model.errors import (
     DatabaseClosed,
@@ -97,7 +98,7 @@ class WriteCoalescer:
         self._scheduled = False
         self._closed = False
         self._pending_bytes = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def submit(
         self, table: TableRef, partition: Partition, records: Columns, *, outcomes: bool, deadline: float
@@ -193,9 +194,7 @@ class WriteCoalescer:
         if drafts:
             self._under_way.update((draft.table.id, draft.partition) for draft in drafts)
             self._in_flight += 1
-            task = self._loop.create_task(self._send(drafts))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._send(drafts))
 
     def _encode(self, draft: BatchBuilder) -> bool:
         """Fix a draft's bytes; False where nobody waits for it any more, or where it cannot be a batch."""
@@ -223,7 +222,7 @@ class WriteCoalescer:
     async def _send(self, drafts: list[BatchBuilder]) -> None:
         """Send until every batch has its answer or nobody waits for it any more."""
         left, in_flight = drafts, True
-        pause = _PAUSE_FIRST_S
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         try:
             while True:
                 left = await self._try(left)
@@ -232,8 +231,7 @@ class WriteCoalescer:
                 self._schedule()
                 if not left:
                     return
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, _PAUSE_MAX_S)
+                await backoff.pause()
         except BaseException as error:
             # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
             reason = _closed() if isinstance(error, asyncio.CancelledError) else DuramenError(f"a bug: {error!r}")
@@ -290,14 +288,12 @@ class WriteCoalescer:
                 draft.fail(result)
                 self._settled(draft)
         if pending:
-            task = self._loop.create_task(self._judge(pending))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._judge(pending))
         return again
 
     async def _judge(self, pending: list[tuple[BatchBuilder, OutcomesPart]]) -> None:
         """Ask what became of batches that are in the log, for as long as somebody waits for it."""
-        pause = _PAUSE_FIRST_S
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         try:
             while pending:
                 waiting = [(draft, part, draft.callers.last_deadline()) for draft, part in pending]
@@ -322,8 +318,7 @@ class WriteCoalescer:
                         draft.fail(result if isinstance(result, WriteUnknown) else outcome_unknown(part, result))
                 pending = again
                 if pending:
-                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                    pause = min(pause * 2, _PAUSE_MAX_S)
+                    await backoff.pause()
         except BaseException as error:
             # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
             reason = _closed() if isinstance(error, asyncio.CancelledError) else DuramenError(f"a bug: {error!r}")
@@ -333,12 +328,9 @@ class WriteCoalescer:
 
     async def close(self) -> None:
         """Give what is under way a moment to end, then give it up."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_CLOSE_PATIENCE_S)
+        await self._tasks.wait(timeout_s=_CLOSE_PATIENCE_S)
         self._closed = True
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         for queue in self._drafts.values():
             for draft in queue:
                 draft.fail(_closed())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.service import ClusterService, ServerRole
 from log_tier.concurrency.background import failing, run_forever
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, NodeIdTaken
 from log_tier.open import open_log
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
@@ -205,11 +206,7 @@ class NodeRole:
 
     async def close(self) -> None:
         """Stop cleanly."""
-        for watcher in self._watchers:
-            watcher.cancel()
-        for watcher in self._watchers:
-            with suppress(asyncio.CancelledError):
-                await watcher
+        await end_tasks(*self._watchers)
         await self._opened.aclose()
 
 

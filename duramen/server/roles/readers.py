@@ -12,6 +12,9 @@ from contextlib import suppress
 from typing import Final
 
 from duramen.server.supervisor.parent import PARENT_VARIABLE
+from log_tier.concurrency.background import run_forever
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.readers.reader_process import ReaderTask
 from router.endpoints.resp.server.resp_server import RespServer
@@ -56,9 +59,7 @@ class Readers:
         except BaseException:
             await readers.close()
             raise
-        readers._keeping = [
-            asyncio.create_task(readers._keep(task), name=f"keep reader {task.number}") for task in tasks
-        ]
+        readers._keeping = [run_forever(readers._keep(task), name=f"keep reader {task.number}") for task in tasks]
         return readers
 
     async def _start(self, task: ReaderTask) -> None:
@@ -102,28 +103,25 @@ class Readers:
 
     async def _keep(self, task: ReaderTask) -> None:
         """Start it again whenever it ends."""
-        pause = _PAUSE_FIRST_S
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         while True:
             process = self._processes[task.number]
             code = await process.wait()
             logger.error("reader process %s (pid %s) ended with code %s", task.number, process.pid, code)
             self._resp_server.reader_died()
             while True:
-                await asyncio.sleep(pause)
+                await backoff.pause()
                 try:
                     await self._start(task)
                 except (DuramenError, OSError) as error:
                     logger.error("%s", error)
-                    pause = min(pause * 2, _PAUSE_MAX_S)
                 else:
-                    pause = _PAUSE_FIRST_S
+                    backoff.reset()
                     break
 
     async def close(self) -> None:
         """SIGTERM, then SIGKILL. Idempotent."""
-        for keeping in self._keeping:
-            keeping.cancel()
-        await asyncio.gather(*self._keeping, return_exceptions=True)
+        await end_tasks(*self._keeping)
         self._keeping = []
         await asyncio.gather(*(self._stop(process) for process in self._processes.values()))
         self._processes.clear()

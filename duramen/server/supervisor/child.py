@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from duramen.server.supervisor.parent import PARENT_VARIABLE
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import DuramenError, error_from_code
 
 __all__ = ["Child", "Event"]
@@ -93,7 +94,7 @@ class Child:
     async def run(self) -> None:
         """Keep a started child running until `stop`."""
         loop = asyncio.get_running_loop()
-        pause = _PAUSE_FIRST_S
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         while True:
             assert self._process is not None
             await self._drained(self._process)
@@ -103,9 +104,8 @@ class Child:
             lived_s = loop.time() - self._started_s
             self._tell({"event": "exited", "role": self.role, "name": self.name, "pid": self.pid, "code": code})
             if lived_s > _LIVED_S:
-                pause = _PAUSE_FIRST_S
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _PAUSE_MAX_S)
+                backoff.reset()
+            await backoff.pause()
             if self._stopping:
                 return
             try:

@@ -22,7 +22,7 @@ from log_tier.embedded.segments.tail_cache import TailCache, TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, File, SyncFailed
-from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, PREALLOCATION_FACTOR, Clock, EngineSettings
+from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, PREALLOCATION_FACTOR, ClockMs, EngineSettings
 from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DiskFull, DuramenError, LogDamaged, LogStopped
 from log_tier.model.identifiers import NOTHING, Offset, Partition
@@ -70,7 +70,7 @@ class PartitionLog:
         folder: Path,
         *,
         disk: Disk,
-        clock: Clock,
+        clock: ClockMs,
         settings: EngineSettings,
         memory: TailMemory,
         files: OpenFiles,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -14,10 +13,9 @@ __all__ = [
     "PREALLOCATION_BYTES_MIN",
     "PREALLOCATION_FACTOR",
     "TOPICS_MAX",
-    "Clock",
+    "ClockMs",
     "EngineSettings",
     "Entropy",
-    "wall_clock_ms",
 ]
 
 # One folder and one small file each, all read when the log opens: ten thousand take about a second.
@@ -28,16 +26,11 @@ TOPICS_MAX: Final = 10_000
 PREALLOCATION_BYTES_MIN: Final = 16 << 10
 PREALLOCATION_FACTOR: Final = 4
 
-Clock = Callable[[], int]
+ClockMs = Callable[[], int]
 """Milliseconds since 1970. May jump; a partition's log time never falls all the same."""
 
 Entropy = Callable[[int], bytes]
 """So many random bytes."""
-
-
-def wall_clock_ms() -> int:
-    """The machine's clock."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Callable
 from typing import Final
+
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 
 __all__ = ["CONNECTION_NEWS", "ClientLogFilter"]
 
@@ -22,7 +23,7 @@ _FAILED: Final = re.compile(r"Connect to \S+#(\S+) failed")
 class ClientLogFilter(logging.Filter):
     """Lets the first of a broker's failed connections through, and one a minute. Everything else passes."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s) -> None:
         super().__init__()
         self._clock = clock
         self._told_s: dict[str, float] = {}

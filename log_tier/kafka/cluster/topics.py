@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.kafka.cluster.address import KafkaAddress
 from log_tier.kafka.cluster.client_log_filter import CONNECTION_NEWS
 from log_tier.kafka.cluster.durability import weaknesses
@@ -256,8 +257,8 @@ class Topics:
         asked = [TopicPartition(name, partition) for partition in partitions]
         doing = f"asking for the offsets of {name}"
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        deadline = time.monotonic() + _ANSWER_S
-        pause = _PAUSE_S
+        deadline_s = asyncio.get_running_loop().time() + _ANSWER_S
+        backoff = Backoff(_PAUSE_S, _PAUSE_MAX_S, deadline_s=deadline_s)
         while True:
             answers = self._admin.list_offsets(
                 dict.fromkeys(asked, spec), isolation_level=level, request_timeout=_REQUEST_S
@@ -265,16 +266,14 @@ class Topics:
             try:
                 found = [(await asyncio.wrap_future(answers[partition])).offset for partition in asked]
             except KafkaException as error:
-                if not is_passing(error.args[0]) or time.monotonic() + pause > deadline:
+                if not is_passing(error.args[0]) or not await backoff.pause():
                     raise failure(error, doing) from error
             else:
                 # Between two leaders librdkafka may know no offset, and call that no error.
                 if min(found) >= 0:
                     return found
-                if time.monotonic() + pause > deadline:
+                if not await backoff.pause():
                     raise Unavailable(f"Kafka, {doing}: no leader told them within {_ANSWER_S:g} s: try again")
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _PAUSE_MAX_S)
 
     async def trim(self, known: KnownTopic, partition: Partition, before: Offset) -> Offset:
         """Remove the records below `before`; return the earliest that is left."""

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -271,3 +272,24 @@ def test_go_redis_on_a_cluster(cluster: UpCluster, key: str, tmp_path: Path) -> 
     command = [str(program), "cluster", str(cluster.doors["n1"]), key]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.stdout == "all as expected\n", done.stdout + done.stderr
+
+
+def test_optimistic_increments_through_a_node(cluster: UpCluster, key: str) -> None:
+    """WATCH, GET, MULTI, SET, EXEC by 8 connections: what was granted counts, all of it and nothing else."""
+    clients, each = 8, 50
+
+    def work() -> None:
+        with redis.Redis(port=cluster.doors["n1"]) as client:
+            for _ in range(each):
+                client.transaction(add_one, key, watch_delay=0.0)
+
+    def add_one(pipe: Any) -> None:
+        value = int(pipe.get(key) or 0) + 1
+        pipe.multi()
+        pipe.set(key, value)
+
+    with ThreadPoolExecutor(clients) as pool:
+        for done in [pool.submit(work) for _ in range(clients)]:
+            done.result()
+    with redis.Redis(port=cluster.doors["n1"]) as client:
+        assert client.get(key) == b"%d" % (clients * each)

@@ -16,7 +16,7 @@ from log_tier.catalog.catalog import CATALOG_TOPIC, Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan, command_batch, parse_command
 from log_tier.catalog.map_json import map_from_json, map_to_json
-from log_tier.catalog.remote import RemoteMaps, fetch_view
+from log_tier.catalog.remote import RemoteMaps, View, fetch_view
 from log_tier.catalog.service import ClusterService
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, decode_batch, encode_batch
@@ -34,7 +34,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Appended
 from log_tier.model.table_ref import TableRef
-from log_tier.proto import cluster_pb2_grpc, log_pb2_grpc
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2_grpc
 from log_tier.remote.remote_log import RemoteLog
 from log_tier.remote.service import LogService
 from log_tier.rpc.streams import OpenStreams
@@ -368,3 +368,16 @@ def test_the_batch_of_a_command_is_one_record() -> None:
     assert command_batch(RegisterNode("n1", "", "a"), "id")[56:60] == (1).to_bytes(4, "little")
     assert CATALOG_TOPIC == "_duramen_catalog"
     assert Offset(0) == 0
+
+
+async def test_a_follower_of_the_map_that_ends_by_a_bug_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for another map gets the reason at once; the map would stay as it is for ever."""
+
+    def broken(target: str) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("log_tier.catalog.remote.Wire", broken)
+    maps = await RemoteMaps.open("127.0.0.1:1", View(cluster_pb2.ClusterView(map=map_to_json(ClusterMap()))))
+    with pytest.raises(DuramenError, match=r"follow map at 127\.0\.0\.1:1 ended \(RuntimeError\('a bug'\)\)"):
+        await maps.wait_for(lambda cluster: False, timeout=DEADLINE_S)
+    await maps.close()

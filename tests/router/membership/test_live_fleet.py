@@ -12,12 +12,14 @@ import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of, written
 from kit.cluster.one_machine import puts, until
 
+from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.commands import RegisterNode
 from log_tier.model.errors import DatabaseClosed, DeadlineExceeded, Disconnected, InvalidRequest
 from log_tier.model.identifiers import Partition
 from log_tier.model.table_ref import TableRef
 from router.data.requests import ReadPart, WritePart
 from router.membership.live_membership import SILENCE_MAX_S, LiveMembership
+from router.membership.member import Member
 from serving_tier.proto import node_pb2
 
 ZERO = Partition(0)
@@ -195,3 +197,23 @@ async def test_a_quiet_node_is_the_more_loaded_one_before_it_is_lost(
             await asyncio.sleep(0.01)
     assert members["n2"].load < 1_000_000
     cluster.nodes["n1"].gate.open()
+
+
+async def test_a_node_whose_follower_ends_by_a_bug_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last status would else be believed for ever."""
+
+    def broken(*_: object, **__: object) -> object:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("router.membership.member.renewed", broken)
+    monkeypatch.setattr("router.membership.member.Wire.stream", lambda *_: _one_status())
+    member = Member(NodeEntry("n1", "127.0.0.1:1", "a"), lambda: None)
+    member.start()
+    await until(lambda: member.known)
+    assert not member.alive
+    assert "status of node n1 ended (RuntimeError('a bug'))" in member.view.reason
+    await member.close()
+
+
+async def _one_status() -> AsyncIterator[node_pb2.NodeStatus]:
+    yield node_pb2.NodeStatus(node="n1")

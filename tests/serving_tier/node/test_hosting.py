@@ -296,6 +296,8 @@ async def test_a_replica_that_stopped_is_brought_up_again(
     try:
         async with asyncio.timeout(DEADLINE_S):
             await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
+            # An empty partition has no index that could be kept.
+            await node.replica(topic.id, ZERO).wait_applied(await append(log, topic, ZERO), timeout=DEADLINE_S)
             sources.asked.clear()
             for _ in range(2):
                 first = node.replica(topic.id, ZERO)
@@ -303,7 +305,7 @@ async def test_a_replica_that_stopped_is_brought_up_again(
                 last = await append(log, topic, ZERO)
                 await until(lambda first=first: node.hosted().get((topic.id, ZERO)) not in (None, first))  # type: ignore[misc]
                 await node.replica(topic.id, ZERO).wait_applied(last, timeout=DEADLINE_S)
-                assert node.replica(topic.id, ZERO).state == "ready"
+                await until(lambda: node.replica(topic.id, ZERO).state == "ready")
         assert len(sources.asked) == 2 * fetched, "a good index is kept"
     finally:
         await hosting.close()
@@ -325,8 +327,7 @@ async def test_a_follower_of_the_map_that_ends_says_so(
     error = await asyncio.wait_for(ended, DEADLINE_S)
     assert error.message.startswith("hosting n1 ended (RuntimeError('a bug')): restart this process")
     assert "Traceback" in caplog.text
-    with pytest.raises(RuntimeError):
-        await hosting.close()
+    await hosting.close()  # the failure was reported: the owner goes on closing the rest
 
 
 async def test_trouble_is_told_and_tried_again(

@@ -12,7 +12,7 @@ from log_tier.model.tokens import Token
 from router.endpoints.resp.commands.strings import set_options
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.shared_writer import Record
-from router.endpoints.resp.data.views import View
+from router.endpoints.resp.data.views import View, known_version
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
 from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import Problem, Simple
@@ -63,7 +63,7 @@ def level(client: Client, args: Sequence[bytes]) -> Any:
 def getv(view: View, args: Sequence[bytes]) -> list[Any] | None:
     """DURAMEN.GETV key: [value, version]"""
     entry = view.get(args[0])
-    return None if entry is None else [entry.value, int(entry.version)]
+    return None if entry is None else [entry.value, known_version(entry)]
 
 
 class _Written:

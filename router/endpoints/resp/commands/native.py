@@ -19,6 +19,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import (
     BatchRefused,
     DiskFull,
@@ -63,7 +64,7 @@ class Batches:
         self._waiting: _Waiting = []
         self._in_flight = 0
         self._scheduled = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def append(self, part: WritePart) -> asyncio.Future[WriteResult]:
         """Append a batch; the future ends with its place, or with why it was not written."""
@@ -80,10 +81,8 @@ class Batches:
     def _launch(self) -> None:
         self._scheduled = False
         leaving, self._waiting = self._waiting, []
-        task = self._loop.create_task(self._send(leaving, gathered=not self._in_flight))
+        self._tasks.start(self._send(leaving, gathered=not self._in_flight))
         self._in_flight += 1
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _send(self, leaving: _Waiting, *, gathered: bool) -> None:
         results: Sequence[WriteResult | DuramenError]

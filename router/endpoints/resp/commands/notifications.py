@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, TableNotFound
@@ -325,13 +326,9 @@ class Notifications:
 
     async def close(self) -> None:
         """End every watch."""
-        tasks = [watch.task for watch in self._watches.values()]
-        if self._news is not None:
-            tasks.append(self._news)
+        tasks = [self._news, *(watch.task for watch in self._watches.values())]
         self._watches, self._news, self._closed = {}, None, True
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks)
 
 
 _ANY_NUMBER: Final = -1

@@ -98,6 +98,10 @@ def set_(view: View, args: Sequence[bytes]) -> Simple | bytes | None:
     """SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]"""
     key, value, *rest = args
     options = set_options(rest, view.now_ms)
+    if not (options.condition or options.get or options.keep):
+        # What was there is no matter, and is not looked at: the record needs no condition.
+        view.put(key, value, options.expires_at_ms)
+        return _OK
     entry = view.get(key)
     before = None if entry is None else entry.value
     if (options.condition == b"NX" and entry is not None) or (options.condition == b"XX" and entry is None):
@@ -188,13 +192,9 @@ def append(view: View, args: Sequence[bytes]) -> int:
     """APPEND key value"""
     key, value = args
     entry = view.get(key)
-    if entry is None:
-        view.put(key, value)
-        return len(value)
-    if len(entry.value) + len(value) > VALUE_BYTES_MAX:
+    if entry is not None and len(entry.value) + len(value) > VALUE_BYTES_MAX:
         raise _TOO_LONG
-    view.put(key, entry.value + value, entry.expires_at_ms)
-    return len(entry.value) + len(value)
+    return view.append(key, value)
 
 
 def strlen(view: View, args: Sequence[bytes]) -> int:

@@ -10,12 +10,12 @@ WATCH remembers versions. EXEC runs only if every watched key still has its vers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.data.reads import check_keys
-from router.endpoints.resp.data.views import Overlay
+from router.endpoints.resp.data.views import Overlay, Step, View
 from router.endpoints.resp.wire.limits import TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX
 from router.endpoints.resp.wire.problems import CROSS_SLOT
 from router.endpoints.resp.wire.replies import Problem, Simple
@@ -23,9 +23,10 @@ from router.endpoints.resp.wire.replies import Problem, Simple
 if TYPE_CHECKING:
     from router.endpoints.resp.commands.command_table import CommandSpec
     from router.endpoints.resp.connection.client import Client
+    from router.endpoints.resp.data.tables import ServedTable
     from router.endpoints.resp.wire.fallback_parser import Command
 
-__all__ = ["discard", "enqueue", "execute", "multi", "unwatch", "watch"]
+__all__ = ["begin", "discard", "enqueue", "execute", "multi", "unwatch", "watch"]
 
 _OK: Final = Simple("OK")
 _QUEUED: Final = Simple("QUEUED")
@@ -75,8 +76,29 @@ def _end(client: Client) -> None:
     client.changed()
 
 
-async def execute(client: Client, args: Sequence[bytes]) -> Any:
-    """EXEC"""
+class _Transaction(NamedTuple):
+    """What EXEC has to run."""
+
+    queued: Sequence[tuple[CommandSpec, Command]]
+    keys: Sequence[bytes]
+    guards: Mapping[bytes, Offset]
+    """The watched keys with the versions that they had."""
+
+    def place(self, client: Client, table: ServedTable) -> Partition:
+        """The partition of all its keys. Raises `Problem` where there is none."""
+        client.server.check_place(client, table, [*self.keys, *self.guards])
+        places = {table.partition_of(key) for key in (*self.keys, *self.guards)}
+        if len(places) > 1:
+            raise CROSS_SLOT
+        return next(iter(places))
+
+    def step(self, client: Client) -> Step:
+        """All its commands, one after the other, as one."""
+        return lambda view, _: [_run(client, spec, command, view) for spec, command in self.queued]
+
+
+def _take(client: Client) -> _Transaction:
+    """End the transaction: what there is to run. Raises `Problem` where it is not to be run."""
     queued = client.transaction
     if queued is None:
         raise Problem("ERR EXEC without MULTI")
@@ -84,32 +106,53 @@ async def execute(client: Client, args: Sequence[bytes]) -> Any:
     _end(client)
     if aborted:
         raise Problem("EXECABORT Transaction discarded because of previous errors.")
-    keys = [key for spec, command in queued if spec.kind in _DATA for key in spec.keys(command)]
-    if not keys and not watched:
-        return [_run(client, spec, command, None) for spec, command in queued]
-    table = await client.current_table()
     if any(name != client.table_name for name, _ in watched):
         raise Problem("ERR the watched keys are in another table: WATCH and EXEC go with one SELECT")
-    guards: dict[bytes, Offset] = {key: version for (_, key), version in watched.items()}
-    client.server.check_place(client, table, [*keys, *guards])
-    places = {table.partition_of(key) for key in (*keys, *guards)}
-    if len(places) > 1:
-        raise CROSS_SLOT
-    partition: Partition = next(iter(places))
-    freshness = client.freshness(table)
-    if freshness.level == "strong" or freshness.after:
-        await client.server.reads.entries(table, keys, freshness)
-        client.caught_up(table)
-    return await client.server.changes.run(
+    keys = [key for spec, command in queued if spec.kind in _DATA for key in spec.keys(command)]
+    return _Transaction(queued, keys, {key: version for (_, key), version in watched.items()})
+
+
+def begin(client: Client) -> bool:
+    """EXEC in a pipeline: hand the transaction to its round; False where it has to wait, or is one for `execute`.
+
+    Raises `Problem`.
+    """
+    table, queued = client.table, client.transaction
+    if table is None or table.gone or client.level != "session" or client.token.tables:
+        return False
+    if queued is None or all(spec.kind not in _DATA for spec, _ in queued) or not client.pipeline.takes:
+        return False
+    transaction = _take(client)
+    partition = transaction.place(client, table)
+    client.pipeline.queue(
         table,
         partition,
-        keys,
-        lambda view: [_run(client, spec, command, view) for spec, command in queued],
-        watched=guards,
+        transaction.keys,
+        transaction.step(client),
+        (),
+        watched=transaction.guards,
+        size=sum(len(word) for _, command in queued for word in command),
+    )
+    return True
+
+
+async def execute(client: Client, args: Sequence[bytes]) -> Any:
+    """EXEC"""
+    transaction = _take(client)
+    if not transaction.keys and not transaction.guards:
+        return [_run(client, spec, command, None) for spec, command in transaction.queued]
+    table = await client.current_table()
+    partition = transaction.place(client, table)
+    freshness = client.freshness(table)
+    if freshness.level == "strong" or freshness.after:
+        await client.server.reads.entries(table, transaction.keys, freshness)
+        client.caught_up(table)
+    return await client.server.changes.run(
+        client, table, partition, transaction.keys, transaction.step(client), watched=transaction.guards
     )
 
 
-def _run(client: Client, spec: CommandSpec, command: Command, view: Overlay | None) -> Any:
+def _run(client: Client, spec: CommandSpec, command: Command, view: View | None) -> Any:
     try:
         return spec.run(view if spec.kind in _DATA else client, command[1:])
     except Problem as problem:

@@ -6,6 +6,9 @@ Commands that arrive together are worked off together:
   transaction for a run of them.
 - **Plain writes** (`SET key value` and what else does not ask what was there) go to the shared writer and leave a
   `Slot` where their replies will be; the next write does not wait for it. A read does: it must see them.
+- **A pipeline** of commands that read and write runs in rounds (`pipeline.py`,
+  `router/endpoints/resp/data/changes.py`): each command leaves a
+  `Slot`, too, and the next one does not wait for it.
 - **Everything else** runs by itself, in a task, when all before it has been answered.
 
 Invariant: nothing is answered before everything that came earlier on this connection has taken effect.
@@ -21,10 +24,11 @@ from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from log_tier.model.errors import DuramenError
-from router.endpoints.resp.commands.command_table import find_command, unknown_command
-from router.endpoints.resp.commands.transactions import enqueue
+from router.endpoints.resp.commands.command_table import CommandSpec, find_command, unknown_command
+from router.endpoints.resp.commands.transactions import begin, enqueue
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, FastPath
 from router.endpoints.resp.connection.intake import Intake
+from router.endpoints.resp.connection.pipeline import DATA_KINDS, Pipeline, runs_in_a_round
 from router.endpoints.resp.connection.session import Session
 from router.endpoints.resp.connection.slow_path import perform, write_blind
 from router.endpoints.resp.data.reads import check_keys
@@ -87,6 +91,8 @@ class Client(Session, asyncio.Protocol):
         """It sends no more."""
         self._turn_scheduled = False
         self._short = FastPath(self)
+        self.pipeline: Pipeline
+        """Commands that run in rounds."""
 
     # --- the transport's side
 
@@ -101,6 +107,7 @@ class Client(Session, asyncio.Protocol):
             drop=self.drop,
             stall_s=math.inf if self._behind else self.server.stall_s,
         )
+        self.pipeline = Pipeline(self)
         if not self.server.admit(self):
             self._transport.write(b"-ERR max number of clients reached\r\n")
             self.close("the door has as many connections as it takes")
@@ -109,6 +116,7 @@ class Client(Session, asyncio.Protocol):
         """It is gone; what it wrote is written."""
         self.closing = True
         self.reply_queue.resume()
+        self.server.changes.go_on()
         self.queue.clear()
         self.server.leave(self)
 
@@ -178,6 +186,7 @@ class Client(Session, asyncio.Protocol):
     def resume_writing(self) -> None:
         """It has read most of them."""
         self.reply_queue.resume()
+        self.server.changes.go_on()
         if not self.closing:
             self._run()
             self._read_again()
@@ -240,6 +249,11 @@ class Client(Session, asyncio.Protocol):
         self._transport.abort()
 
     @property
+    def stalled(self) -> bool:
+        """It has left too many replies unread: its commands wait."""
+        return self.reply_queue.stalled
+
+    @property
     def idle(self) -> bool:
         """Nothing has to be done when a reply has left."""
         return not self.queue and not self._intake.more and self._poison is None and self._reading and not self.closing
@@ -272,7 +286,7 @@ class Client(Session, asyncio.Protocol):
                                 left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
                                 reply_queue.flush()
                             continue
-                    elif name in SET_WORDS and len(command) == 3:
+                    elif name in SET_WORDS and len(command) == 3 and not self.pipeline.running:
                         done = self.commands
                         if self._short.set(command):
                             left -= 1 + (self.commands - done) // _TURN_SHARE_OF_RUNS
@@ -341,17 +355,34 @@ class Client(Session, asyncio.Protocol):
         try:
             if spec.kind == "talk":
                 return self._answer(spec.run(self, command[1:]))
-            reply_queue, table = self.reply_queue, self.table
-            if reply_queue.unanswered >= UNANSWERED_MAX:
-                return False
-            at_hand = self.plain and table is not None and not table.gone
-            if spec.kind == "blind" and at_hand and table is not None and write_blind(self, spec, command, table):
-                self.queue.popleft()
-                self.commands += 1
-                return True
-            if reply_queue.waits:
-                return False  # it has to see what they wrote
-            if spec.kind == "read" and at_hand and table is not None:
+            done = self._at_once(spec, command)
+            if done is not None:
+                return done
+        except Problem as problem:
+            return self._answer(problem)
+        self.queue.popleft()
+        self.commands += 1
+        self.reply_queue.flush()
+        work = spec.run(self, command[1:]) if spec.kind == "ask" else perform(self, spec, command)
+        self._task = self.server.start(self._perform(work))
+        return False
+
+    def _at_once(self, spec: CommandSpec, command: Command) -> bool | None:
+        """Begin with a command without a task of its own, or let it wait: False. None where it needs a task."""
+        reply_queue, table, pipeline = self.reply_queue, self.table, self.pipeline
+        if reply_queue.unanswered >= UNANSWERED_MAX:
+            return False
+        begun = False
+        if spec.name == "exec":
+            begun = begin(self)
+        elif self.plain and table is not None and not table.gone and spec.kind in DATA_KINDS:
+            if (
+                spec.kind == "blind"
+                and not pipeline.running
+                and not (pipeline.takes and runs_in_a_round(self.queue, 1))
+            ):
+                begun = write_blind(self, spec, command, table)
+            if not begun and spec.kind == "read" and not reply_queue.unanswered:
                 if spec.name == "mget" and self._short.mget(command):
                     return True
                 keys = spec.keys(command)
@@ -359,14 +390,12 @@ class Client(Session, asyncio.Protocol):
                 found = self.server.reads.at_once(table, keys)
                 if found is not None:
                     return self._answer(spec.run(ReadOnlyView(found, self.server.clock_ms()), command[1:]))
-        except Problem as problem:
-            return self._answer(problem)
-        self.queue.popleft()
-        self.commands += 1
-        reply_queue.flush()
-        work = spec.run(self, command[1:]) if spec.kind == "ask" else perform(self, spec, command)
-        self._task = self.server.start(self._perform(work))
-        return False
+            begun = begun or pipeline.begin(spec, command, table)
+        if begun:
+            self.queue.popleft()
+            self.commands += 1
+            return True
+        return False if reply_queue.waits else None  # it has to see what they do
 
     def _answer(self, reply: Any) -> bool:
         self.queue.popleft()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from log_tier.model.errors import DuramenError
@@ -11,9 +11,8 @@ from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.record import GROUPED, KEY_BYTES_MAX
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.shared_writer import Record
-from router.endpoints.resp.data.views import Overlay, ReadOnlyView, Step
+from router.endpoints.resp.data.views import ReadOnlyView, Step
 from router.endpoints.resp.wire.problems import CROSS_SLOT
-from router.endpoints.resp.wire.replies import Problem
 from router.endpoints.resp.wire.reply_queue import Slot
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from router.endpoints.resp.data.tables import ServedTable
     from router.endpoints.resp.wire.fallback_parser import Command
 
-__all__ = ["perform", "write_blind", "write_plain"]
+__all__ = ["perform", "share_of", "sum_of", "write_blind", "write_plain"]
 
 
 async def perform(client: Client, spec: CommandSpec, command: Command) -> Any:
@@ -53,24 +52,22 @@ async def _change(
     changes = client.server.changes
     if len(places) == 1:
         (partition,) = places
-        return await changes.run(table, partition, keys, lambda view: step(view, args))
+        return await changes.run(client, table, partition, keys, step, args)
     if not spec.divisible:
         raise CROSS_SLOT
-    shares = [(partition, *_share(table, partition, args, spec.step)) for partition in places]
+    shares = [(partition, *share_of(table, partition, args, spec.step)) for partition in places]
     pieces = await asyncio.gather(
-        *(changes.run(table, partition, mine, _piece(step, words)) for partition, mine, words in shares)
+        *(changes.run(client, table, partition, mine, step, words) for partition, mine, words in shares)
     )
-    for piece in pieces:
-        if isinstance(piece, Problem):
-            return piece
+    return sum_of(pieces)
+
+
+def sum_of(pieces: Sequence[Any]) -> Any:
+    """The reply to a command of which each partition did its part: a sum, or the status that all of them gave."""
     return sum(pieces) if isinstance(pieces[0], int) else pieces[0]
 
 
-def _piece(step: Step, args: Sequence[bytes]) -> Callable[[Overlay], Any]:
-    return lambda view: step(view, args)
-
-
-def _share(
+def share_of(
     table: ServedTable, partition: Partition, args: Sequence[bytes], step: int
 ) -> tuple[list[bytes], list[bytes]]:
     """The keys of one partition, and the arguments that belong to them."""
@@ -95,6 +92,8 @@ def write_plain(client: Client, table: ServedTable, keys: list[bytes], values: l
         groups, places = _grouped(table, keys, values)
     if client.asked_for_map and any(table.replicas[partition] is None for partition in groups):
         return False  # perhaps they belong to another node
+    if any(not table.claims[partition].isdisjoint(mine) for partition, (mine, _) in groups.items()):
+        return False  # a round of commands is between reading and writing some of them: this comes after it
     slot = Slot(client.reply_queue, places, len(groups))
     client.reply_queue.reserve(slot, len(keys))
     for number, (partition, (mine, theirs)) in enumerate(groups.items()):
@@ -140,7 +139,10 @@ def write_blind(client: Client, spec: CommandSpec, command: Command, table: Serv
         return False
     groups: dict[Partition, list[Record]] = {}
     for record in records:
-        groups.setdefault(table.partition_of(record.key), []).append(record)
+        partition = table.partition_of(record.key)
+        if record.key in table.claims[partition]:
+            return False
+        groups.setdefault(partition, []).append(record)
     # One reply for all parts: it tells of the first error.
     slot = Slot(client.reply_queue, (0,), len(groups))
     client.reply_queue.reserve(slot, 1)

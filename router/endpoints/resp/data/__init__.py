@@ -5,5 +5,5 @@ writes of all connections gather into one batch per partition. Commands that rea
 what is stored, and the log decides whether what they read still held.
 
 Reading order: `views.py`, `value_cache.py`, `freshness_page.py`, `tables.py`, `local_reads.py`, `reads.py`,
-`shared_writer.py`, `changes.py`, `floors.py`.
+`shared_writer.py`, `changes.py`, `floors.py`, `drafts.py`, `jobs.py`, `lanes.py`.
 """

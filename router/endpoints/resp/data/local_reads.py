@@ -114,6 +114,7 @@ class LocalReads:
             stored = index.stored(key)
         except DuramenError:
             return None
+        cache.passed()
         if stored is None:
             return null
         if stored[7]:
@@ -178,7 +179,9 @@ class LocalReads:
                 if rest is not None:
                     found = iter(rest)
                     return [next(found) if reply is None else reply for reply in remembered]
-        return self._from_index(index, cache if known else None, keys, null, bytes_max, None)
+        replies = self._from_index(index, cache if known else None, keys, null, bytes_max, None)
+        cache.passed()
+        return replies
 
     def _from_index(
         self,
@@ -219,9 +222,11 @@ class LocalReads:
         if index.applied < table.needed(partition, keys):
             return None
         try:
-            return index.stored_many(keys, bytes_max=MGET_BYTES_MAX)
+            found = index.stored_many(keys, bytes_max=MGET_BYTES_MAX)
         except DuramenError:
             return None  # closed, damaged, or too much for one reply: the slow path says so
+        cast("ValueCache", table.caches[partition]).passed()
+        return found
 
     def at_once(self, table: ReadableTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:
         """The entries of keys, each partition's of one moment; None where something has to wait or is elsewhere."""

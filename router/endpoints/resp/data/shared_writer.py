@@ -21,11 +21,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Iterable, Sequence
-from copy import copy
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Sequence, Set
+from typing import Final
 
-from log_tier.model.batch import BATCH_RECORDS_MAX, Columns, encode_batch
+from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.tasks import TaskSet
+from log_tier.model.batch import BATCH_RECORDS_MAX, encode_batch
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -39,6 +40,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.record import PLAIN_PUT
 from router.data.requests import Connection, OutcomesPart, WritePart, WriteResult
+from router.endpoints.resp.data.drafts import Draft, Record, Sent, Waiter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 
@@ -57,87 +59,18 @@ _IN_FLIGHT_MAX: Final = 2
 _GATHER_SHARE: Final = 0.34
 _GATHER_MAX_S: Final = 0.001
 
+# Verdicts that come with the write are waited for so long, and then asked for: a replica that does not keep up delays
+# those who wait for it, and not the partition's next batch.
+_VERDICT_PATIENCE_S: Final = 0.05
+
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
 
+# How long closing waits for what is under way: a write is over in milliseconds.
+_CLOSE_PATIENCE_S: Final = 1.0
+
 # After these the same bytes may be sent again: nothing is known against them.
 _REPEATABLE: Final = (Disconnected, Overloaded, WriteUnknown)
-
-
-class Record(NamedTuple):
-    """One record of a group."""
-
-    key: bytes
-    value: bytes
-    attribute: int = PLAIN_PUT
-    version: int = 0
-    expiry_ms: int = 0
-
-
-class Waiter(Protocol):
-    """Who wants to know what became of records."""
-
-    def settle(self, error: DuramenError | None, offset: Offset) -> None:
-        """They are on stable storage and have taken effect, the first of them at `offset`; or why not. Called once.
-
-        For judged records that is the place of the copy that counts, which is their keys' version; for others of a
-        batch that was sent again, the place of the last copy.
-        """
-        ...
-
-
-class _Draft:
-    """A batch in the making."""
-
-    __slots__ = (
-        "attributes",
-        "expiries",
-        "firsts",
-        "judged",
-        "keys",
-        "partition",
-        "size",
-        "table",
-        "values",
-        "versions",
-        "waiters",
-    )
-
-    def __init__(self, table: ServedTable, partition: Partition) -> None:
-        self.table = table
-        self.partition = partition
-        self.keys: list[bytes] = []
-        self.values: list[bytes] = []
-        self.attributes: list[int] | None = None
-        self.versions: list[int] = []
-        self.expiries: list[int] = []
-        self.waiters: list[Waiter] = []
-        self.firsts: list[int] = []
-        """The place of each waiter's first record in the batch."""
-        self.judged: list[tuple[int, int, Waiter]] = []
-        """First record and count of those whose verdict is asked."""
-        self.size = 0
-
-    def columns(self) -> Columns:
-        if self.attributes is None:
-            return Columns(self.keys, self.values)
-        return Columns(self.keys, self.values, self.attributes, self.versions, self.expiries)
-
-    def everybody(self) -> Iterable[Waiter]:
-        yield from self.waiters
-        for _, _, waiter in self.judged:
-            yield waiter
-
-    def fail(self, error: DuramenError) -> None:
-        for waiter in self.everybody():
-            waiter.settle(copy(error), NOTHING)
-
-
-class _Sent(NamedTuple):
-    """A draft with its final bytes."""
-
-    draft: _Draft
-    part: WritePart
 
 
 class SharedWriter:
@@ -147,8 +80,8 @@ class SharedWriter:
         self._connection = connection
         self._producer_id = secrets.randbits(62) + 1
         self._sequences: dict[tuple[TableId, Partition], int] = {}
-        self._drafts: dict[tuple[TableId, Partition], deque[_Draft]] = {}
-        self._under_way: set[tuple[TableId, Partition]] = set()
+        self._drafts: dict[tuple[TableId, Partition], deque[Draft]] = {}
+        self._under_way: dict[tuple[TableId, Partition], Draft] = {}
         self._in_flight = 0
         self._scheduled = False
         self._waiting = 0
@@ -160,7 +93,7 @@ class SharedWriter:
         self._pending_bytes = 0
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self.batches = 0
         self.records = 0
 
@@ -219,7 +152,15 @@ class SharedWriter:
             draft.firsts.append(first)
             draft.waiters.append(waiter)
 
-    def _draft(self, table: ServedTable, partition: Partition, size: int, records: int) -> _Draft:
+    async def settled(self, table: ServedTable, partition: Partition, keys: Set[bytes]) -> None:
+        """Return when no record of these keys that was gathered before this call is still on its way. O(records)."""
+        place = (table.ref.id, partition)
+        flying = self._under_way.get(place)
+        for draft in [*([] if flying is None else [flying]), *self._drafts.get(place, ())]:
+            if not keys.isdisjoint(draft.keys):
+                await draft.landed()
+
+    def _draft(self, table: ServedTable, partition: Partition, size: int, records: int) -> Draft:
         """The draft that takes so much more. Raises `Overloaded`, `ShuttingDown`."""
         if self._closed:
             raise ShuttingDown("this server is stopping and takes no more writes")
@@ -232,7 +173,7 @@ class SharedWriter:
         if queue is None:
             queue = self._drafts[place] = deque()
         if not queue or queue[-1].size + size > _BATCH_CONTENT_MAX or len(queue[-1].keys) + records > BATCH_RECORDS_MAX:
-            queue.append(_Draft(table, partition))
+            queue.append(Draft(table, partition))
         draft = queue[-1]
         draft.size += size
         self._pending_bytes += size
@@ -254,7 +195,7 @@ class SharedWriter:
             self._loop.call_soon(self._launch)
             return
         self._scheduled = False
-        sent: list[_Sent] = []
+        sent: list[Sent] = []
         for place in [place for place in self._drafts if place not in self._under_way]:
             queue = self._drafts[place]
             draft = queue.popleft()
@@ -269,24 +210,25 @@ class SharedWriter:
                 draft.fail(error)
                 continue
             self._sequences[place] = sequence + len(draft.keys)
-            self._under_way.add(place)
+            self._under_way[place] = draft
             self._waiting -= len(draft.waiters) + len(draft.judged)
-            sent.append(_Sent(draft, WritePart(*place, batch, gathered=not self._in_flight)))
+            sent.append(Sent(draft, WritePart(*place, batch, gathered=not self._in_flight)))
+        if all(each.draft.judged and not each.draft.waiters for each in sent):
+            # Nobody here waits for the disk alone: the verdicts come with the places.
+            sent = [each._replace(part=each.part._replace(outcomes=True)) for each in sent]
         if sent:
             self._in_flight += 1
             self.batches += len(sent)
             self.records += sum(len(each.draft.keys) for each in sent)
-            task = self._loop.create_task(self._fly(sent))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._fly(sent))
 
-    async def _fly(self, sent: list[_Sent]) -> None:
+    async def _fly(self, sent: list[Sent]) -> None:
         left, in_flight = sent, True
         began_s = self._loop.time()
         deadline = began_s + REQUEST_TIMEOUT_S
         writers = sum(len(each.draft.waiters) + len(each.draft.judged) for each in sent)
-        pause = _PAUSE_FIRST_S
-        landed: list[tuple[_Draft, WriteResult]] = []
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
+        landed: list[tuple[Draft, WriteResult]] = []
         unknown: set[int] = set()
         try:
             while True:
@@ -304,8 +246,7 @@ class SharedWriter:
                 landed.clear()
                 if not left:
                     return
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _PAUSE_MAX_S)
+                await backoff.pause()
         except BaseException as error:
             # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
             reason = WriteUnknown(f"this server stopped before the write was answered ({error!r}): read the key")
@@ -315,21 +256,27 @@ class SharedWriter:
             raise
 
     async def _try(
-        self, sent: list[_Sent], landed: list[tuple[_Draft, WriteResult]], unknown: set[int], deadline: float
-    ) -> list[_Sent]:
+        self, sent: list[Sent], landed: list[tuple[Draft, WriteResult]], unknown: set[int], deadline: float
+    ) -> list[Sent]:
         """Send once; return what is to be sent again."""
         remaining = max(0.001, deadline - self._loop.time())
         results: Sequence[WriteResult | DuramenError]
         try:
-            results = await self._connection.write([each.part for each in sent], timeout=remaining)
+            results = await self._connection.write(
+                [each.part for each in sent], timeout=remaining, patience=_VERDICT_PATIENCE_S
+            )
         except DuramenError as error:
             results = [error] * len(sent)
-        again: list[_Sent] = []
+        again: list[Sent] = []
         for each, result in zip(sent, results, strict=True):
             draft = each.draft
+            if isinstance(result, WriteUnknown) and each.part.outcomes and "offset" in result.fields:
+                # It is in the log; only the verdict is missing, and somebody else may know it.
+                result = WriteResult(Offset(int(str(result.fields["offset"]))), 0, pending=True)
             if isinstance(result, WriteResult):
                 draft.table.wrote(draft.partition, draft.keys, Offset(result.base_offset + len(draft.keys) - 1))
-                landed.append((draft, result))
+                draft.end()
+                landed.append((draft, result if each.part.outcomes else result._replace(pending=True)))
             else:
                 if isinstance(result, WriteUnknown) or result.fields.get("sent") == 1:
                     unknown.add(id(draft))
@@ -343,25 +290,26 @@ class SharedWriter:
                     )
                 draft.fail(result)
             self._pending_bytes -= draft.size
-            self._under_way.discard((each.part.table_id, each.part.partition))
+            self._under_way.pop((each.part.table_id, each.part.partition), None)
         return again
 
-    async def _tell(self, draft: _Draft, result: WriteResult, deadline: float) -> None:
+    async def _tell(self, draft: Draft, result: WriteResult, deadline: float) -> None:
         """It is on stable storage: tell everybody what came of it; some have to wait for a verdict."""
         waiters, draft.waiters = draft.waiters, []
         for waiter, first in zip(waiters, draft.firsts, strict=True):
             waiter.settle(None, Offset(result.base_offset + first))
         if not draft.judged:
             return
-        asked = OutcomesPart(
-            draft.table.ref.id, draft.partition, result.base_offset, result.timestamp_ms, len(draft.keys)
-        )
-        remaining = max(0.001, deadline - self._loop.time())
-        verdict: WriteResult | DuramenError
-        try:
-            (verdict,) = await self._connection.outcomes([asked], timeout=remaining)
-        except DuramenError as error:
-            verdict = error
+        verdict: WriteResult | DuramenError = result
+        if result.pending:
+            asked = OutcomesPart(
+                draft.table.ref.id, draft.partition, result.base_offset, result.timestamp_ms, len(draft.keys)
+            )
+            remaining = max(0.001, deadline - self._loop.time())
+            try:
+                (verdict,) = await self._connection.outcomes([asked], timeout=remaining)
+            except DuramenError as error:
+                verdict = error
         rejected: dict[int, Rejected] = {}
         places: dict[int, Offset] = {}
         if isinstance(verdict, WriteResult):
@@ -378,11 +326,7 @@ class SharedWriter:
     async def close(self) -> None:
         """Take nothing more; give what is under way a moment, then give it up."""
         self._closed = True
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1.0)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close(patience_s=_CLOSE_PATIENCE_S)
         for queue in self._drafts.values():
             for draft in queue:
                 draft.fail(ShuttingDown("this server stopped before the write was sent"))

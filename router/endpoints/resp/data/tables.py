@@ -19,7 +19,7 @@ are so together (Herlihy and Wing, 1990). Walks over all keys wait for `seen`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -69,6 +69,7 @@ class ServedTable:
         "_floors",
         "_room",
         "caches",
+        "claims",
         "floor",
         "fresh",
         "gone",
@@ -99,6 +100,8 @@ class ServedTable:
         """Those that are here and can be read at once."""
         self.caches: list[ValueCache | None] = [None] * ref.partitions
         """What was read of each of them lately."""
+        self.claims: list[Set[bytes]] = [frozenset()] * ref.partitions
+        """By partition: keys that a round of commands has read and not yet written; see `changes.py`."""
         self.gone = False
         """It was dropped: whoever needs it looks for it again."""
         self.look()

@@ -9,6 +9,11 @@ takes a fifth of that. For a single GET that is a tenth of its time, for MGET of
         is told, and whatever a batch names is taken out.
     V3  Values that expire are not here, nor is the absence of a key.
 
+    V4  Nobody is shown a value from here after something newer from the index. Readers see a commit before the index
+        says which offset it has applied, so whoever reads the index while a batch is being applied calls `passed`, and
+        the values here wait until that batch was told. WATCH, which reads the index, would else be followed by a GET
+        of the value before, and EXEC be granted on it.
+
 Between the moment in which the index has applied a batch (in another thread) and the one in which that is told here,
 the offsets differ, and reads go to the index.
 
@@ -102,6 +107,11 @@ class ValueCache:
                 self._forget(batch.columns.keys)
         self.applied = index.applied
         self.transaction = index.transaction()
+
+    def passed(self) -> None:
+        """Somebody was shown the index as it is, which may be newer than what was told here. See V4."""
+        if self._replica.applies:
+            self.applied = NOTHING
 
     def _forget(self, keys: Iterable[bytes]) -> None:
         young, old = self.young, self.old

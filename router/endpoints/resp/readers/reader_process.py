@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from router.endpoints.resp.data.freshness_page import Tally
 from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.readers.proxy import Relay
@@ -66,7 +66,7 @@ class ReaderProcess:
     @staticmethod
     def clock_ms() -> int:
         """In ms since 1970."""
-        return time.time_ns() // 1_000_000
+        return SYSTEM_CLOCK.wall_ms()
 
     def answered(self, commands: int) -> None:
         """So many were answered here."""

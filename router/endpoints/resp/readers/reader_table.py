@@ -47,6 +47,10 @@ class _NoCache:
 
     applied: Final = NOTHING - 1
 
+    @staticmethod
+    def passed() -> None:
+        """See `ValueCache`: there is nothing that could be older than the index."""
+
 
 _NO_CACHE: Final = cast("ValueCache", _NoCache)
 

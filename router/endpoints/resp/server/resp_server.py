@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Maps
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.descriptors import descriptor_shares
+from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
 from router.admin.admin import Admin
@@ -51,10 +52,6 @@ _CLOSE_PATIENCE_S: Final = 1.0
 
 # What a cluster needs: up to eight nodes share the reads.
 _PARTITIONS_CLUSTER: Final = 8
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class RespServer:
@@ -118,7 +115,7 @@ class RespServer:
         self.cursors = Cursors()
         self.notifications = Notifications(self)
         self._ids = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._touched: list[Client] = []
         self._servers: list[asyncio.Server] = []
         self._sockets = sockets
@@ -136,7 +133,7 @@ class RespServer:
         membership: LiveMembership | None = None,
         peers: Peers | None = None,
         admin: OpenAdmin | None = None,
-        clock_ms: Callable[[], int] = _now_ms,
+        clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
     ) -> RespServer:
         """Let clients in. `sockets`: those that were taken for `settings`; the endpoint closes them.
 
@@ -222,10 +219,7 @@ class RespServer:
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a command that takes a while. It is carried through, also if its connection ends meanwhile."""
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._tasks.start(work)
 
     def touch(self, client: Client) -> None:
         """One of its slots was filled: it is looked at when all of this round are."""
@@ -308,11 +302,7 @@ class RespServer:
         await self.notifications.close()
         await self.changes.close()
         await self.writer.close()
-        if self._tasks:
-            _, left = await asyncio.wait(self._tasks, timeout=_CLOSE_PATIENCE_S)
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+        await self._tasks.close(patience_s=_CLOSE_PATIENCE_S)
         self._answer()
         for client in list(self.clients.values()):
             client.close("the server stops")

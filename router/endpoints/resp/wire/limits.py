@@ -23,6 +23,8 @@ __all__ = [
     "QUEUED_BYTES_MAX",
     "QUEUED_COMMANDS_MAX",
     "REQUEST_TIMEOUT_S",
+    "RUNNING_BYTES_MAX",
+    "RUNNING_MAX",
     "TRANSACTION_COMMANDS_MAX",
     "UNANSWERED_MAX",
     "WATCHED_KEYS_MAX",
@@ -52,6 +54,13 @@ QUEUED_BYTES_MAX: Final = 32 * 1024 * 1024
 
 # Writes of one connection that are on their way to the disk; the next ones wait in the queue above.
 UNANSWERED_MAX: Final = 16_384
+
+# Commands of one connection that run in rounds; the next ones wait in the queue above. Two rounds: one is handed over
+# while the other is written.
+RUNNING_MAX: Final = 2048
+
+# And the bytes of their arguments: as much as one batch of the log takes.
+RUNNING_BYTES_MAX: Final = 8 * 1024 * 1024
 
 # Replies that the client has not read: from here on its commands do not run. They are still taken from the socket, as a
 # client may send a whole pipeline before it reads the first reply ...

@@ -1,0 +1,63 @@
+"""Background tasks of one owner: each is kept until it ends, its failure is logged, and all are ended together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from log_tier.concurrency.background import Failed, only_logged, report_failure
+
+__all__ = ["TaskSet", "end_tasks"]
+
+T = TypeVar("T")
+
+
+async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel tasks and return when all have ended; None is skipped. Idempotent.
+
+    Raises nothing of theirs: a task that fails is reported by who started it (`run_forever`, `TaskSet`), else by
+    asyncio. A caller that is cancelled meanwhile gets its own `CancelledError`.
+    """
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
+
+
+class TaskSet:
+    """Tasks that come and go. Belongs to one event loop. `close()` ends what is left.
+
+    A task that fails is logged with its traceback at once, and `failed` is called with the error.
+    """
+
+    def __init__(self, *, failed: Failed = only_logged) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._failed = failed
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """Run `work` in a task. O(1)."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            report_failure(task, self._failed)
+
+    async def wait(self, *, timeout_s: float | None = None) -> None:
+        """Return when the tasks of this moment have ended, or after `timeout_s` seconds."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+
+    async def close(self, *, patience_s: float = 0.0) -> None:
+        """Give what is under way `patience_s` seconds to end by itself, then cancel it and wait for it. Idempotent."""
+        if patience_s:
+            await self.wait(timeout_s=patience_s)
+        await end_tasks(*self._tasks)

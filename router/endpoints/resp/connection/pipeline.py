@@ -1,0 +1,200 @@
+"""A connection's commands that run in rounds, and the places of their replies.
+
+The first command of a pipeline goes the fast path where it can: a run of SETs, a run of GETs. As soon as reads and
+writes mix, the commands are handed to the rounds of `router/endpoints/resp/data/changes.py` one after the other,
+without waiting for any of them; and while some of them are unanswered, every other command on keys is handed there too,
+so that they stay in order.
+
+What is not handed over waits until all before it is answered: a command over several partitions that cannot be cut into
+pieces, a long run of reads (they are cheaper the fast path, after the commit, and in a round each of them would guard
+its key with a record), and everything that is not about keys.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.record import EXPIRY_SHIFT, Expiry
+from router.endpoints.resp.commands.command_table import CommandSpec, find_command
+from router.endpoints.resp.connection.slow_path import share_of, sum_of
+from router.endpoints.resp.data.jobs import Job, Receiver
+from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.views import Step
+from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.limits import OUTPUT_BYTES_MAX, RUNNING_BYTES_MAX, RUNNING_MAX
+from router.endpoints.resp.wire.problems import CROSS_SLOT
+from router.endpoints.resp.wire.replies import encode, size_of
+
+if TYPE_CHECKING:
+    from router.endpoints.resp.connection.client import Client
+
+__all__ = ["DATA_KINDS", "Pipeline", "runs_in_a_round"]
+
+DATA_KINDS: Final = frozenset({"read", "change", "blind"})
+"""Of the commands that are functions of a view."""
+
+# So many reads in a row wait for what is before them.
+_READS_ALONE: Final = 16
+
+_KEEP: Final = int(Expiry.KEEP)
+
+
+class _Place:
+    """The place of one command's reply. A `Receiver`, and `Pending`."""
+
+    __slots__ = ("_pipeline", "_protocol", "_size", "reply")
+
+    def __init__(self, pipeline: Pipeline, protocol: int, size: int) -> None:
+        self.reply: bytes | None = None
+        self._pipeline = pipeline
+        self._protocol = protocol
+        """The connection's when the command came: HELLO may come before the reply."""
+        self._size = size
+
+    def finish(self, reply: Any) -> None:
+        """See `Receiver`."""
+        if self.reply is None:
+            self.reply = self._pipeline.answered(reply, self._protocol, self._size)
+
+
+class _Pieces:
+    """Receives the replies of a command's pieces, one of each partition."""
+
+    __slots__ = ("_left", "_place", "_replies")
+
+    def __init__(self, place: Receiver, pieces: int) -> None:
+        self._place = place
+        self._left = pieces
+        self._replies: list[Any] = []
+
+    def finish(self, reply: Any) -> None:
+        """See `Receiver`."""
+        self._replies.append(reply)
+        self._left -= 1
+        if not self._left:
+            error = next((each for each in self._replies if isinstance(each, Exception)), None)
+            self._place.finish(sum_of(self._replies) if error is None else error)
+
+
+class Pipeline:
+    """The commands of one connection that run in rounds."""
+
+    __slots__ = ("_client", "_outbox", "_size", "running")
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._outbox = client.reply_queue
+        self.running = 0
+        """Commands whose replies are not there yet. While there are any, no command on keys goes another way."""
+        self._size = 0
+        """The bytes of their arguments."""
+
+    @property
+    def takes(self) -> bool:
+        """May a command be handed over? Not behind writes that went another way, nor beyond the limits."""
+        if not self.running:
+            return not self._outbox.unanswered
+        return self.running < RUNNING_MAX and self._size < RUNNING_BYTES_MAX
+
+    def begin(self, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
+        """Hand a command over; False where it has to wait for those before it, or needs a task of its own.
+
+        Raises `Problem`, without having done anything.
+        """
+        if not self.takes:
+            return False
+        client, kind = self._client, spec.kind
+        if kind == "read" and (not self.running or _reads(client.queue)):
+            return False
+        keys = spec.keys(command)
+        check_keys(keys)
+        client.server.check_place(client, table, keys)
+        args = command[1:]
+        reads = kind != "blind" or _asks(spec, args, client)
+        size = sum(map(len, args))
+        if table.partitions == 1 or len(keys) == 1:
+            self.queue(table, table.partition_of(keys[0]), keys, spec.run, args, size=size, reads=reads)
+            return True
+        places = dict.fromkeys(map(table.partition_of, keys))
+        if len(places) == 1:
+            self.queue(table, next(iter(places)), keys, spec.run, args, size=size, reads=reads)
+            return True
+        if not spec.divisible:
+            if kind != "read":
+                raise CROSS_SLOT
+            return False
+        pieces = _Pieces(self._reserve(size), len(places))
+        for partition in places:
+            mine, words = share_of(table, partition, args, spec.step)
+            client.server.changes.begin(table, partition, Job(client, mine, spec.run, words, pieces, reads=reads))
+        return True
+
+    def queue(
+        self,
+        table: ServedTable,
+        partition: Partition,
+        keys: Sequence[bytes],
+        step: Step,
+        args: Sequence[bytes],
+        *,
+        size: int,
+        reads: bool = True,
+        watched: Mapping[bytes, Offset] | None = None,
+    ) -> None:
+        """Queue one command, or one EXEC, of one partition. See `Job`."""
+        job = Job(self._client, keys, step, args, self._reserve(size), reads=reads, watched=watched)
+        self._client.server.changes.begin(table, partition, job)
+
+    def _reserve(self, size: int) -> _Place:
+        place = _Place(self, self._client.protocol, size)
+        self.running += 1
+        self._size += size
+        self._outbox.reserve(place, 1)
+        return place
+
+    def answered(self, reply: Any, protocol: int, size: int) -> bytes:
+        """A command was answered: the bytes of its reply."""
+        reply_queue = self._outbox
+        self.running -= 1
+        self._size -= size
+        reply_queue.unanswered -= 1
+        reply_queue.filled()
+        if isinstance(reply, DuramenError):
+            return reply_queue.tell(reply)
+        if type(reply) is list and size_of(reply) > OUTPUT_BYTES_MAX:
+            # Of a transaction: what it did is done.
+            self._client.drop(f"the reply to a transaction has more than {OUTPUT_BYTES_MAX} bytes")
+            return b""
+        return encode(reply, protocol)
+
+
+def _asks(spec: CommandSpec, args: Sequence[bytes], client: Client) -> bool:
+    """Does a write of this kind look at what is there, by its options? Raises `Problem`."""
+    assert spec.blind is not None, spec.name
+    if spec.name == "set" and len(args) == 2:
+        return False
+    records = spec.blind(args, client.server.clock_ms())
+    return records is None or any(record.attribute >> EXPIRY_SHIFT & 3 == _KEEP for record in records)
+
+
+def _reads(queue: deque[Command]) -> bool:
+    """Do many reads come in a row?"""
+    if len(queue) <= _READS_ALONE:
+        return False
+    for command in islice(queue, _READS_ALONE):
+        spec = find_command(command[0])
+        if spec is None or spec.kind != "read":
+            return False
+    return True
+
+
+def runs_in_a_round(queue: deque[Command], at: int) -> bool:
+    """Is the command at this place of the queue one that a write before it should share a commit with?"""
+    spec = find_command(queue[at][0]) if at < len(queue) else None
+    return spec is not None and (spec.kind in DATA_KINDS or spec.name == "multi")

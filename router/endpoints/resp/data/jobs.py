@@ -1,0 +1,182 @@
+"""Jobs: commands on keys of one partition that wait for a round, and the groups in which a round writes them. Pure.
+
+A **group** holds the commands of one round that share keys or a connection, in the order in which they came. It is
+written as one atomic group of records, so it takes effect as a whole, where every key that one of its commands has read
+is still what was read, or not at all. The first record of each such key carries that condition; keys that were read and
+not written are guarded by a no-op with the condition.
+
+Why a connection's commands are one group although they share no keys: were one of them rejected and a later one of the
+same connection accepted, the later one would have taken effect before it.
+
+A group of which nobody has read a key (SET, MSET, and GET of what they wrote) needs no condition. Nothing can reject
+it, so its commands are written as they are, each one by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, PLAIN_PUT, Condition, Expiry, Operation
+from router.endpoints.resp.data.drafts import Record
+from router.endpoints.resp.data.views import APPENDED, Overlay, PendingVersion, Step
+from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem
+from serving_tier.fold.entry import NEVER
+
+__all__ = ["Group", "Job", "Owner", "Receiver", "groups_of", "records_of", "with_versions"]
+
+_NOOP: Final = int(Operation.NOOP)
+_DELETE: Final = int(Operation.DELETE)
+_APPEND: Final = int(Operation.APPEND)
+_ABSENT: Final = int(Condition.ABSENT) << CONDITION_SHIFT
+_VERSION: Final = int(Condition.VERSION) << CONDITION_SHIFT
+_AT: Final = int(Expiry.AT) << EXPIRY_SHIFT
+
+
+class Owner(Hashable, Protocol):
+    """Who sends commands: they run in its order."""
+
+    @property
+    def stalled(self) -> bool:
+        """Has it left too many replies unread? Then its commands wait."""
+        ...
+
+
+class Receiver(Protocol):
+    """Who waits for a command's reply."""
+
+    def finish(self, reply: Any) -> None:
+        """The reply, or the error; called once, when the changes are on stable storage and have taken effect."""
+        ...
+
+
+class Job:
+    """One command, or one EXEC. `step` may run several times; it changes nothing but its view."""
+
+    __slots__ = ("args", "deadline", "keys", "owner", "reads", "receiver", "reply", "step", "tries", "watched", "wrote")
+
+    def __init__(
+        self,
+        owner: Owner,
+        keys: Sequence[bytes],
+        step: Step,
+        args: Sequence[bytes],
+        receiver: Receiver,
+        *,
+        reads: bool = True,
+        watched: Mapping[bytes, Offset] | None = None,
+    ) -> None:
+        """`reads`: it looks at what its keys hold. `watched`: the versions that keys must still have; where one has
+        not, the reply is `NULL_ARRAY`."""
+        self.owner = owner
+        self.keys = keys if not watched else (*keys, *watched)
+        self.step = step
+        self.args = args
+        self.receiver = receiver
+        self.reads = reads
+        self.watched = watched
+        self.reply: Any = None
+        """Of its last run."""
+        self.wrote = False
+        """In its last run."""
+        self.tries = 0
+        """How often its group was rejected."""
+        self.deadline = 0.0
+        """When it is given up; set by the first rejection."""
+
+    def run(self, overlay: Overlay) -> None:
+        """Run on what the commands before it have left."""
+        writes = overlay.writes
+        before = len(writes)
+        watched = self.watched
+        if watched and not all(overlay.is_still(key, version) for key, version in watched.items()):
+            self.reply = NULL_ARRAY
+        else:
+            try:
+                self.reply = self.step(overlay, self.args)
+            except Problem as problem:
+                assert len(writes) == before, f"{self.args!r} fails and has changed {len(writes) - before} keys"
+                self.reply = problem
+        self.wrote = len(writes) > before
+
+
+class Group:
+    """Commands of one round that take effect together; see the module's text."""
+
+    __slots__ = ("jobs", "ran")
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.ran = 0
+        """How many of them have run in this round; the others wait for the next one."""
+
+
+def groups_of(jobs: Sequence[Job]) -> list[Group]:
+    """Jobs that share an owner or a key, together; in their order. O(keys), and the merging of groups."""
+    parents: dict[Group, Group] = {}
+    by_owner: dict[Owner, Group] = {}
+    by_key: dict[bytes, Group] = {}
+
+    def root(group: Group) -> Group:
+        while (parent := parents[group]) is not group:
+            parents[group] = group = parents[parent]
+        return group
+
+    for job in jobs:
+        group = by_owner.get(job.owner)
+        if group is None:
+            group = by_owner[job.owner] = Group()
+            parents[group] = group
+    if len(by_owner) > 1:
+        for job in jobs:
+            group = by_owner[job.owner]
+            for key in job.keys:
+                other = by_key.setdefault(key, group)
+                if other is not group and root(other) is not root(group):
+                    parents[root(group)] = root(other)
+    for job in jobs:
+        root(by_owner[job.owner]).jobs.append(job)
+    return [group for group in parents if group.jobs]
+
+
+def records_of(overlay: Overlay, starts: Sequence[int]) -> list[Record]:
+    """The records that make an overlay's changes, if every key that was read is still what it was.
+
+    `starts`: which of `writes` is the first one of a job.
+    """
+    records: list[Record] = []
+    conditions: dict[bytes, int] = {key: overlay.version(key) for key in overlay.read}
+    grouped = GROUPED if conditions else 0
+    if conditions:
+        written = {key for key, _, _ in overlay.writes}
+        for key in [key for key in conditions if key not in written]:
+            version = conditions.pop(key)
+            attribute = _NOOP | (_ABSENT if version == NOTHING else _VERSION) | (GROUPED if records else 0)
+            records.append(Record(key, b"", attribute, max(version, 0), 0))
+    alone = frozenset(starts) if not grouped else frozenset()
+    for number, (key, value, expires_at_ms) in enumerate(overlay.writes):
+        attribute = GROUPED if (grouped and records) or (not grouped and number not in alone) else 0
+        version = 0
+        if conditions and key in conditions:
+            version = conditions.pop(key)
+            attribute |= _ABSENT if version == NOTHING else _VERSION
+            version = max(version, 0)
+        if value is None:
+            records.append(Record(key, b"", attribute | _DELETE, version, 0))
+        elif expires_at_ms == NEVER:
+            records.append(Record(key, value, attribute | PLAIN_PUT, version, 0))
+        elif expires_at_ms == APPENDED:
+            records.append(Record(key, value, attribute | _APPEND, version, 0))
+        else:
+            records.append(Record(key, value, attribute | PLAIN_PUT | _AT, version, expires_at_ms))
+    return records
+
+
+def with_versions(reply: Any, first: int) -> Any:
+    """A reply with the offsets of its group's writes, the first of which lies at `first`."""
+    if isinstance(reply, PendingVersion):
+        return first + int(reply)
+    if isinstance(reply, list):
+        return [with_versions(each, first) for each in reply]
+    return reply

@@ -1,0 +1,303 @@
+"""The lane of one partition: the commands that wait for it, and their rounds. `changes.py` says what holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Final
+
+from log_tier.model.errors import (
+    ConditionFailed,
+    DeadlineExceeded,
+    DuramenError,
+    LimitExceeded,
+    ShuttingDown,
+    WriteUnknown,
+)
+from log_tier.model.identifiers import Offset, Partition
+from router.endpoints.resp.data.drafts import Record
+from router.endpoints.resp.data.jobs import Group, Job, Owner, groups_of, records_of, with_versions
+from router.endpoints.resp.data.reads import Freshness, Reads
+from router.endpoints.resp.data.shared_writer import SharedWriter
+from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.views import Overlay
+from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.replies import size_of
+from serving_tier.fold.entry import Entry
+
+__all__ = ["Lane"]
+
+logger = logging.getLogger(__name__)
+
+# Commands of one round: some 5 ms of the event loop, and how much runs again where a group is rejected.
+_ROUND_MAX: Final = 1024
+
+# What a round may write and answer before the rest of it waits for the next one: half of a batch of the log, and what a
+# connection may have unread before its commands wait.
+_ROUND_BYTES_MAX: Final = 4 << 20
+
+# After a rejection the next round begins at once; after several, somebody else writes these keys all the time.
+_PAUSE_AFTER: Final = 3
+_PAUSE_FIRST_S: Final = 0.001
+_PAUSE_MAX_S: Final = 0.05
+
+
+class _Verdict:
+    """What became of a group's records; told by the writer."""
+
+    def __init__(self, group: Group, guards: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.group = group
+        self.guards = guards
+        """Records that come before the first write."""
+        self.known: asyncio.Future[DuramenError | Offset] = loop.create_future()
+
+    def settle(self, error: DuramenError | None, offset: Offset) -> None:
+        """See `Waiter`."""
+        if not self.known.done():
+            self.known.set_result(offset if error is None else error)
+
+
+class Lane:
+    """The commands that wait for one partition, and their rounds."""
+
+    def __init__(
+        self,
+        reads: Reads,
+        writer: SharedWriter,
+        clock_ms: Callable[[], int],
+        table: ServedTable,
+        partition: Partition,
+    ) -> None:
+        self._reads = reads
+        self._writer = writer
+        self._clock_ms = clock_ms
+        self._table = table
+        self._partition = partition
+        self._loop = asyncio.get_running_loop()
+        self._queues: dict[Owner, deque[Job]] = {}
+        """By owner, each in its order; none is empty."""
+        self._each_max = _ROUND_MAX
+        """How many of one owner a round takes: see the module's text."""
+        self._round_max = _ROUND_MAX
+        """How many in all: fewer after a round that was too large for one batch or one read."""
+        self._running: list[Job] = []
+        """What the round that is under way has taken."""
+        self._back: list[Job] = []
+        """Those of them that the next round has to take again."""
+        self.task: asyncio.Task[None] | None = None
+
+    def add(self, job: Job) -> None:
+        """Queue a command."""
+        queue = self._queues.get(job.owner)
+        if queue is None:
+            self._queues[job.owner] = deque((job,))
+        else:
+            queue.append(job)
+
+    @property
+    def waits(self) -> bool:
+        """Is there anything that could run now?"""
+        return any(not owner.stalled for owner in self._queues)
+
+    @property
+    def empty(self) -> bool:
+        """Is there nothing at all?"""
+        return not self._queues
+
+    async def work(self) -> None:
+        """Round after round, until nothing can run."""
+        try:
+            while jobs := self._take():
+                self._running = jobs
+                tries = await self._round(jobs)
+                self._running = []
+                self._put_back(jobs)
+                if tries >= _PAUSE_AFTER:
+                    await asyncio.sleep(min(_PAUSE_FIRST_S * 2 ** (tries - _PAUSE_AFTER), _PAUSE_MAX_S))
+        except BaseException as error:
+            # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
+            name = f"{self._table.ref.name}/{self._partition}"
+            for job in self._running:
+                job.receiver.finish(
+                    WriteUnknown(f"this server stopped before the commands on {name} were judged: read the keys")
+                )
+            self.abandon()
+            if not isinstance(error, asyncio.CancelledError):
+                logger.exception("the commands on %s end", name)
+            raise
+        finally:
+            self._table.claims[self._partition] = frozenset()
+
+    def abandon(self) -> None:
+        """Give up what has not begun."""
+        for queue in self._queues.values():
+            for job in queue:
+                job.receiver.finish(ShuttingDown(f"this server stopped before a command on {self._table.ref.name} ran"))
+        self._queues.clear()
+
+    def _take(self) -> list[Job]:
+        """The commands of the next round: of each owner the first ones, of whoever waits longest first."""
+        jobs: list[Job] = []
+        for owner in list(self._queues):
+            room = min(self._each_max, self._round_max - len(jobs))
+            if not room:
+                break
+            if owner.stalled:
+                continue
+            queue = self._queues.pop(owner)
+            if len(queue) <= room:
+                jobs += queue
+            else:
+                jobs += [queue.popleft() for _ in range(room)]
+                self._queues[owner] = queue
+        return jobs
+
+    def _put_back(self, jobs: Sequence[Job]) -> None:
+        """Those of a round that have to run again come before everything else of their owners, in their order."""
+        if not self._back:
+            return
+        back, self._back = set(map(id, self._back)), []
+        for job in reversed(jobs):
+            if id(job) not in back:
+                continue
+            queue = self._queues.get(job.owner)
+            if queue is None:
+                self._queues[job.owner] = deque((job,))
+            else:
+                queue.appendleft(job)
+
+    # --- a round
+
+    async def _round(self, jobs: list[Job]) -> int:
+        """Run each command once; how often one that has to run again was rejected."""
+        found = await self._read(jobs)
+        if found is None:
+            return 0
+        tries = 0
+        for verdict in self._run(groups_of(jobs), found):
+            known = await verdict.known
+            group = verdict.group
+            if isinstance(known, ConditionFailed):
+                tries = max(tries, self._once_more(group.jobs))
+            elif isinstance(known, DuramenError):
+                self._failed(group, known)
+            else:
+                _answer(group.jobs, known + verdict.guards)
+        self._table.claims[self._partition] = frozenset()
+        self._each_max = max(1, self._each_max // 2) if tries else min(_ROUND_MAX, self._each_max * 2)
+        return tries
+
+    async def _read(self, jobs: list[Job]) -> dict[bytes, Entry | None] | None:
+        """What the keys hold, of one moment; None where the commands were answered with an error, or put back."""
+        written: set[bytes] = set()
+        keys: dict[bytes, None] = {}
+        for job in jobs:
+            if not job.reads:
+                written.update(job.keys)
+            elif not written:
+                keys.update(dict.fromkeys(job.keys))
+            else:
+                keys.update((key, None) for key in job.keys if key not in written)
+        if not keys:
+            return {}
+        table, partition = self._table, self._partition
+        table.claims[partition] = keys.keys()
+        await self._writer.settled(table, partition, keys.keys())
+        try:
+            found = self._reads.at_once(table, list(keys))
+            return found if found is not None else await self._reads.entries(table, list(keys), Freshness())
+        except LimitExceeded as error:
+            if len(jobs) == 1:
+                jobs[0].receiver.finish(error)
+            else:
+                self._halve(jobs)
+        except DuramenError as error:
+            _fail(jobs, error)
+        return None
+
+    def _halve(self, jobs: list[Job]) -> None:
+        """All of it is too much at once."""
+        self._round_max = max(1, len(jobs) // 2)
+        self._back += jobs
+
+    def _run(self, groups: list[Group], found: Mapping[bytes, Entry | None]) -> list[_Verdict]:
+        """Run every group, and give the writer what it changes. What goes beyond the round's bytes is put back."""
+        now_ms = self._clock_ms()
+        verdicts: list[_Verdict] = []
+        room = _ROUND_BYTES_MAX
+        for group in groups:
+            overlay = Overlay(found, now_ms)
+            starts: list[int] = []
+            for number, job in enumerate(group.jobs):
+                if room - overlay.bytes <= 0:
+                    self._back += group.jobs[number:]
+                    del group.jobs[number:]
+                    break
+                starts.append(len(overlay.writes))
+                job.run(overlay)
+                reply = job.reply
+                if isinstance(reply, (bytes, list)):
+                    room -= size_of(reply)
+            room -= overlay.bytes
+            if not group.jobs:
+                continue
+            if not overlay.writes:
+                _answer(group.jobs, 0)
+                continue
+            records = records_of(overlay, starts)
+            verdict = self._submit(group, records, len(records) - len(overlay.writes), judged=bool(overlay.read))
+            if verdict is not None:
+                verdicts.append(verdict)
+        return verdicts
+
+    def _submit(self, group: Group, records: list[Record], guards: int, *, judged: bool) -> _Verdict | None:
+        verdict = _Verdict(group, guards, self._loop)
+        try:
+            self._writer.submit(self._table, self._partition, records, verdict, judged=judged)
+        except LimitExceeded as error:
+            if len(group.jobs) > 1:
+                self._halve(group.jobs)
+            else:
+                _fail(group.jobs, error)
+        except DuramenError as error:
+            self._failed(group, error)
+        else:
+            self._round_max = min(_ROUND_MAX, self._round_max * 2)
+            return verdict
+        return None
+
+    def _failed(self, group: Group, error: DuramenError) -> None:
+        """The group was not written, or nobody knows: its writers are told, and the others look again."""
+        _fail([job for job in group.jobs if job.wrote], error)
+        self._back += [job for job in group.jobs if not job.wrote]
+
+    def _once_more(self, jobs: list[Job]) -> int:
+        """A rejected group runs again, but for those who have tried for too long; how often it was rejected."""
+        now = self._loop.time()
+        for job in jobs:
+            job.tries += 1
+            job.deadline = job.deadline or now + REQUEST_TIMEOUT_S
+        _fail(
+            [job for job in jobs if job.deadline <= now],
+            DeadlineExceeded(
+                f"others wrote the same keys of {self._table.ref.name} between every read and write for "
+                f"{REQUEST_TIMEOUT_S:g} s; nothing was done"
+            ),
+        )
+        self._back += [job for job in jobs if job.deadline > now]
+        return max(job.tries for job in jobs)
+
+
+def _answer(jobs: Sequence[Job], first: int) -> None:
+    """Give everybody their replies. `first`: the offset of the group's first write."""
+    for job in jobs:
+        reply = job.reply
+        job.receiver.finish(with_versions(reply, first) if type(reply) is list else reply)
+
+
+def _fail(jobs: Sequence[Job], error: DuramenError) -> None:
+    for job in jobs:
+        job.receiver.finish(copy(error))

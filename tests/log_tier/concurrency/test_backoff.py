@@ -1,0 +1,83 @@
+"""The one retry policy: bounds of every pause, the deadline, and what resets it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.virtual_loop import run_virtually
+
+from log_tier.concurrency.backoff import Backoff
+
+FIRST = st.floats(0.0, 10.0)
+CHANCES = st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=80)
+
+
+@given(first_s=FIRST, more_s=FIRST, chances=CHANCES)
+def test_every_pause_is_drawn_below_a_limit_that_doubles(first_s: float, more_s: float, chances: list[float]) -> None:
+    max_s = first_s + more_s
+    left = iter(chances)
+    backoff = Backoff(first_s, max_s, chance=lambda: next(left))
+    for attempt, chance in enumerate(chances):
+        limit_s = min(first_s * 2.0**attempt, max_s)
+        assert backoff.next_s() == pytest.approx(limit_s * chance)
+
+
+def test_the_whole_pause_is_jitter() -> None:
+    """Two callers that fail together do not come back together: the pauses fill all of what they may."""
+    chance = random.Random(1).random
+    pauses = sorted(Backoff(1.0, 1.0, chance=chance).next_s() for _ in range(1000))
+    assert pauses[0] < 0.02
+    assert pauses[-1] > 0.98
+    assert 0.45 < pauses[500] < 0.55
+
+
+def test_one_seed_gives_one_course() -> None:
+    first, second = (Backoff(0.1, 5.0, chance=random.Random(7).random) for _ in range(2))
+    assert [first.next_s() for _ in range(20)] == [second.next_s() for _ in range(20)]
+
+
+def test_a_success_brings_the_short_pauses_back() -> None:
+    backoff = Backoff(0.5, 8.0, chance=lambda: 0.5)
+    assert [backoff.next_s() for _ in range(6)] == [0.25, 0.5, 1.0, 2.0, 4.0, 4.0]
+    backoff.reset()
+    assert backoff.next_s() == 0.25
+
+
+def test_the_largest_pause_may_change_in_between() -> None:
+    backoff = Backoff(0.5, 32.0, chance=lambda: 1.0)
+    assert [backoff.next_s() for _ in range(4)] == [0.5, 1.0, 2.0, 4.0]
+    backoff.max_s = 2.0
+    assert [backoff.next_s() for _ in range(2)] == [2.0, 2.0]
+    backoff.max_s = 32.0
+    assert [backoff.next_s() for _ in range(2)] == [4.0, 8.0]
+
+
+@given(deadline_s=st.floats(0.0, 100.0), seed=st.integers(0, 1000))
+def test_no_try_begins_at_the_deadline_or_later(deadline_s: float, seed: int) -> None:
+    async def tries() -> list[float]:
+        backoff = Backoff(0.05, 2.0, deadline_s=deadline_s, chance=random.Random(seed).random)
+        loop = asyncio.get_running_loop()
+        begun = [loop.time()]
+        while await backoff.pause():
+            begun.append(loop.time())
+        assert loop.time() == begun[-1], "the last pause was slept although no try follows it"
+        return begun
+
+    begun = run_virtually(tries())
+    assert all(moment_s < deadline_s for moment_s in begun[1:])
+    assert begun == sorted(begun)
+    assert begun[-1] >= deadline_s - 2.0, "gave up although another try would have been in time"
+
+
+def test_without_a_deadline_it_goes_on() -> None:
+    async def slept_s() -> float:
+        backoff = Backoff(1.0, 60.0, chance=lambda: 1.0)
+        for _ in range(1000):
+            assert await backoff.pause()
+        return asyncio.get_running_loop().time()
+
+    assert run_virtually(slept_s()) == pytest.approx(1 + 2 + 4 + 8 + 16 + 32 + 60 * 994)

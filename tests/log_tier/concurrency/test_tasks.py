@@ -1,0 +1,99 @@
+"""Sets of background tasks: kept, reported, ended together."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from log_tier.concurrency.tasks import TaskSet, end_tasks
+from log_tier.model.errors import DuramenError, ShuttingDown
+
+
+async def forever(ended: list[str], name: str) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0)  # its clean-up takes a turn too
+        ended.append(name)
+
+
+async def test_closing_waits_for_the_clean_up_of_all() -> None:
+    tasks, ended = TaskSet(), list[str]()
+    for name in "abc":
+        tasks.start(forever(ended, name))
+    await asyncio.sleep(0)
+    assert len(tasks) == 3
+    await tasks.close()
+    assert (sorted(ended), len(tasks)) == (["a", "b", "c"], 0)
+    await tasks.close()
+
+
+async def test_a_task_that_ends_is_let_go() -> None:
+    tasks = TaskSet()
+    task = tasks.start(asyncio.sleep(0, "the result"), name="quick")
+    assert (await task, task.get_name()) == ("the result", "quick")
+    await asyncio.sleep(0)
+    assert len(tasks) == 0
+
+
+async def test_closing_with_patience_lets_them_end() -> None:
+    tasks, done = TaskSet(), asyncio.Event()
+
+    async def work() -> str:
+        await done.wait()
+        return "ended by itself"
+
+    task = tasks.start(work())
+    asyncio.get_running_loop().call_soon(done.set)
+    await tasks.close(patience_s=10)
+    assert task.result() == "ended by itself"
+
+
+async def test_a_failure_is_logged_at_once_and_handed_on(caplog: pytest.LogCaptureFixture) -> None:
+    heard: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
+    tasks = TaskSet(failed=heard.set_result)
+
+    async def work() -> None:
+        raise RuntimeError("a bug")
+
+    tasks.start(work(), name="the work")
+    error = await asyncio.wait_for(heard, 10)
+    assert "the work ended (RuntimeError('a bug'))" in error.message
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("error", [None, ShuttingDown("closed before it")], ids=["its end", "shutting down"])
+async def test_an_end_is_no_failure(error: DuramenError | None, caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[DuramenError] = []
+    tasks = TaskSet(failed=heard.append)
+
+    async def work() -> None:
+        if error is not None:
+            raise error
+
+    await asyncio.wait([tasks.start(work())])
+    await tasks.close()
+    assert (heard, caplog.text) == ([], "")
+
+
+async def test_a_closer_that_is_cancelled_is_cancelled() -> None:
+    """`suppress(CancelledError)` around `await task` would swallow it."""
+    stubborn = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await stubborn.wait()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    closer = asyncio.create_task(end_tasks(None, task))
+    await asyncio.sleep(0)
+    closer.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closer
+    assert not task.done()
+    stubborn.set()
+    await asyncio.wait([task])
