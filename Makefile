@@ -8,7 +8,7 @@ RUN := $(VENV)/bin
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-kafka test-spark test-languages kafka check bench campaign format protos clean help
+.PHONY: demo test test-kafka test-spark test-languages kafka check bench campaign format protos docs clean help
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,12 +36,13 @@ kafka: $(INSTALLED)  ## a Kafka broker on 127.0.0.1:9092 until Ctrl-C; BROKERS=3
 	@deploy/kafka/fetch
 	@$(RUN)/python deploy/kafka/start --brokers $(or $(BROKERS),1) $(ARGS)
 
-check: $(INSTALLED)  ## lint, types, layers, generated code
+check: $(INSTALLED)  ## lint, types, layers, generated code and pages
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check --quiet .
 	@$(RUN)/mypy
 	@$(RUN)/lint-imports --no-cache
 	@scripts/check_protos.sh
+	@scripts/check_pages.sh
 
 bench: $(INSTALLED)  ## measure against peers and floors; results in bench/results
 	@$(RUN)/pip install --quiet -e '.[dev,bench]'
@@ -58,6 +59,9 @@ format: $(INSTALLED)  ## let ruff format and mend what it can
 
 protos: $(INSTALLED)  ## generate the code for the protos again
 	@scripts/generate_protos.sh
+
+docs: $(INSTALLED)  ## generate docs/API.md and docs/CLI.md again
+	@scripts/generate_pages.sh
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .data .kafka .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Duramen: a key-value database that is folded from a log.
+"""Duramen: a log-structured key-value database. The log is the source of truth, every index a rebuildable cache.
 
     import duramen
 
@@ -16,10 +16,10 @@ What holds:
 - A conditional write is decided once, by the order of the log.
 
 `duramen.aio` has the same calls for programs with an event loop. Every error is a `DuramenError`, with `retryable`,
-`code` and `fields`; `log_tier.model.errors` draws the tree. `duramen --help` is the command line.
+`code` and `fields`; `log_tier.model.errors` has the tree. `duramen --help` is the command line.
 
-The layers below are `log_tier` (the log), `serving_tier` (the indexes) and `router` (the data plane); each explains
-itself in its `__init__`. In this package `client/` is the library, with two faces: `aio.py` for event loops and
+The layers below are `log_tier` (the log), `serving_tier` (the indexes) and `router` (the data plane); each is
+described in its `__init__`. In this package `client/` is the library; `aio.py` is its interface for event loops,
 `blocking.py` for threads. `server/` is what `duramen up` runs, `cli/` the command line, `loading/` loads files, and
 `verification/` is `duramen check`. Importing `duramen` imports neither gRPC nor LMDB: that waits until something is
 opened.
@@ -147,11 +147,12 @@ def connect(
 ) -> Database:
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
-    `timeout`: the default of every call, in seconds. `compress`: batches travel and are stored zstd-compressed where
-    that makes them smaller. `direct`: of a cluster, go straight to its nodes and its log, and of a server that is alone
-    to its RESP endpoint, where it has one; else everything goes by gRPC through the server.
+    `timeout`: the default of every call, and the limit of this one, in seconds. `compress`: compress batches with zstd
+    when that makes them smaller. `direct`: send requests straight to the nodes and the log of a cluster, and blocking
+    gets and puts to the RESP endpoint of a single server that has one; if False, everything goes by gRPC through the
+    server at `target`.
 
-    Raises `Disconnected` where no server answers.
+    Raises `Disconnected` if no server answers.
     """
     from duramen import aio, blocking
 
@@ -168,12 +169,15 @@ def open(  # noqa: A001
     timeout: float = 10.0,
     compress: bool = False,
 ) -> Database:
-    """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
+    """Open the database in the folder `path` inside this process, without a server; create it if it is missing.
 
-    `log`: the URL of a log elsewhere (`kafka://host:port`); the folder then holds indexes only, and may be lost.
-    Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else, and with a
-    `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node; `take_over` says that
-    that one is lost for good.
+    `log`: the URL of an external log (`kafka://host:port`); the folder then holds indexes only, and may be lost.
+    `take_over`: the folder that was used with that log before is lost for good, and this one takes its place.
+    `timeout` and `compress` as for `connect`.
+
+    Raises `FolderInUse` if another process has the folder open, `ForeignFolder` if it holds other files,
+    `FolderReadOnly`, `LogDamaged`, `UnknownFormat`; with `log` also `Disconnected`, and `NodeIdTaken` if another folder
+    is that log's node.
     """
     from duramen import aio, blocking
 

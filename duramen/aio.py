@@ -22,10 +22,11 @@ async def connect(
 ) -> Database:
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
-    `timeout`: the default of every call, in seconds. `compress`: batches travel and are stored zstd-compressed where
-    that makes them smaller. `direct`: of a cluster, go straight to its nodes and its log; else through the server.
+    `timeout`: the default of every call, and the limit of this one, in seconds. `compress`: compress batches with zstd
+    when that makes them smaller. `direct`: send requests straight to the nodes and the log of a cluster; if
+    False, everything goes through the server at `target`.
 
-    Raises `Disconnected` where no server answers.
+    Raises `Disconnected` if no server answers.
     """
     from duramen.client.transport.connect import connect_to, split_targets
 

@@ -1,11 +1,17 @@
-"""The blocking face: the same database for programs without an event loop.
+"""The blocking interface: the same database for programs without an event loop.
 
-An event loop runs in another thread (`duramen.client.transport.loop_thread`); every call is handed to it and waited
-for. There is no second implementation: each method below is the asynchronous one, wrapped. Calls may come from any
-number of threads, whose concurrent calls leave together like those of tasks.
+An event loop runs in another thread (`duramen.client.transport.loop_thread`). Each method below runs the asynchronous
+method there and waits for it; there is no second implementation. Calls may come from any number of threads; concurrent
+calls share requests, as those of tasks do.
 
-One thing is done in the caller's own thread: `Table.get` on an embedded database (`duramen.open`), where the index is
-in this process and a read is one short LMDB transaction. Crossing to the loop and back would cost twenty times that.
+Two fast paths stay in the caller's thread, because crossing to the loop and back costs more than the call itself:
+
+- `get` on an embedded database: one LMDB transaction (`router.data.direct_reads`). Its `put` crosses to the loop, and
+  on a quick disk the log commits without a third thread (`log_tier.embedded.commit`).
+- plain `get` and `put` on a single server with a RESP endpoint: one exchange on a socket of the thread's own
+  (`duramen.client.transport.resp_fast_path`).
+
+A call with an argument that these paths do not know goes through the loop.
 """
 
 from __future__ import annotations
@@ -55,7 +61,7 @@ def _chain(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[A
 
 
 class AtomicBatch:
-    """See `duramen.client.atomic.AtomicBatch`."""
+    """Collects records of one partition; `commit()` writes them: all take effect, or none."""
 
     def __init__(self, inner: atomic.AtomicBatch, loop: LoopThread) -> None:
         self._inner = inner
@@ -72,7 +78,7 @@ class AtomicBatch:
 
 
 class TableWriter:
-    """See `duramen.client.writer.TableWriter`."""
+    """A stream of puts that resumes after an interruption: each row is written exactly once."""
 
     def __init__(self, inner: writer.TableWriter, loop: LoopThread) -> None:
         self._inner = inner
@@ -102,7 +108,7 @@ class TableWriter:
 
 
 class Table:
-    """See `duramen.client.table.Table`: the same calls, waited for."""
+    """Keys and values of one table. Calls return when they are done; `timeout` is in seconds."""
 
     def __init__(self, inner: table.Table, loop: LoopThread, owner: Database) -> None:
         self._inner = inner
@@ -126,13 +132,14 @@ class Table:
         level: Level = "session",
         timeout: float | None = None,
     ) -> bytes | None:
-        """The value of `key`, or None where it is absent."""
         direct = self._direct
         if direct is not None and after is None and level == "session" and timeout is None:
             value = direct.get(key)
             if value is not NOT_FRESH:
                 return value  # type: ignore[return-value]
         return self._loop.run(self._inner.get(key, after=after, level=level, timeout=timeout))
+
+    get.__doc__ = table.Table.get.__doc__
 
     get_entry = _wrap(table.Table.get_entry)
     get_many = _wrap(table.Table.get_many)
@@ -149,7 +156,6 @@ class Table:
         if_version: int | None = None,
         timeout: float | None = None,
     ) -> Done:
-        """See `duramen.client.table.Table.put`."""
         fast_path = self._fast_path
         plain = ttl is None and not (keep_ttl or if_absent or if_present) and if_version is None and timeout is None
         if fast_path is not None and plain:
@@ -171,6 +177,8 @@ class Table:
             )
         )
 
+    put.__doc__ = table.Table.put.__doc__
+
     delete = _wrap(table.Table.delete)
     update = _wrap(table.Table.update)
     put_many = _wrap(table.Table.put_many)
@@ -189,7 +197,6 @@ class Table:
         level: Level = "session",
         timeout: float | None = None,
     ) -> Generator[tuple[bytes, bytes], None, None]:
-        """See `duramen.client.table.Table.scan`."""
         return self._loop.iterate(
             self._inner.scan_pages(
                 prefix=prefix,
@@ -203,6 +210,8 @@ class Table:
             )
         )
 
+    scan.__doc__ = table.Table.scan.__doc__
+
     def watch(
         self,
         *,
@@ -210,21 +219,21 @@ class Table:
         start: Literal["now", "earliest"] = "now",
         timeout: float | None = None,
     ) -> Generator[Change, None, None]:
-        """See `duramen.client.table.Table.watch`. When this returns, the position is fixed: every write that is
-        acknowledged from then on, to anybody, is shown. Raises what the first step would raise."""
         return self._loop.iterate_begun(self._inner.watch_runs(after=after, start=start, timeout=timeout))
+
+    watch.__doc__ = table.Table.watch.__doc__
 
     def batch(self) -> AtomicBatch:
         """An atomic batch: all its records take effect, or none. Its keys must share a partition (a `{tag}`)."""
         return AtomicBatch(self._inner.batch(), self._loop)
 
     def writer(self, producer: str) -> TableWriter:
-        """A writer that goes on where it was interrupted: see `duramen.client.writer`."""
+        """A resumable stream of puts. `producer`: the stream's name, the same in every run."""
         return TableWriter(self._inner.writer(producer), self._loop)
 
 
 class Database:
-    """See `duramen.client.database.Database`: the same calls, waited for. Close it, or use it with `with`."""
+    """A connection to a cluster, or an embedded database. Close it, or use it with `with`."""
 
     def __init__(self, inner: database.Database, loop: LoopThread) -> None:
         self._inner = inner
@@ -252,12 +261,6 @@ class Database:
         if_missing: bool = False,
         timeout: float | None = None,
     ) -> Table:
-        """Create a table of that many partitions (None: 8); the number stays. With `if_missing` an existing one is
-        taken, as it is.
-
-        `replicas`: how many nodes hold each partition; None: each node, up to three. `over`: an existing topic of
-        others to lay it over; `partitioner`: `"slot"` or `"murmur2"`. See `duramen.client.database`.
-        """
         inner = self._inner.create_table(
             name,
             partitions=partitions,
@@ -269,8 +272,10 @@ class Database:
         )
         return Table(self._loop.run(inner), self._loop, self)
 
+    create_table.__doc__ = database.Database.create_table.__doc__
+
     def table(self, name: str) -> Table:
-        """An existing table. That it exists shows with the first call."""
+        """An existing table, without a request: the first call on it raises `TableNotFound` if there is none."""
         return Table(self._inner.table(name), self._loop, self)
 
     tables = _wrap(database.Database.tables)
@@ -278,15 +283,15 @@ class Database:
     drop_table = _wrap(database.Database.drop_table)
 
     def token(self) -> str:
-        """Everything that this client has written or seen, for another process: `other.merge_token(token)`."""
+        """A token of everything that this client has written or read, for `merge_token` in another process."""
         return self._loop.run(_called(self._inner.token))
 
     def merge_token(self, token: str | Token) -> None:
-        """From now on, reads see what the token has seen."""
+        """From now on, session reads see what the token names. Raises `InvalidToken`."""
         self._loop.run(_called(lambda: self._inner.merge_token(token)))
 
     def close(self) -> None:
-        """Finish what is under way and close the connection. Twice is fine."""
+        """Finish calls under way and close the connection. Idempotent; later calls raise `DatabaseClosed`."""
         try:
             self._loop.close_iterators()
             self._loop.run(self._inner.close())

@@ -12,7 +12,7 @@ from log_tier.model.log import Log
 __all__ = ["LOG_FOLDER", "open_log"]
 
 LOG_FOLDER: Final = "log"
-"""The log's folder inside a data folder; the indexes lie beside it."""
+"""The log's folder inside a data folder; the indexes are in `index` next to it."""
 
 
 async def open_log(url: str) -> Log:

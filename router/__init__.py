@@ -1,4 +1,4 @@
-"""From a request to whoever answers it: the data plane, the way to many nodes, the endpoints, administration.
+"""Serving requests: the data plane, routing over many nodes, the endpoints, administration.
 
 `data/` is the core. `data/local_data.py` knows the log and the replicas of one process, and no protocol: a read, a
 write, a scan, a watch are values of `data/requests.py`, and their replies too. `remote/` is the same contract over

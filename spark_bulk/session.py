@@ -1,4 +1,4 @@
-"""A SparkSession for the command line: quiet, on this machine unless told otherwise, and refused with a reason.
+"""A SparkSession for the command line: quiet, local by default, refused with a reason where it cannot run.
 
 Programs bring their own session; `spark-submit` makes one. Nothing in the other modules opens any.
 """
@@ -92,7 +92,7 @@ def local_session(app: str, *, master: str | None = None, progress: bool = False
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Spark's starter says which log file it found, before anybody can set a level; told to nobody."""
+    """Drop the line about its log file that Spark's starter prints before a level can be set."""
     sys.stderr.flush()
     kept = os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)

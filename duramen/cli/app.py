@@ -21,7 +21,7 @@ from log_tier.model.errors import DuramenError
 __all__ = ["app", "run_app"]
 
 _HELP = """
-Duramen: a key-value database that is folded from a log.
+Duramen: a log-structured key-value database.
 
 A first minute, in two terminals:
 
@@ -43,7 +43,7 @@ place in the log; with --token it prints a token, and any other command that get
 Exit codes:
   0    done
   1    error
-  2    the command makes no sense as it stands
+  2    the command's arguments are invalid
   3    not found: the key or the table
   4    rejected: a condition did not hold, or the value is no number
   5    a retry can help: no server, too slow, disk full, or no reply
@@ -109,7 +109,7 @@ def run_app(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough (`| head`). Nothing may be written when the process ends.
+        # The reader of our output has seen enough (`| head`). Nothing may be written when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ERROR
     except OSError as error:

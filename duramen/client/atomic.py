@@ -24,10 +24,10 @@ _HOW_TOGETHER: Final = {
 
 
 class AtomicBatch:
-    """Collects records; `commit()` writes them. Conditions of any of them are conditions of all.
+    """Collects up to 10,000 records; `commit()` writes them. If one record's condition fails, no record takes effect.
 
-    Later records see what earlier ones did. All keys must lie in one partition, which a common `{tag}` ensures where
-    keys are placed by slot: `{user7}.name` and `{user7}.cart`.
+    Later records see what earlier ones did. All keys must lie in one partition. With the partitioner `"slot"`, keys
+    with a common `{tag}` do: `{user7}.name` and `{user7}.cart`. Calls can be chained.
     """
 
     def __init__(self, lookup: TableLookup) -> None:
@@ -48,7 +48,7 @@ class AtomicBatch:
         if_present: bool = False,
         if_version: int | None = None,
     ) -> AtomicBatch:
-        """Add a put; see `Table.put`."""
+        """Add a put; arguments as for `Table.put`. Raises `InvalidKey`, `InvalidValue`, `LimitExceeded`."""
         return self._add(
             record_of(
                 Operation.PUT,
@@ -63,7 +63,7 @@ class AtomicBatch:
         )
 
     def delete(self, key: bytes, *, if_present: bool = False, if_version: int | None = None) -> AtomicBatch:
-        """Add a delete; see `Table.delete`."""
+        """Add a delete; arguments as for `Table.delete`. Raises `InvalidKey`, `LimitExceeded`."""
         return self._add(
             record_of(
                 Operation.DELETE,
@@ -86,7 +86,7 @@ class AtomicBatch:
         append: bytes | None = None,
         if_version: int | None = None,
     ) -> AtomicBatch:
-        """Add an update; see `Table.update`."""
+        """Add an update; arguments as for `Table.update`. Raises `InvalidKey`, `InvalidRequest`, `LimitExceeded`."""
         operation, operand = update_of({"add": add, "multiply": multiply, "min": min, "max": max, "append": append})
         return self._add(record_of(operation, key, operand, if_version=if_version, grouped=bool(self._records)))
 
@@ -99,10 +99,11 @@ class AtomicBatch:
         return self
 
     async def commit(self, *, timeout: float | None = None) -> list[Done]:
-        """Write the batch; one `Done` per record, in order.
+        """Write the records; return one `Done` per record, in order, when they are on stable storage and applied.
 
-        Raises `PartitionMismatch` where the keys lie in several partitions (nothing was written), `Rejected` or one
-        of its kinds where one record's condition failed: then no record took effect.
+        A batch can be committed once. Raises `PartitionMismatch` if the keys lie in several partitions (nothing was
+        written); a `Rejected` error if one record was rejected (no record took effect); `WriteUnknown` if no reply
+        came.
         """
         if self._committed:
             raise InvalidRequest("this batch was committed already")

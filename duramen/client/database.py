@@ -23,14 +23,14 @@ PARTITIONS_DEFAULT: Final = 8
 
 
 class Database:
-    """A client: `duramen.aio.connect` and `duramen.aio.open` make one. Belongs to the event loop it was made in.
+    """A connection to a cluster, or an embedded database. `connect` and `open` make one; close it, or use `with`.
 
-    All tables of one client share a session: whatever was written or read through it, later reads see.
+    All tables of one database share a session: a read sees everything that was written or read through it before.
 
-    **In a forked process** a connection is made anew by the first call there, in the event loop of that call; what the
-    session has seen counts there as well, and the parent's connection is not touched. An embedded database is open in
-    the parent alone: calls raise `DatabaseForked`. **Pickled** (a process pool, Spark), it and its tables are their
-    address and what the session has seen; an embedded one raises `InvalidRequest`.
+    **In a forked process** the first call connects anew, in the event loop of that call. The child keeps the session's
+    offsets and does not touch the parent's connection. An embedded database is open in the parent alone: calls raise
+    `DatabaseForked`. **Pickled** (a process pool, Spark), a database and its tables are their address and the session's
+    offsets; pickling an embedded one raises `InvalidRequest`.
     """
 
     def __init__(
@@ -81,17 +81,16 @@ class Database:
         if_missing: bool = False,
         timeout: float | None = None,
     ) -> Table:
-        """Create a table of that many partitions (None: 8); the number stays. With `if_missing` an existing one is
-        taken, as it is.
+        """Create a table. With `if_missing`, an existing table of that name is returned as it is.
 
-        `replicas`: how many nodes hold each partition; None: each node, up to three. Raises `TableExists`, and
-        `CommandRejected` where there are not so many nodes.
+        `partitions`: 1 to 1024, fixed for the table's life; None: 8. `replicas`: how many nodes hold each partition;
+        None: each node, up to three. Raises `TableExists`, `InvalidName`, and `CommandRejected` if there are fewer
+        nodes than `replicas`.
 
-        `over` lays the table over an existing topic that others write and read as well (on a Kafka log): its records
-        are the table's, what the table writes they see, and dropping the table leaves it. Its number of partitions is
-        the table's. `partitioner` is how keys find their partition, `"slot"` or `"murmur2"` (Kafka's own producers');
-        None: `"murmur2"` with `over`, else `"slot"`. It must be the one that the topic's producers use, else keys are
-        looked for where they are not.
+        `over`: the name of an existing Kafka topic that becomes the table's log. Other programs go on writing and
+        reading it; its partitions are the table's; dropping the table leaves it. `partitioner`: how a key finds its
+        partition, `"slot"` or `"murmur2"` (as Kafka's Java producers do); None: `"murmur2"` with `over`, else `"slot"`.
+        With `over` it must be the partitioner of the topic's producers, else reads look in the wrong partition.
         """
         check_name(name)
         if over is not None:
@@ -119,33 +118,36 @@ class Database:
         return Table(self.context, name, ref)
 
     def table(self, name: str) -> Table:
-        """An existing table. That it exists shows with the first call. Raises `InvalidName`."""
+        """An existing table, without a request: the first call on it raises `TableNotFound` if there is none.
+
+        Raises `InvalidName`.
+        """
         return Table(self.context, name)
 
     async def tables(self, *, timeout: float | None = None) -> list[TableInfo]:
-        """All tables, by name."""
+        """All tables, sorted by name. One request."""
         refs = await ask_until(
             self.context.deadline(timeout), lambda remaining: self.connection.list_tables(timeout=remaining)
         )
         return [TableInfo(ref.id, ref.name, ref.partitions, ref.partitioner, ref.over) for ref in refs]
 
     async def describe_table(self, name: str, *, timeout: float | None = None) -> TableDescription:
-        """How a table's partitions stand."""
+        """The state of each partition of a table: offsets, keys, bytes, nodes. Raises `TableNotFound`."""
         return await TableLookup(self.context, name).describe(timeout=timeout)
 
     async def drop_table(self, name: str, *, timeout: float | None = None) -> None:
-        """Delete a table with all it holds. It cannot be undone."""
+        """Delete a table with its log and its indexes. This cannot be undone. Raises `TableNotFound`."""
         check_name(name)
         await self.connection.drop_table(name, timeout=self.context.timeout(timeout))
 
     def token(self) -> str:
-        """Everything that this client has written or seen, for another process: `other.merge_token(token)`."""
+        """A token of everything that this client has written or read, for `merge_token` in another process."""
         return str(self.context.session.token())
 
     def merge_token(self, token: str | Token) -> None:
-        """From now on, reads see what the token has seen."""
+        """From now on, session reads see what the token names. Raises `InvalidToken`."""
         self.context.session.merge(Token.parse(token))
 
     async def close(self) -> None:
-        """Finish what is under way and close the connection. Idempotent."""
+        """Finish calls under way and close the connection. Idempotent; later calls raise `DatabaseClosed`."""
         await self.context.close()

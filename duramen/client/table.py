@@ -1,4 +1,4 @@
-"""One table, for a program with an event loop. The blocking face (`duramen.blocking`) calls these same methods."""
+"""One table, for a program with an event loop. `duramen.blocking` calls these same methods."""
 
 from __future__ import annotations
 
@@ -35,12 +35,16 @@ class Table:
     Every call takes `timeout` in seconds (default: the database's) and raises errors of `duramen.DuramenError`.
     Reads take `level`:
 
-    - `"session"` (default): sees everything that this client wrote or saw before (read-your-writes, monotonic reads);
-    - `"eventual"`: whatever the replica has;
-    - `"strong"`: everything that anybody had been told is written when the read began;
-    - `duramen.bounded(max_lag)`: everything that had been written `max_lag` seconds before, and what this client saw;
+    - `"session"` (default): sees everything that this client wrote or read before (read-your-writes, monotonic reads);
+    - `"eventual"`: sees what the replica has applied;
+    - `"strong"`: sees every write that was acknowledged, to any client, before the read began; it costs a request to
+      the log;
+    - `duramen.bounded(max_lag)`: sees every write that was acknowledged `max_lag` seconds ago, and what this client
+      saw.
 
-    and `after`, a token from another process, whose writes the read then sees as well.
+    Reads also take `after`, a token from any process: the read sees all writes that the token names. A read that needs
+    a later state than the replica has waits; at its timeout it raises `ReplicaBehind`. A token beyond the log's end
+    raises `TokenAhead`, one of another table `InvalidToken`. A table that is not there raises `TableNotFound`.
     """
 
     def __init__(self, context: ClientContext, name: str, ref: TableRef | None = None) -> None:
@@ -64,7 +68,11 @@ class Table:
         level: Level = "session",
         timeout: float | None = None,
     ) -> bytes | None:
-        """The value of `key`, or None where it is absent."""
+        """The value of `key`, or None if it is absent.
+
+        Concurrent calls share one request. Cost at the server: one LMDB lookup, O(log keys). Raises `InvalidKey`,
+        `TableNotFound`, `ReplicaBehind`, `InvalidToken`, `TokenAhead`.
+        """
         result = await self._read_one(key, after, level, timeout)
         return result.values[0]
 
@@ -76,7 +84,7 @@ class Table:
         level: Level = "session",
         timeout: float | None = None,
     ) -> Entry | None:
-        """The value of `key` with its version and expiry, or None where it is absent."""
+        """The value of `key` with its version and expiry, or None if it is absent. Cost and errors: as `get`."""
         result = await self._read_one(key, after, level, timeout)
         value = result.values[0]
         if value is None:
@@ -111,7 +119,11 @@ class Table:
         level: Level = "session",
         timeout: float | None = None,
     ) -> list[bytes | None]:
-        """The values of `keys`, in their order; None where a key is absent."""
+        """The values of `keys`, in their order; None for each absent key.
+
+        Takes any number of keys; one request carries up to 10,000. The keys of one partition are read in one
+        transaction; there is no common moment of several partitions. Raises what `get` does.
+        """
         wanted = [check_key(key) for key in keys]
         deadline = self._context.deadline(timeout)
         ref = self.lookup.ref or await self.lookup.resolve(deadline)
@@ -134,8 +146,10 @@ class Table:
     ) -> AsyncGenerator[tuple[bytes, bytes], None]:
         """Keys and values in key order: of a `prefix`, or from `start` (inclusive) to `end` (exclusive).
 
-        It is read page by page; each page is consistent per partition and never older than the page before it. To
-        resume a scan, begin at its last key + b"\\x00" (in reverse: end at its last key). `timeout` is per page.
+        `reverse` begins at the largest key. `limit` is the number of entries, None: all. The scan is read page by page;
+        each page is consistent per partition and never older than the page before it. To resume a scan, begin at its
+        last key + b"\\x00" (in reverse: end at its last key). `timeout` is per page. Cost: one request per page of up
+        to 10,000 entries. Raises what `get` does, and `InvalidRequest` for a range that cannot be.
         """
         pages = self.scan_pages(
             prefix=prefix, start=start, end=end, reverse=reverse, limit=limit, after=after, level=level, timeout=timeout
@@ -183,15 +197,15 @@ class Table:
     ) -> Watch:
         """Every change, once, in order within each partition, until the caller stops: `async for change in …`.
 
-        Begins `after` a token (which has seen nothing of the partitions that it does not name), else at `start`. From
-        "now" on, everything is shown that is acknowledged, at whatever node, after `await table.watch()` has returned;
-        a watch that is not awaited fixes its position in its first step. The blocking `watch()` returns when the
-        position is fixed.
+        Begins `after` a token (a partition that the token does not name begins at its first record), else at `start`.
+        With "now", the watch shows every write that is acknowledged, at any node, after `await table.watch()` has
+        returned; a watch that is not awaited fixes its position in its first step. The blocking `watch()` returns when
+        the position is fixed.
 
-        It goes on by itself when the server restarts. Where the table goes over to another version of its content, that
-        is a change too: operation BARRIER, without a key; what was seen before is then of another version. Raises
-        `OffsetTrimmed` where the log no longer holds what comes after the token. `timeout` bounds how long a lost
-        server is waited for.
+        The watch reconnects by itself when a server restarts; `timeout` is how many seconds it tries. When the table
+        goes over to another version of its content, the watch shows a change with operation BARRIER and no key: the
+        changes before it belong to the old version. Raises `OffsetTrimmed` if the log no longer holds what comes after
+        the token, and `TableNotFound` when the table is dropped.
         """
         return Watch(self.watch_runs(after=after, start=start, timeout=timeout))
 
@@ -235,10 +249,16 @@ class Table:
         if_version: int | None = None,
         timeout: float | None = None,
     ) -> Done:
-        """Write a value; returns when it is on stable storage.
+        """Write a value; return when it is on stable storage.
 
-        `ttl`: seconds until it expires. The conditions are decided once, by the log's order: `ConditionFailed` carries
-        the version that was there. Raises `WriteUnknown` where no reply came: the write happened once or not at all.
+        `ttl`: seconds until it expires; `keep_ttl` leaves the expiry of the value that is replaced. `if_absent`,
+        `if_present` and `if_version` (an offset from `Done` or `Entry`) are conditions; the log decides them once.
+        Cost: one append, whose sync is shared with concurrent writes; a write under a condition also waits until a
+        replica has applied it.
+
+        Raises `ConditionFailed` with the version found in `fields["actual"]`; `InvalidKey`, `InvalidValue`,
+        `TableNotFound`, `DiskFull`, `LogStopped`; `WriteUnknown` if no reply came: the write is in the log once or not
+        at all.
         """
         record = record_of(
             Operation.PUT,
@@ -260,7 +280,10 @@ class Table:
         if_version: int | None = None,
         timeout: float | None = None,
     ) -> Done:
-        """Remove a key. Deleting an absent one is no error unless `if_present` says so."""
+        """Remove a key; return when the delete is on stable storage. Deleting an absent key is allowed.
+
+        Conditions, cost and errors are those of `put`: with `if_present` an absent key raises `ConditionFailed`.
+        """
         record = record_of(Operation.DELETE, key, b"", if_present=if_present, if_version=if_version)
         return await self._write(record, if_present or if_version is not None, timeout)
 
@@ -279,11 +302,12 @@ class Table:
         if_version: int | None = None,
         timeout: float | None = None,
     ) -> Done:
-        """Change a value where it is: `Done.value` is the new number, or after `append` the new length.
+        """Change a value in place, by exactly one operation.
 
-        Numbers are stored as text, whole ones of 64 bits or floats; an absent key counts as 0 (`min` and `max` take
-        the operand), and as empty for `append`. An expiry stays unless `ttl` sets a new one. Raises `NotANumber`,
-        `NumberOverflow`, `ConditionFailed`.
+        `Done.value` is the new number; after `append`, the new length. Numbers are stored as text, integers of 64 bits
+        or floats. An absent key counts as 0 (`min` and `max` take the operand), and as empty for `append`. The expiry
+        stays unless `ttl` (seconds) sets a new one. Cost: one append, and the wait until a replica has applied it.
+        Raises `NotANumber`, `NumberOverflow`, `ResultTooLarge`, and what `put` does.
         """
         operation, operand = update_of({"add": add, "multiply": multiply, "min": min, "max": max, "append": append})
         record = record_of(
@@ -313,10 +337,11 @@ class Table:
         ttl: float | None = None,
         timeout: float | None = None,
     ) -> ManyDone:
-        """Write many pairs; returns when all are on stable storage. Not atomic: see `batch()` for that.
+        """Write many pairs; return when all are on stable storage. It is not atomic; `batch()` is.
 
-        Takes any iterable, also an endless one, in windows of bounded memory; `timeout` is per window. On an error,
-        windows before it are written, and some of its own pairs may be.
+        Takes any iterable, also an endless one, in windows of bounded memory; `timeout` is per window. `ttl`: seconds.
+        After an error, all windows before the failed one are written, and some pairs of that one may be. Raises what
+        an unconditional `put` does.
         """
         deadline = self._context.deadline(timeout)
         ref = self.lookup.ref or await self.lookup.resolve(deadline)
@@ -334,7 +359,10 @@ class Table:
         return AtomicBatch(self.lookup)
 
     def writer(self, producer: str) -> TableWriter:
-        """A writer that goes on where it was interrupted: see `duramen.client.writer`."""
+        """A resumable stream of puts: a program that is run again with the same rows writes each exactly once.
+
+        `producer`: the stream's name, the same in every run. See `TableWriter`.
+        """
         return TableWriter(self.lookup, producer)
 
     # --- about the table
@@ -356,10 +384,10 @@ class Table:
         return Done(lost.ref.id, lost.partition, written.offset)
 
     async def describe(self, *, timeout: float | None = None) -> TableDescription:
-        """How the table's partitions stand."""
+        """The state of each partition: offsets, keys, bytes, nodes. Raises `TableNotFound`."""
         return await self.lookup.describe(timeout=timeout)
 
     async def end_token(self, *, timeout: float | None = None) -> str:
-        """A token of everything that is in the table's log now, in every partition."""
+        """A token of everything that is in the table's log now, in every partition. Raises `TableNotFound`."""
         description = await self.describe(timeout=timeout)
         return str(Token({description.table.id: {part.partition: part.latest for part in description.partitions}}))

@@ -29,8 +29,9 @@ _OPERATIONS: Final = {int(operation): operation for operation in Operation}
 class Watch:
     """The changes of a table, one by one: `async for change in watch`. Close it, or use `contextlib.aclosing`.
 
-    `await watch` returns the watch itself when its position is fixed: whatever is acknowledged after that, to anybody
-    and at any node, is shown. Without it the first step fixes the position before it waits for a change.
+    `await watch` returns the watch itself when its position is fixed: it shows every write that is acknowledged after
+    that, at any node. Without it the first step fixes the position before it waits for a change. The blocking
+    `Table.watch` returns an iterator whose position is fixed.
     """
 
     def __init__(self, runs: AsyncGenerator[list[Change], None]) -> None:

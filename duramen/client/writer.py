@@ -67,10 +67,11 @@ def _last_of(result: WriteResult, records: int) -> Offset:
 
 
 class TableWriter:
-    """Writes a stream of puts, resumable by its producer's name. Use one at a time per name.
+    """Writes a stream of puts, resumable by its producer's name. Use it with `with`, one at a time per name.
 
-    While one flush is on its way the next gathers, so the caller's work and the server's overlap. There is never a
-    second one under way: a partition's sequences arrive in their order, whatever has to be sent again.
+    A run that was interrupted is repeated with the same rows in the same order; rows that are in the log are skipped.
+    While one flush is under way the next one gathers. There is never a second flush under way, so each partition's
+    sequences arrive in order. An endless stream needs bounded memory: a flush leaves at 16,384 records or 4 MiB.
     """
 
     def __init__(self, lookup: TableLookup, producer: str) -> None:
@@ -118,11 +119,11 @@ class TableWriter:
                 self._flight.exception()  # the block's own error is the one that counts
 
     async def put(self, key: bytes, value: bytes) -> None:
-        """Take one record; now and then this sends what has gathered."""
+        """Add one record. Sends what has gathered at 16,384 records or 4 MiB. Raises what `flush` does."""
         await self.put_rows(((key, value),))
 
     async def put_rows(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take many records. About 1 µs each, and the wait for the last flush but one."""
+        """Add many records: about 1 µs each, and the wait for the last flush but one. Raises what `flush` does."""
         ref = self._opened()
         partition_of, following, resume = ref.partition_of, self._next, self._resume
         keys, values = self._keys, self._values
@@ -142,7 +143,11 @@ class TableWriter:
                 await self._depart(ref)
 
     async def flush(self) -> ManyDone:
-        """Send what has gathered and wait until it is on stable storage."""
+        """Send what has gathered and wait until it is on stable storage.
+
+        Repeats a failed request for up to the database's timeout. Raises what `Table.put` does; after an error the
+        writer writes nothing more, and the next run resumes at the first record that is not in the log.
+        """
         ref = self._opened()
         await self._depart(ref)
         await self._land()

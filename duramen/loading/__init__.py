@@ -2,7 +2,7 @@
 
 What it promises:
 
-- A row is written once. Whoever runs the same load again (same content, same options, same table) goes on where the
+- A row is written once. A load that is run again (same content, same options, same table) goes on where the
   last run ended, also after `kill -9`: the writer's producer name is made of exactly those three things, and the table
   knows how far that producer had come.
 - Nothing half-loaded goes unreported. A row that cannot be read ends the load with its number, line and column; every

@@ -1,4 +1,4 @@
-"""What a load may be told, and which format a file has."""
+"""The options of a load, and the format of a file."""
 
 from __future__ import annotations
 

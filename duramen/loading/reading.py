@@ -28,7 +28,7 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 def read_rows(path: Path, file_format: FileFormat, options: LoadOptions) -> Generator[RowChunk]:
-    """Yield a file's rows in chunks, from its beginning. Compressed with gzip or not is told by its first bytes.
+    """Yield a file's rows in chunks, from its beginning. Its first bytes show whether it is compressed with gzip.
 
     Raises `FileRefused`, `ExtraMissing`, and `RowRefused` where nothing behind that row can be read. Rows that are
     bad by themselves are rejects in their chunk.

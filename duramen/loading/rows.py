@@ -42,7 +42,7 @@ class Reject(NamedTuple):
     """Empty where it is the row as a whole."""
     reason: str
     text: str
-    """The row as it stands in the file."""
+    """The row as it is in the file."""
 
     def error(self, path: Path) -> RowRefused:
         """The error that stops a load here."""

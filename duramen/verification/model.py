@@ -1,4 +1,4 @@
-"""The model: what the log means, told again in the shortest way, without the index's code.
+"""The model: what the log means, written in the shortest way, without the index's code.
 
 It reads records in log order and keeps, for every key, the list of what it was: so the state at *any* offset can be
 asked for. It knows the operations of the workload; times and expiries are not among them.

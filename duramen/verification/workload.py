@@ -1,4 +1,4 @@
-"""The workload: clients that write and read at the same time, and write down what they were told."""
+"""The workload: clients that write and read at the same time, and record the replies."""
 
 from __future__ import annotations
 

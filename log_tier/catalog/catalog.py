@@ -74,7 +74,7 @@ async def newer_map(maps: Maps, seen: ClusterMap) -> ClusterMap:
 
 
 class MapFeed:
-    """The newest map, and those who wait for another one. Belongs to one event loop."""
+    """The newest map, and the callers that wait for a newer one. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self.map = ClusterMap()
@@ -92,7 +92,6 @@ class MapFeed:
         self._changed.notify_all()
 
     async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
-        """See `Maps`."""
         try:
             async with asyncio.timeout(timeout):
                 while not predicate(self.map):
@@ -140,7 +139,7 @@ class Catalog:
         return self._feed.map
 
     async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
-        """See `Maps`. Raises also why the catalog cannot be followed any more."""
+        """Also raises the error that ended following the catalog."""
         return await self._feed.wait_for(predicate, timeout=timeout)
 
     async def refresh(self) -> ClusterMap:
@@ -194,7 +193,7 @@ class Catalog:
             raise
 
     async def close(self) -> None:
-        """Stop following; whoever waits gets `ShuttingDown`. Idempotent."""
+        """Stop following; waiters get `ShuttingDown`. Idempotent."""
         await end_tasks(self._follower)
         self._feed.fail(ShuttingDown("the catalog is closed; ask again elsewhere"))
 

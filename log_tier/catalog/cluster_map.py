@@ -133,7 +133,7 @@ class TableEntry:
         return TableRef(self.id, self.name, self.partitions, self.partitioner, self.over)
 
     def start(self, partition: Partition) -> Offset:
-        """The first offset that belongs to the table: whoever folds from there has folded all of it."""
+        """The first offset that belongs to the table: a fold from there is complete."""
         return self.starts[partition] if self.starts else FIRST
 
     def holders(self) -> Iterator[str]:

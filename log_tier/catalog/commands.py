@@ -122,7 +122,7 @@ class TaskDone:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed:
-    """A task cannot be done as it stands."""
+    """A task cannot be done in the present state."""
 
     job: int
     task: int

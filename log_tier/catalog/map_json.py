@@ -1,4 +1,4 @@
-"""The map as JSON, for whoever follows it over a wire, and for people. Both directions stand here."""
+"""The map as JSON, for followers over a wire and for people: encoder and decoder."""
 
 from __future__ import annotations
 

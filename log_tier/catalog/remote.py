@@ -1,4 +1,4 @@
-"""The map from a server that follows the catalog: `Maps` for whoever has no log of its own."""
+"""The map from a server that follows the catalog: `Maps` for processes without a log of their own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def fetch_view(target: str, *, timeout: float) -> View:
 
 
 class RemoteMaps:
-    """Follows the map at one of several servers, and at the next one when it is lost. `open()` makes one.
+    """`Maps` from one of several servers, and from the next one when that is lost. `open()` makes one.
 
     Invariant: the version never falls, also where the next server is behind the last one.
     """
@@ -78,7 +78,6 @@ class RemoteMaps:
         return self._feed.map
 
     async def wait_for(self, predicate: Callable[[ClusterMap], bool], *, timeout: float | None = None) -> ClusterMap:
-        """See `Maps`."""
         return await self._feed.wait_for(predicate, timeout=timeout)
 
     async def _follow(self) -> None:

@@ -9,7 +9,7 @@
 One job of these at a time for each table. A stage that is aborted takes its version away; a swap cannot be aborted,
 because its barriers may be in the log, but whoever resumes it puts the same ones there, and those take effect once.
 
-Who clears a table stages a version that is empty but for what was written since he asked. One that was overtaken, by
+A clearing stages a version that is empty but for what was written since the request. One that was overtaken, by
 another clearing or by a new build, is not swapped in any more: its keys may have been cleared since.
 
 A version is swapped in only where every replica that can be read said that it is level with it (`holders`): one that
@@ -83,7 +83,7 @@ def _begin_stage(
         raise Refusal(f"the stage of table {table.name} names no place of a version")
     again = next((version for version in table.versions if version.url == url), None)
     if again is not None and again.begins_empty:
-        # Whoever clears a table has a version of his own: what it begins behind is what he has seen.
+        # Each clearing has a version of its own: it begins behind the offsets that the request named.
         raise Refusal(f"version {again.number} of {table.name} is at {url} already: begin again")
     if again is not None:
         return cluster, {**command.arguments, "version": again.number}

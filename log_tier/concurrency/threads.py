@@ -1,4 +1,4 @@
-"""Blocking work that can be cancelled: it runs in a thread, and is told to stop between two of its steps.
+"""Blocking work that can be cancelled: it runs in a thread, and stops between two of its steps.
 
 A thread cannot be interrupted, and what it works on (an open LMDB environment, a folder that is about to be removed)
 must stay until it ends. So whoever is cancelled here tells the work to stop, waits for it, and only then goes on.
@@ -20,7 +20,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Stopped(Exception):
-    """The work was told to stop."""
+    """The work was cancelled."""
 
 
 class Stop:

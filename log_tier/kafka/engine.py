@@ -45,7 +45,7 @@ _UNCONDITIONAL: Final = frozenset({int(Operation.PUT), int(Operation.DELETE), in
 
 
 class KafkaLog:
-    """The Kafka log engine; `open` makes one. Every method may be called from any event loop of the process."""
+    """`Log` in Kafka; `open` makes one. Every method may be called from any event loop of the process."""
 
     def __init__(self, address: KafkaAddress, topics: Topics, sender: Sender, fetcher: Fetcher) -> None:
         self.address = address
@@ -85,19 +85,19 @@ class KafkaLog:
     # --- topics
 
     async def create_topic(self, name: str, *, partitions: int) -> Topic:
-        """See `Log`. Waits until every partition has a leader, some 100 ms."""
+        """Waits until every partition has a leader, some 100 ms."""
         return (await self._topics.create(name, partitions)).topic
 
     async def adopt_topic(self, name: str) -> Topic:
-        """See `Log`. `name` is the topic's in Kafka."""
+        """`name` is the topic's name in Kafka."""
         return (await self._topics.adopt(name)).topic
 
     async def delete_topic(self, topic: TableId) -> None:
-        """See `Log`. Raises `InvalidRequest` for an adopted topic."""
+        """Raises `InvalidRequest` for an adopted topic."""
         await self._topics.delete(topic)
 
     async def topics(self) -> list[Topic]:
-        """See `Log`: those of our namespace."""
+        """The topics of our namespace."""
         return await self._topics.all()
 
     async def weaknesses(self, topic: TableId) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class KafkaLog:
     # --- writing
 
     async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
-        """See `Log`. One produce request, shared by whoever writes to the partition's broker then."""
+        """One produce request, shared by all concurrent writes to the partition's broker."""
         header = check_batch(batch)
         known = await self._topics.find(topic)
         known.check(partition)
@@ -147,7 +147,6 @@ class KafkaLog:
     async def append_many(
         self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
     ) -> list[Appended | DuramenError]:
-        """See `Log`."""
         results = await asyncio.gather(*(self.append(*part) for part in parts), return_exceptions=True)
         found: list[Appended | DuramenError] = []
         for result in results:
@@ -161,7 +160,7 @@ class KafkaLog:
     async def read(
         self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
     ) -> AsyncGenerator[ReadChunk, None]:
-        """See `Log`. A batch that begins before `start` is given from `start` on.
+        """A batch that begins before `start` is cut at `start`.
 
         While no broker answers, a reader that follows waits.
         """
@@ -218,20 +217,19 @@ class KafkaLog:
             raise error from trouble
 
     async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
-        """See `Log`. Two questions to the partition's leader, at once."""
+        """Two concurrent requests to the partition's leader."""
         known = await self._topics.find(topic)
         known.check(partition)
         return (await self._topics.bounds(known, [partition]))[0]
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:
-        """See `Log`."""
         known = await self._topics.find(topic)
         return await self._topics.bounds(known, map(Partition, range(known.topic.partitions)))
 
     # --- retention
 
     async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
-        """See `Log`: exactly `before`, or the end. Raises `InvalidRequest` for an adopted topic."""
+        """Trims to exactly `before`, or the end. Raises `InvalidRequest` for an adopted topic."""
         known = await self._topics.find(topic)
         known.check(partition)
         if known.adopted:

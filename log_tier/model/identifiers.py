@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Offset = NewType("Offset", int)
-"""A record's number in its partition, from 0; -1 (`NOTHING`) stands for "before the first record"."""
+"""A record's number in its partition, from 0; -1 (`NOTHING`) means "before the first record"."""
 
 Partition = NewType("Partition", int)
 """A partition's number inside its table, from 0."""

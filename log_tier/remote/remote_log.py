@@ -47,7 +47,7 @@ _RECONNECT_MAX_S: Final = 1.0
 
 
 class RemoteLog:
-    """A log server's client. `open()` makes one; it connects with the first call."""
+    """`Log` over gRPC: a log server's client. `open()` makes one; it connects at the first call."""
 
     def __init__(self, target: str, *, call_timeout_s: float = _CALL_TIMEOUT_S) -> None:
         self._wire = Wire(target)
@@ -63,7 +63,6 @@ class RemoteLog:
         return await self._wire.ask(method, request, timeout=self._call_timeout_s)
 
     async def create_topic(self, name: str, *, partitions: int) -> Topic:
-        """See `Log`."""
         check_name(name, what="topic")
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise LimitExceeded(
@@ -73,20 +72,17 @@ class RemoteLog:
         return _topic(await self._ask(self._stub.CreateTopic, request))
 
     async def adopt_topic(self, name: str) -> Topic:
-        """See `Log`."""
         return _topic(await self._ask(self._stub.AdoptTopic, log_pb2.AdoptTopicRequest(name=name)))
 
     async def delete_topic(self, topic: TableId) -> None:
-        """See `Log`."""
         await self._ask(self._stub.DeleteTopic, log_pb2.DeleteTopicRequest(topic_id=table_id_to_bytes(topic)))
 
     async def topics(self) -> list[Topic]:
-        """See `Log`."""
         reply = await self._ask(self._stub.Topics, log_pb2.TopicsRequest())
         return [_topic(message) for message in reply.topics]
 
     async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
-        """See `Log`. Raises `WriteUnknown` where the reply was lost; repeat the same bytes to know."""
+        """Raises `WriteUnknown` if the reply was lost; repeat the same bytes to learn the outcome."""
         check_batch(batch)  # refuse here what the server would refuse: it saves the journey
         _check_partition(topic, partition)
         request = log_pb2.AppendRequest(topic_id=table_id_to_bytes(topic), partition=partition, batch=batch)
@@ -101,7 +97,7 @@ class RemoteLog:
     async def append_many(
         self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
     ) -> list[Appended | DuramenError]:
-        """See `Log`. One call, or a few where the batches together are larger than a message."""
+        """One call, or a few if the batches together are larger than a message."""
         calls = [self._append_together(group) for group in _groups(parts)]
         if len(calls) == 1:
             return await calls[0]
@@ -143,7 +139,7 @@ class RemoteLog:
     async def read(
         self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
     ) -> AsyncGenerator[ReadChunk, None]:
-        """See `Log`. With `follow`, a lost connection is taken up again where it broke."""
+        """With `follow`, a lost connection resumes where it broke."""
         _check_partition(topic, partition)
         if start < 0 or not 0 < chunk_bytes < 1 << 32:
             raise InvalidRequest(
@@ -172,25 +168,22 @@ class RemoteLog:
             await backoff.pause()
 
     async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
-        """See `Log`."""
         _check_partition(topic, partition)
         request = log_pb2.BoundsRequest(topic_id=table_id_to_bytes(topic), partition=partition)
         reply = await self._ask(self._stub.Bounds, request)
         return Bounds(Offset(reply.earliest), Offset(reply.latest), reply.unsettled)
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:
-        """See `Log`."""
         reply = await self._ask(self._stub.AllBounds, log_pb2.AllBoundsRequest(topic_id=table_id_to_bytes(topic)))
         return [Bounds(Offset(each.earliest), Offset(each.latest), each.unsettled) for each in reply.bounds]
 
     async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
-        """See `Log`."""
         _check_partition(topic, partition)
         request = log_pb2.TrimRequest(topic_id=table_id_to_bytes(topic), partition=partition, before=before)
         return Offset((await self._ask(self._stub.Trim, request)).earliest)
 
     async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
-        """See `Log`. May take as long as rewriting the partition's files does."""
+        """Takes as long as rewriting the partition's files."""
         _check_partition(topic, partition)
         request = log_pb2.CompactRequest(topic_id=table_id_to_bytes(topic), partition=partition, below=below)
         return int((await self._wire.ask(self._stub.Compact, request, timeout=None)).dropped)

@@ -29,7 +29,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class _Malformed(NamedTuple):
-    """Stands where the request would."""
+    """Takes the place of a request that does not parse."""
 
     reason: str
 
@@ -73,7 +73,6 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return name
 
     def service(self, handler_call_details: Any) -> Any:
-        """See `grpc.GenericRpcHandler`."""
         method = handler_call_details.method
         found = self._methods.get(method)
         if found is None:

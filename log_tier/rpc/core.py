@@ -69,7 +69,6 @@ class _CopyFinder(MetaPathFinder):
         self._copy = copy
 
     def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> Any:
-        """See `MetaPathFinder`."""
         if fullname != _EXTENSION:
             return None
         loader = importlib.machinery.ExtensionFileLoader(fullname, self._copy)

@@ -64,7 +64,7 @@ def _cut(text: str, length_max: int) -> str:
 
 
 def error_of(problem: Problem) -> DuramenError:
-    """The error that a message stands for. Of one that only a newer server knows, whether a retry helps is kept."""
+    """The error that a message encodes. An error of a newer server keeps whether a retry helps."""
     code = problem.code
     if code not in ERRORS and problem.retryable:
         code = Unavailable.code

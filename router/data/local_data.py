@@ -131,7 +131,7 @@ class LocalData:
             return error
 
     async def _replica(self, table_id: TableId, partition: Partition, timeout: float) -> Replica:
-        """A replica that is here. Of a table that is not known, the catalog's end is asked before that is said."""
+        """A replica of this process. Fetches the catalog's end before it reports a table as unknown."""
         try:
             return self.node.replica(table_id, partition)
         except TableNotFound:
@@ -163,7 +163,7 @@ class LocalData:
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> list[WriteResult | DuramenError]:
-        """Append every part; a result means stable storage. One sync per partition, shared by whoever writes then.
+        """Append every part; a result means stable storage. One sync per partition, shared by concurrent writes.
 
         Outcomes that the replica does not know within `patience` come as `pending`.
         """
@@ -298,7 +298,7 @@ class LocalData:
             return await self.tables.all()
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """How a table stands: what each partition's log holds, and how far the replica on this node is."""
+        """A table's state: what each partition's log holds, and how far the replica on this node is."""
         async with in_time(timeout, f"table {name!r} was not described"):
             table = await self.tables.find(name)
             bounds = await self.log.all_bounds(table.id)
@@ -367,7 +367,7 @@ def _check_parts(parts: Sequence[ReadPart] | Sequence[WritePart] | Sequence[Outc
 
 
 def _write_outcome(offset: Offset, base_offset: Offset, outcome: Outcome) -> WriteOutcome:
-    """What a writer is told about a record; of a retry, what its first copy came to and where that stands."""
+    """A record's outcome for its writer; for a retry, the outcome and offset of the first copy."""
     original = NOTHING if outcome.duplicate_of is None else outcome.duplicate_of
     place = original if original > NOTHING else offset
     return WriteOutcome(offset - base_offset, rejection_of(place, outcome), outcome.result, original)

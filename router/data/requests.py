@@ -1,8 +1,8 @@
-"""What can be asked of the database, in words that belong to no protocol.
+"""Requests and replies of the data plane, as values that belong to no protocol.
 
-Both endpoints (gRPC today, the Redis protocol next to it) translate to these and back; the embedded database uses them
-as they are. A request is a list of parts, one per partition, and every part succeeds or fails by itself: a reply holds,
-in the same order, a result or the error of that part.
+Each endpoint (gRPC, the Redis protocol) translates its messages to these values and back; the embedded database uses
+them directly. A request is a list of parts, one per partition, and every part succeeds or fails by itself: a reply
+holds, in the same order, a result or the error of that part.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class WriteResult(NamedTuple):
 
 
 class OutcomesPart(NamedTuple):
-    """Records that are in the log, and whose fate is asked."""
+    """Records that are in the log, and whose verdicts are wanted."""
 
     table_id: TableId
     partition: Partition
@@ -109,12 +109,12 @@ class OutcomesPart(NamedTuple):
 
     @property
     def after(self) -> Offset:
-        """The batch's last offset: whoever has applied it knows them all."""
+        """The batch's last offset: a replica that has applied it knows all verdicts."""
         return Offset(self.base_offset + self.span - 1)
 
     @property
     def lag_max_ms(self) -> int:
-        """Whoever has applied it may lag behind what came later."""
+        """A replica that has applied it may lag behind later offsets."""
         return 0
 
 
@@ -164,7 +164,7 @@ class WatchEvent(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """How one partition stands."""
+    """The state of one partition."""
 
     partition: Partition
     earliest: Offset
@@ -175,12 +175,12 @@ class PartitionDescription(NamedTuple):
     state: str
     reason: str
     nodes: Sequence[str] = ()
-    """Those that hold it."""
+    """The nodes that hold it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """How a table stands."""
+    """A table and the state of its partitions."""
 
     table: TableRef
     partitions: Sequence[PartitionDescription]
@@ -257,7 +257,7 @@ class Connection(Protocol):
         ...
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """How a table stands."""
+        """A table and the state of its partitions."""
         ...
 
     async def drop_table(self, name: str, *, timeout: float) -> None:

@@ -109,7 +109,7 @@ class LiveMembership:
     # --- looking
 
     def nodes(self) -> Mapping[str, NodeView]:
-        """See `Membership`. Nodes without an address, which serve nobody else, are there as well."""
+        """All nodes of the map, also those without an address, which serve no other process."""
         now = asyncio.get_running_loop().time()
         views: dict[str, NodeView] = {}
         for node, entry in self._maps.map.nodes.items():
@@ -125,7 +125,6 @@ class LiveMembership:
         """See `Membership`: the nodes measure, and say so in their status."""
 
     async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
-        """See `Membership`."""
         member = self.members.get(node)
         if member is None:
             known = ", ".join(sorted(self.members)) or "none"
@@ -134,7 +133,6 @@ class LiveMembership:
         return reply
 
     def failures(self) -> Iterator[tuple[str, DuramenError]]:
-        """See `Membership`."""
         for node, view in self.nodes().items():
             if not view.alive:
                 yield node, Disconnected(f"node {node} at {view.address or 'no address'} is not there: {view.reason}")

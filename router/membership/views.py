@@ -52,7 +52,7 @@ class ReplicaView(NamedTuple):
     version: int = 1
     """Which version of the table is read there."""
     level: tuple[int, ...] = ()
-    """The versions that are level beside it."""
+    """The standby versions that are level with it."""
 
 
 class TaskView(NamedTuple):

@@ -30,7 +30,7 @@ __all__ = ["GrpcConnection"]
 
 
 class GrpcConnection:
-    """One channel to one server. It connects with the first call, and again by itself after a loss."""
+    """A `Connection` over one gRPC channel to one server. It connects at the first call, and again after a loss."""
 
     def __init__(self, target: str, *, alone: bool = False) -> None:
         """`alone`: this server is the whole cluster."""
@@ -57,31 +57,27 @@ class GrpcConnection:
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> list[ReadResult | DuramenError]:
-        """See `Connection`."""
         request = messages.read_request(parts, patience=patience)
         return messages.read_results_from(await self._wire.ask(self._kv.Read, request, timeout=timeout))
 
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> list[WriteResult | DuramenError]:
-        """See `Connection`."""
         request = messages.write_request(parts, patience=patience)
         return messages.write_results_from(await self._wire.ask(self._kv.Write, request, timeout=timeout))
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
-        """See `Connection`."""
         request = messages.outcomes_request(parts)
         return messages.write_results_from(await self._wire.ask(self._kv.Outcomes, request, timeout=timeout))
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
-        """See `Connection`."""
         message = messages.scan_request(request)
         return messages.scan_result_from(await self._wire.ask(self._kv.Scan, message, timeout=timeout))
 
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
     ) -> AsyncGenerator[WatchEvent, None]:
-        """See `Connection`. Raises `Disconnected` when the server goes away; the caller knows where to go on."""
+        """Raises `Disconnected` when the server goes away; the caller resumes from its last position."""
         request = kv.WatchRequest(
             table_id=table_id_to_bytes(table_id),
             start=[kv.PartitionOffset(partition=p, offset=o) for p, o in start.items()],
@@ -95,7 +91,6 @@ class GrpcConnection:
     async def producer(
         self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
     ) -> dict[Partition, int]:
-        """See `Connection`."""
         request = kv.ProducerRequest(
             table_id=table_id_to_bytes(table_id), producer_id=producer_id, partitions=partitions
         )
@@ -112,7 +107,6 @@ class GrpcConnection:
         partitioner: str = "",
         timeout: float,
     ) -> TableRef:
-        """See `Connection`."""
         if not 0 <= partitions < 1 << 32:  # which no message can carry
             raise LimitExceeded(
                 f"a table has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
@@ -125,22 +119,18 @@ class GrpcConnection:
         return messages.ref_from(await self._wire.ask(self._tables.Create, request, timeout=timeout))
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        """See `Connection`."""
         request = tables.FindTableRequest(name=name)
         return messages.ref_from(await self._wire.ask(self._tables.Find, request, timeout=timeout))
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
-        """See `Connection`."""
         reply = await self._wire.ask(self._tables.List, tables.ListTablesRequest(), timeout=timeout)
         return [messages.ref_from(table) for table in reply.tables]
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """See `Connection`."""
         request = tables.FindTableRequest(name=name)
         return messages.description_from(await self._wire.ask(self._tables.Describe, request, timeout=timeout))
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
-        """See `Connection`."""
         await self._wire.ask(self._tables.Drop, tables.FindTableRequest(name=name), timeout=timeout)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Which replica is asked. Pure: everything that is known comes in, and chance too.
+"""Choose the replica for each part of a request. Pure: knowledge and randomness are arguments.
 
 A candidate has a **standing**: what can be expected of it for this part. The best standing wins; among equals, one that
 is asked anyway (parts that travel together cost one call), else the less loaded of two drawn at random. Two random
@@ -22,11 +22,11 @@ class Fitness(IntEnum):
     """What can be expected of a replica; the lower the better."""
 
     FRESH = 0
-    """It has what is asked."""
+    """It has applied what the read needs."""
     SOON = 1
     """It is level with the log, as far as was heard, and will have it in a moment: it may be asked to wait."""
     BEHIND_FRESH = 2
-    """It has what is asked, but it lags behind the log."""
+    """It has applied what the read needs, but lags behind the log."""
     BEHIND = 3
     UNHEARD = 4
     """The map names it and its node has not said so yet."""
@@ -57,7 +57,7 @@ _LAGGING: Final = frozenset({ReportedState.REPLAYING, ReportedState.BEHIND})
 
 
 def fitness_of(view: NodeView, name: ReplicaName, after: Offset, lag_max_ms: int) -> int:
-    """How a node's replica stands towards a part that asks for `after`, and for no more lag than that (0: any)."""
+    """How fit a node's replica is for a read that needs `after` and at most that lag (0: any)."""
     replica = view.replicas.get(name)
     if not view.alive:
         return Fitness.LOST
@@ -95,7 +95,7 @@ def choose(candidates: Sequence[Candidate], preferred: Container[str], draw: Cal
 def assign(
     parts: Iterable[tuple[int, Sequence[Candidate]]], draw: Callable[[], float]
 ) -> tuple[dict[str, list[int]], list[int]]:
-    """Which parts each node is asked for, and the parts that have no candidate. O(parts × replicas).
+    """Assign parts to nodes; the parts without a candidate are returned too. O(parts × replicas).
 
     The first part's choice draws others along, so that a request goes to few nodes; different requests draw anew.
     """

@@ -1,4 +1,4 @@
-"""Several servers that can do the same, as one connection: the next one is asked when one is lost."""
+"""Several equivalent servers as one connection: when one is lost, requests go to the next."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PAUSE_S: Final = 0.1
 
 
 class FailoverConnection:
-    """Asks one of `connections`, always the same one while it answers. Closes all of them.
+    """A `Connection` over several servers: uses one of `connections` while it answers. Closes all of them.
 
     What changes nothing is asked again at the next server at once; what may have changed something only where nothing
     was sent. Else the caller learns that the reply was lost, and its next try goes to the next server.
@@ -70,13 +70,12 @@ class FailoverConnection:
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> Sequence[ReadResult | DuramenError]:
-        """See `Connection`."""
         return await self._ask(lambda server: server.read(parts, timeout=timeout, patience=patience), timeout=timeout)
 
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> Sequence[WriteResult | DuramenError]:
-        """See `Connection`. What is sent a second time is asked for its outcomes: whoever sees them knows the place of
+        """What is sent a second time is asked for its outcomes: whoever sees them knows the place of
         the copy that counts."""
         tries = 0
 
@@ -89,17 +88,15 @@ class FailoverConnection:
         return await self._ask(write, timeout=timeout, harmless=False)
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
-        """See `Connection`."""
         return await self._ask(lambda server: server.outcomes(parts, timeout=timeout), timeout=timeout)
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
-        """See `Connection`."""
         return await self._ask(lambda server: server.scan(request, timeout=timeout), timeout=timeout)
 
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
     ) -> AsyncGenerator[WatchEvent, None]:
-        """See `Connection`. A lost server ends it with `Disconnected`; the next watch goes to the next server."""
+        """A lost server ends it with `Disconnected`; the next watch goes to the next server."""
         at = self._at
         try:
             watch: Any = self._connections[at].watch(table_id, start, partitions)
@@ -113,7 +110,6 @@ class FailoverConnection:
     async def producer(
         self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
     ) -> Mapping[Partition, int]:
-        """See `Connection`."""
         return await self._ask(
             lambda server: server.producer(table_id, producer_id, timeout=timeout, partitions=partitions),
             timeout=timeout,
@@ -129,7 +125,6 @@ class FailoverConnection:
         partitioner: str = "",
         timeout: float,
     ) -> TableRef:
-        """See `Connection`."""
         return await self._ask(
             lambda server: server.create_table(
                 name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
@@ -139,19 +134,15 @@ class FailoverConnection:
         )
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        """See `Connection`."""
         return await self._ask(lambda server: server.find_table(name, timeout=timeout), timeout=timeout)
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
-        """See `Connection`."""
         return await self._ask(lambda server: server.list_tables(timeout=timeout), timeout=timeout)
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """See `Connection`."""
         return await self._ask(lambda server: server.describe_table(name, timeout=timeout), timeout=timeout)
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
-        """See `Connection`."""
         await self._ask(lambda server: server.drop_table(name, timeout=timeout), timeout=timeout, harmless=False)
 
     async def close(self) -> None:

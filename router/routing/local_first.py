@@ -55,7 +55,6 @@ class LocalFirstConnection:
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> list[ReadResult | DuramenError]:
-        """See `Connection`."""
         here, elsewhere = self._split(parts)
         if not elsewhere:
             return list(await self._data_plane.read(parts, timeout=timeout, patience=patience))
@@ -70,13 +69,12 @@ class LocalFirstConnection:
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> list[WriteResult | DuramenError]:
-        """See `Connection`. The log takes every partition's batches from any node."""
+        """The log accepts every partition's batches from any node."""
         if all(not part.outcomes or self._is_here(part.table_id, part.partition) for part in parts):
             return list(await self._data_plane.write(parts, timeout=timeout, patience=patience))
         return list(await self._others.write(parts, timeout=timeout, patience=patience))
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
-        """See `Connection`."""
         here, elsewhere = self._split(parts)
         results: dict[int, WriteResult | DuramenError] = {}
         if here:
@@ -88,7 +86,6 @@ class LocalFirstConnection:
         return [results[number] for number in range(len(parts))]
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
-        """See `Connection`."""
         entry = self._data_plane.catalog.map.tables.get(request.table_id)
         wanted = request.partitions or [Partition(number) for number in range(entry.partitions if entry else 0)]
         if wanted and all(self._is_here(request.table_id, partition) for partition in wanted):
@@ -98,7 +95,6 @@ class LocalFirstConnection:
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
     ) -> AsyncGenerator[WatchEvent, None]:
-        """See `Connection`."""
         async with aclosing(self._others.watch(table_id, start, partitions)) as events:
             async for event in events:
                 yield event
@@ -106,7 +102,6 @@ class LocalFirstConnection:
     async def producer(
         self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
     ) -> Mapping[Partition, int]:
-        """See `Connection`."""
         return await self._others.producer(table_id, producer_id, timeout=timeout, partitions=partitions)
 
     async def create_table(
@@ -119,25 +114,20 @@ class LocalFirstConnection:
         partitioner: str = "",
         timeout: float,
     ) -> TableRef:
-        """See `Connection`."""
         return await self._others.create_table(
             name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
         )
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        """See `Connection`."""
         return await self._data_plane.find_table(name, timeout=timeout)
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
-        """See `Connection`."""
         return await self._data_plane.list_tables(timeout=timeout)
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """See `Connection`."""
         return await self._others.describe_table(name, timeout=timeout)
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
-        """See `Connection`."""
         await self._others.drop_table(name, timeout=timeout)
 
     async def close(self) -> None:

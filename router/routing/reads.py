@@ -21,7 +21,7 @@ _Found = Sequence[ReadResult | DuramenError]
 
 
 class RoutedReads:
-    """Reads from whichever replicas can answer."""
+    """`Connection.read` over all nodes: each part goes to a replica that can answer it."""
 
     def __init__(self, routes: Routes, scatter: Scatter) -> None:
         self._routes = routes
@@ -33,7 +33,6 @@ class RoutedReads:
         """How often a second question was asked."""
 
     async def read(self, parts: Sequence[ReadPart], *, timeout: float, patience: float) -> _Results:
-        """See `Connection.read`."""
         if not parts:
             return []
         results: _Results = [_UNANSWERED] * len(parts)

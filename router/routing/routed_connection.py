@@ -84,33 +84,28 @@ class RoutedConnection:
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> list[ReadResult | DuramenError]:
-        """See `Connection`."""
         return await self.reads.read(parts, timeout=timeout, patience=patience)
 
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> list[WriteResult | DuramenError]:
-        """See `Connection`."""
         return await self._writes.write(parts, timeout=timeout, patience=patience)
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
-        """See `Connection`."""
         return await self._writes.outcomes(parts, timeout=timeout)
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
-        """See `Connection`."""
         return await self._scans.scan(request, timeout=timeout)
 
     def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
     ) -> AsyncGenerator[WatchEvent, None]:
-        """See `Connection` and `router.routing.watches`."""
+        """Described in `router.routing.watches`."""
         return watch_nodes(self._routes, table_id, start, partitions)
 
     async def producer(
         self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
     ) -> dict[Partition, int]:
-        """See `Connection`."""
         async with in_time(timeout, "the table was not looked up"):
             table = await self._routes.known(table_id)
         wanted = partitions or [Partition(number) for number in range(table.partitions)]
@@ -141,25 +136,20 @@ class RoutedConnection:
         partitioner: str = "",
         timeout: float,
     ) -> TableRef:
-        """See `Connection`."""
         return await self._tables.create(
             name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
         )
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        """See `Connection`."""
         return await self._tables.find(name, timeout=timeout)
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
-        """See `Connection`."""
         return await self._tables.all(timeout=timeout)
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """See `Connection`."""
         return await self._tables.describe(name, timeout=timeout)
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
-        """See `Connection`."""
         await self._tables.drop(name, timeout=timeout)
 
     async def close(self) -> None:

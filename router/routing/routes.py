@@ -23,7 +23,7 @@ _NEWS_S: Final = 0.5
 
 
 class Part(Protocol):
-    """Something that is asked of one partition."""
+    """A part of a request: it concerns one partition."""
 
     @property
     def table_id(self) -> TableId:
@@ -86,7 +86,7 @@ class Routes:
     def assign(
         self, placed: Iterable[tuple[int, Sequence[Candidate]]]
     ) -> tuple[list[tuple[Askable, list[int]]], list[int]]:
-        """Who is asked for which parts, and the parts that nobody can be asked for. About 2 µs a part."""
+        """Nodes with their parts, and the parts that no node can serve. About 2 µs a part."""
         groups, nowhere = assign(placed, random)
         members = self.membership.members
         return [(members.get(node) or self._server(), mine) for node, mine in groups.items()], nowhere

@@ -1,4 +1,4 @@
-"""Scans: each node reads the partitions that it is asked for, and their pages are merged in key order."""
+"""Scans: each node reads its share of the partitions; the pages are merged in key order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RoutedScans:
         self._loop = asyncio.get_running_loop()
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
-        """See `Connection.scan`. A page that comes from one node is passed on as it is."""
+        """`Connection.scan` over all nodes. A page that comes from one node is passed on unchanged."""
         async with in_time(timeout, "the table was not looked up"):
             table = await self._routes.known(request.table_id)
         partitions = request.partitions or [Partition(number) for number in range(table.partitions)]

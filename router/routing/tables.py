@@ -102,21 +102,17 @@ class RemoteChanges:
     async def create(
         self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
     ) -> TableRef:
-        """See `Connection`."""
         return await self._server.create_table(
             name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
         )
 
     async def drop(self, name: str, *, timeout: float) -> None:
-        """See `Connection`."""
         await self._server.drop_table(name, timeout=timeout)
 
     async def find(self, name: str, *, timeout: float) -> TableRef:
-        """See `Connection`."""
         return await self._server.find_table(name, timeout=timeout)
 
     async def all(self, *, timeout: float) -> list[TableRef]:
-        """See `Connection`."""
         return await self._server.list_tables(timeout=timeout)
 
     async def close(self) -> None:
@@ -178,7 +174,7 @@ class RoutedTables:
         return found
 
     async def find(self, name: str, *, timeout: float) -> TableRef:
-        """The table of that name: from the own map, else from whoever knows better."""
+        """The table of that name: from this process's map, else from a server with a newer one."""
         table = self._routes.maps.map.named(name)
         return table.ref if table is not None else await self._changes.find(name, timeout=timeout)
 

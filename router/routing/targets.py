@@ -53,11 +53,9 @@ class Through:
         self._server = server
 
     async def ask(self, question: Callable[[Connection], Awaitable[T]]) -> T:
-        """See `Askable`."""
         return await question(self._server)
 
     async def follow(self, question: Callable[[Connection], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
-        """See `Askable`."""
         async with aclosing(question(self._server)) as replies:
             async for reply in replies:
                 yield reply

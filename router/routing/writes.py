@@ -1,4 +1,4 @@
-"""Writes: straight to the log; what became of them is asked at a replica, which every replica answers alike."""
+"""Writes go straight to the log; their verdicts come from a replica, and are equal on every replica."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OUTCOMES_TRY_S: Final = 5.0
 
 
 class RoutedWrites:
-    """Writes to the log, or through `fallback` where this process does not reach the log itself."""
+    """`Connection.write` and `outcomes`: to the log, or through `fallback` if this process does not reach the log."""
 
     def __init__(self, log: Log | None, fallback: Connection | None, scatter: Scatter) -> None:
         assert log is not None or fallback is not None, "there is no way to write"
@@ -33,7 +33,6 @@ class RoutedWrites:
         self._loop = asyncio.get_running_loop()
 
     async def write(self, parts: Sequence[WritePart], *, timeout: float, patience: float) -> _Results:
-        """See `Connection.write`."""
         if self._log is None:
             assert self._fallback is not None
             return list(await self._fallback.write(parts, timeout=timeout, patience=patience))
@@ -116,7 +115,6 @@ class RoutedWrites:
                 results[number] = outcome_unknown(part, verdict)
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> _Results:
-        """See `Connection.outcomes`."""
         verdicts = await self._ask(parts, self._loop.time() + timeout)
         return [
             verdict if isinstance(verdict, WriteResult) else outcome_unknown(part, verdict)

@@ -94,7 +94,7 @@ def decide(record: Record, live: bytes | None, log_time_ms: int) -> Decision:
 
 
 def _update(operation: Operation, live: bytes | None, operand: bytes) -> tuple[bytes, bytes] | Refusal:
-    """The new value, and the result that its writer is told."""
+    """The new value, and the result for its writer."""
     current = None if live is None else value_of(live)
     if operation is Operation.APPEND:
         length = len(operand) + (0 if current is None else len(current))

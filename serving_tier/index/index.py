@@ -77,7 +77,7 @@ class IndexStatistics(NamedTuple):
 
 
 class IndexLimits(NamedTuple):
-    """How much an index remembers beside its entries. All replicas of a table need the same."""
+    """How much an index remembers besides its entries. All replicas of a table need the same."""
 
     producers: int = PRODUCERS_MAX
     verdicts: int = VERDICTS_MAX

@@ -30,7 +30,7 @@ __all__ = ["MemoryIndex"]
 
 
 class MemoryIndex:
-    """See `serving_tier.index.index.Index`. A lock stands for LMDB's transactions."""
+    """`Index` in memory, for tests. A lock takes the place of LMDB's transactions."""
 
     def __init__(self, *, limits: IndexLimits = IndexLimits()) -> None:  # noqa: B008  (immutable)
         self._limits = limits

@@ -1,4 +1,4 @@
-"""A partition's past, written into another table: point-in-time restore beside the live table.
+"""Point-in-time restore: a partition's past, written into another table while the live one serves.
 
 A snapshot at or before the wanted offset (or nothing, where the log still has its beginning), replayed to exactly that
 offset, in a folder of its own; then everything in it, in key order, is **put into the new table's log**. So the new

@@ -34,7 +34,7 @@ _PAUSE_MAX_S: Final = 8.0
 
 @dataclass(slots=True)
 class TaskProgress:
-    """How far a task is, for whoever looks."""
+    """How far a task is, for `duramen admin job`."""
 
     phase: str = "waiting"
     done: int = 0

@@ -112,7 +112,7 @@ class Pending:
 async def replay_only(
     topic: Topic, partition: Partition, folder: Path, source: str, progress: Callable[[str, int, int], None]
 ) -> str:
-    """The `Bootstrap` of whoever has neither snapshots nor peers."""
+    """The `Bootstrap` of a node that has neither snapshots nor peers."""
     return "log"
 
 

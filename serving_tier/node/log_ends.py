@@ -38,7 +38,7 @@ _ANSWER_MAX_S: Final = 1.0
 
 
 class LogEnds:
-    """Asks for `replicas` (whoever is hosted at the moment, a node). `open()` begins, `close()` ends it."""
+    """Fetches the log's ends for `replicas` (those that the node hosts). `open()` begins, `close()` ends it."""
 
     def __init__(self, log: Log, replicas: Iterable[Replica], *, clock: Callable[[], float], every_s: float) -> None:
         self._log = log

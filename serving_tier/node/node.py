@@ -83,7 +83,7 @@ class Node:
         self.refusals: dict[ReplicaName, DuramenError] = {}
         """Replicas that should be open and could not be: why."""
         self.absent: Callable[[TableId, Partition], DuramenError] = _not_hosted
-        """What is said about a partition that is not here; whoever knows the cluster says more."""
+        """The error for a partition that this node does not host."""
         self.version_missing: Callable[[Replica], None] = _waits
         """What is done about a replica that came to a barrier and does not have the version that it names."""
         self.switched: Callable[[Replica], None] = _waits
@@ -220,7 +220,7 @@ class Node:
         *,
         start: Offset = FIRST,
     ) -> Replica:
-        """Open a replica in another folder, beside the one that is hosted; it is not found by readers."""
+        """Open a second replica of a hosted partition, in another folder; reads do not use it."""
         return await self._opened(topic, partition, folder, repair=False, start=start)
 
     async def _opened(
@@ -248,7 +248,7 @@ class Node:
     async def unhost(
         self, table_id: TableId, partition: Partition, reason: DuramenError, *, delete: bool = True
     ) -> None:
-        """Close a replica; whoever waits for it gets `reason`. With `delete` its index is removed."""
+        """Close a replica; its waiters get `reason`. With `delete` its index is removed."""
         name = (table_id, partition)
         replica = self._replicas.get(name)
         self._replicas = {key: other for key, other in self._replicas.items() if key != name}

@@ -67,7 +67,7 @@ VersionName = tuple[ReplicaName, int]
 
 
 async def fetch_version(url: str, table: TableEntry, partition: Partition, folder: Path, progress: Progress) -> None:
-    """The `FetchVersion` of whoever can reach where versions are built. Raises as `VersionStore.fetch`."""
+    """The `FetchVersion` of a node that can reach the versions' store. Raises what `VersionStore.fetch` does."""
     if is_empty(url):
         await make_empty(url, table, partition, folder)
         return

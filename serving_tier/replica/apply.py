@@ -1,8 +1,8 @@
-"""Applying: chunks of the log go into a replica's live index and into the versions that are level beside it.
+"""Applying: chunks of the log go into a replica's live index and into its standby versions.
 
     chunk ──▶ no barrier in it           one transaction of the live index, then one of each level version
           ──▶ a barrier in it            up to the barrier as above; over the barrier, the new version first; and on
-          ──▶ somebody reads at an       cut there, and the reader gets his moment between two pieces
+          ──▶ somebody reads at an       cut there, and the read happens between two pieces
               offset inside of it
 
 A full disk, and a process that cannot open the index for want of a descriptor, are waited for: nothing of the chunk is

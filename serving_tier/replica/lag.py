@@ -87,11 +87,11 @@ class Lag:
         self._asked_s = max(self._asked_s, asked_s)
 
     def watch(self) -> None:
-        """From now on somebody asks the log again and again: that no answer comes means something."""
+        """Count missing answers from now on: a silence longer than `UNHEARD_S` is lag."""
         self._watched = True
 
     def advance(self, applied: Offset) -> None:
-        """So much is applied."""
+        """Drop marks up to `applied`. O(dropped)."""
         marks = self._marks
         while marks and marks[0].end <= applied:
             marks.popleft()

@@ -109,7 +109,7 @@ def _refusal(index: LmdbIndex, topic: Topic, partition: Partition, bounds: Bound
 
 
 def _discard(folder: Path) -> None:
-    """Remove an index's folder, or whatever stands in its place."""
+    """Remove an index's folder, or a file of that name."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
     else:

@@ -67,7 +67,7 @@ class PinnedReads:
     def __init__(self, name: str, partition: Partition, index: LmdbIndex, readers: list[LmdbIndex]) -> None:
         self._name, self._partition, self._readers = name, partition, readers
         self.index = index
-        """The live one; whoever swaps it says so here."""
+        """The live index; a swap sets it here."""
         self._wanted: list[_Wanted] = []
         self._open: list[None] = []
 
@@ -96,7 +96,7 @@ class PinnedReads:
             self._wanted.remove(wanted)
 
     def reach(self, *, cut: bool) -> None:
-        """The index stands still, and was applied so far: open what was waited for, refuse what was passed.
+        """No apply is under way: open the pinned reads that wait for this offset, refuse those that it has passed.
 
         `cut`: what was applied last ends with the first batch that reaches the lowest offset waited for.
         """

@@ -290,7 +290,7 @@ class Replica:
         return version_folder(self._folder, number)
 
     async def add_version(self, number: int) -> None:
-        """Open the index that was put into `version_folder(number)`, and have it catch up with the live one beside it.
+        """Open the index in `version_folder(number)` as a standby, and have it catch up with the live one.
 
         Returns when it is level. Raises `IndexDamaged`, `OffsetTrimmed` where the log or its verdicts no longer reach
         back to where it begins, `DiskFull`.
@@ -332,7 +332,7 @@ class Replica:
             raise
 
     async def drop_version(self, number: int, reason: DuramenError) -> None:
-        """Close a version that is not live; whoever waits for it gets `reason`. Its files are the caller's."""
+        """Close a version that is not live; its waiters get `reason`. Its files are the caller's."""
         await self.versions.lose(number, reason, self._close_index)
 
     async def _close_index(self, index: LmdbIndex) -> None:

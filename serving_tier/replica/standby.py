@@ -111,11 +111,11 @@ class StandbyVersions:
     # --- versions come and go
 
     def indexes(self) -> list[LmdbIndex]:
-        """All that are open beside the live one."""
+        """All open standby versions."""
         return [*self.level.values(), *self.behind.values()]
 
     def here(self) -> set[int]:
-        """The versions that are open beside the live one."""
+        """The open standby versions."""
         return {*self.level, *self.behind}
 
     def add(self, index: LmdbIndex, live: Callable[[], LmdbIndex]) -> None:
@@ -137,7 +137,7 @@ class StandbyVersions:
             await self._moved.wait()
 
     async def lose(self, number: int, error: DuramenError, closing: Callable[[LmdbIndex], Awaitable[None]]) -> None:
-        """Close a version that failed, or is not wanted any more; whoever waits for it gets `error`.
+        """Close a version that failed, or is not wanted any more; its waiters get `error`.
 
         Returns when its files are closed, also where another call closes them: they are the caller's then, and those of
         whoever waited for it. A caller that is cancelled does not stop the closing.
@@ -260,4 +260,4 @@ class StandbyVersions:
 
 
 def _nobody_looks() -> None:
-    """The replica is not told of yet."""
+    """The replica is not reported yet."""

@@ -1,4 +1,4 @@
-"""Records that no table can hold, told to people: of each once, of a flood not more often than they can read."""
+"""Rate-limited warnings about unreadable foreign records: at most one per replica every 5 s."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class UnreadableWarnings:
         self._told = count
         self._told_s = -math.inf
         self._untold: Offset | None = None
-        """Where those begin that were not told of yet."""
+        """The first offset that no warning has named yet."""
 
     def note(self, count: int, first: Offset, last: Offset) -> None:
         """So many more lie between two offsets."""

@@ -34,13 +34,13 @@ def version_folder(folder: Path, number: int) -> Path:
 
 
 def is_version_of(name: str, folder_name: str) -> bool:
-    """Is `name` the folder of a version beside a replica's folder?"""
+    """Whether `name` is the folder of a standby version next to a replica's folder."""
     found = _VERSION.fullmatch(name)
     return found is not None and found[1] == folder_name
 
 
 def version_folders(folder: Path) -> list[Path]:
-    """The folders beside a replica's folder that hold versions of it, by name."""
+    """The folders next to a replica's folder that hold its versions, by name."""
     try:
         return sorted(path for path in folder.parent.iterdir() if is_version_of(path.name, folder.name))
     except FileNotFoundError:  # the last replica of the table went at this moment, and the folder with it
@@ -59,7 +59,7 @@ def promote(folder: Path) -> bool:
 
 
 def remove_versions(folder: Path) -> None:
-    """Remove everything beside a replica's folder."""
+    """Remove every version next to a replica's folder."""
     for path in version_folders(folder):
         shutil.rmtree(path, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""How a replica stands, as a value, and what of a node's status changed since it was last told. Pure."""
+"""A replica's status as a value, and what changed in a node's status since the last report. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Sizes(NamedTuple):
 
 
 class ReplicaStatus(NamedTuple):
-    """What routers and operators are told about one replica; see `ReplicaStatus` in the proto."""
+    """One replica's status for routers and operators: `ReplicaStatus` in the proto."""
 
     applied: Offset
     latest: Offset
@@ -55,7 +55,7 @@ class ReplicaStatus(NamedTuple):
 
 
 def status_of(replica: Replica, sizes: Sizes) -> ReplicaStatus:
-    """How an open replica stands. About 2 µs."""
+    """The status of an open replica. About 2 µs."""
     failure = replica.failure or replica.awaits
     return ReplicaStatus(
         replica.index.applied,
@@ -73,7 +73,7 @@ def status_of(replica: Replica, sizes: Sizes) -> ReplicaStatus:
 
 
 def status_of_pending(pending: Bootstrapping | None, refusal: DuramenError | None) -> ReplicaStatus:
-    """How one stands that is not open: it is being brought up, or was refused."""
+    """The status of a replica that is not open: it is being brought up, or was refused."""
     if pending is None:
         assert refusal is not None, "a replica that is neither brought up nor refused"
         return ReplicaStatus(NOTHING, NOTHING, 0, "stopped", refusal.message, 0, 0, "", 0)

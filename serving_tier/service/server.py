@@ -36,7 +36,7 @@ _STALLED_S: Final = 60.0
 
 
 class NodeService(node_pb2_grpc.NodeServicer):
-    """Serves one node. `streams` are the streams under way, for whoever shuts the server down; then `close()`."""
+    """Serves one node. `streams` are the streams under way, which a shutdown ends; then `close()`."""
 
     def __init__(self, node: Node, feed: NodeStatusFeed, streams: OpenStreams, *, copies_folder: Path) -> None:
         """`copies_folder`: where copies lie while they are sent, and nothing else; its disk has room for an index."""

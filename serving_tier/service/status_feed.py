@@ -184,7 +184,7 @@ class NodeStatusFeed:
                 self._task = None
 
     async def close(self) -> None:
-        """Stop. Idempotent; whoever still listens hears nothing more."""
+        """Stop. Idempotent; listeners get nothing more."""
         task, self._task = self._task, None
         await end_tasks(task)
 

@@ -1,4 +1,4 @@
-"""Which records of a partition's log changed nothing, for whoever reads the log and not through a watch.
+"""Which records of a partition's log changed nothing, for readers of the log itself (Spark).
 
 A record that was rejected, or is a retry's second copy, lies in the log like any other; the replicas know which ones
 those are. A reader of a change feed asks for a range of offsets and leaves out what is named here: `router.data.watch`

@@ -128,7 +128,7 @@ def _put_in_place(incoming: Path, folder: Path, folders: Folders) -> None:
 
 
 def recover_folder(folder: Path, *, folders: Folders = Folders()) -> None:  # noqa: B008  (immutable)
-    """Undo or finish what a crash left of an install beside the index folder `folder`. Nothing may use it meanwhile."""
+    """Undo or finish an install of `folder` that a crash interrupted. Nothing may use the folder meanwhile."""
     replaced = _standby(folder, _REPLACED)
     if replaced.exists() and not folder.exists():
         folders.rename(replaced, folder)

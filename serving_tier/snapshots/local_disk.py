@@ -69,7 +69,7 @@ def linked(source: Path, target: str) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder or whatever stands in its place; nothing is all right too."""
+    """Remove a folder, or a file of that name; it may be missing."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
     else:

@@ -117,7 +117,7 @@ class SnapshotManifest:
     index_version: int
     """The index's format version."""
     created_ms: int
-    """By the clock of whoever took it: for people, decides nothing."""
+    """By the clock of the node that took it: for people, decides nothing."""
     files: tuple[SnapshotFile, ...]
     digest: str = ""
     """`Index.digest()` of the content, where it was asked for."""

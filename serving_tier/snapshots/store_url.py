@@ -65,7 +65,7 @@ def _s3_options(query: str, url: str) -> dict[str, Any]:
 
 
 def _s3_troubles(url: str) -> tuple[type[Exception], ...]:
-    """What S3's client raises beside `OSError`."""
+    """What S3's client raises besides `OSError`."""
     try:
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError as error:

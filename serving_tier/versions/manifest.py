@@ -77,7 +77,7 @@ class VersionManifest:
     partitioner: Partitioner
     """With `partitions` it says where each key is. Both are the table's: a version of another cut is never served."""
     created_ms: int
-    """By the clock of whoever made it: for people, decides nothing."""
+    """By the clock of the process that made it: for people, decides nothing."""
     source: str
     """What it was made from, for people."""
     parts: tuple[VersionPart, ...]

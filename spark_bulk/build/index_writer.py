@@ -59,7 +59,7 @@ _SHOWN_BYTES: Final = 40
 
 
 class Base(NamedTuple):
-    """Where an index stands in its partition's log."""
+    """An index's position in its partition's log."""
 
     offset: Offset
     """The last offset that it counts as folded, and the version of its rows. At least 0."""
@@ -212,7 +212,7 @@ class IndexWriter:
         raise AssertionError(f"LMDB left out rows of {len(keys)} that are in order")
 
     def finish(self) -> None:
-        """Make it an index: the row that says where it stands. Nothing is synced: a copy of it will be."""
+        """Make it an index: write the row with its applied offset. Nothing is synced: its copy will be."""
         base = self._base
         with self._writing() as txn:
             state = State(base.offset, base.log_time_ms, Offset(base.offset + 1))

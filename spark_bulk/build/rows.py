@@ -90,7 +90,7 @@ class PartitionRows:
         return RowBatch(keys, values, versions, expiries if expiries is not None and any(expiries) else None)
 
     def finish(self) -> None:
-        """All batches came."""
+        """Check that the partition's mark was seen exactly once. Call it after the last batch."""
         assert self._marks == 1, f"partition {self._partition} was given {self._marks} marks"
 
     def _without_mark(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -174,7 +174,7 @@ def _numbers(batch: pa.RecordBatch, name: str) -> Sequence[int] | None:
 
 
 def _shifted(keys: pa.Array, first: bytes | None) -> pa.Array:
-    """Each key's predecessor. Before the first of all stands an empty one, with which no valid key is equal."""
+    """Each key's predecessor. The first one's is empty, which equals no valid key."""
     before = pa.array([first if first is not None else b""], keys.type)
     return pa.concat_arrays([before, keys[:-1]])
 

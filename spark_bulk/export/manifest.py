@@ -76,7 +76,7 @@ class ExportManifest:
     until: tuple[Offset, ...]
     """By partition: the last offset whose effect, or which itself, is in the export."""
     created_ms: int
-    """By the clock of whoever made it: for people, decides nothing."""
+    """By the clock of the process that made it: for people, decides nothing."""
     columns: str
     """The files' columns, as Spark's DDL."""
     files: tuple[ExportFile, ...]

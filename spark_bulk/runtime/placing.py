@@ -120,7 +120,7 @@ def _of_block(
 
 @cache
 def _after_two() -> npt.NDArray[np.uint16]:
-    """The CRC of every two bytes: from any state, `crc ^ the next two bytes` is where the state after them stands."""
+    """The CRC of every two bytes: `crc ^ the next two bytes` is the index of the next state."""
     return np.array([crc_hqx(number.to_bytes(2, "big"), 0) for number in range(1 << 16)], np.uint16)
 
 

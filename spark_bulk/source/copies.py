@@ -56,7 +56,7 @@ from spark_bulk.source.place import PeerAddress, TablePlace, opened_log
 __all__ = ["REPLAY_CHEAP", "SourceStep", "StandingIndex", "Wanted", "batches_until", "plan_steps", "standing_index"]
 
 REPLAY_CHEAP: Final = 200_000
-"""Records that are sooner replayed than a copy is asked for."""
+"""Up to this many records, a replay is faster than a copy."""
 
 # Between two rounds over all sources: a copy of some hundred MiB is given in a second.
 _PAUSE_FIRST_S: Final = 0.1
@@ -84,7 +84,7 @@ class Wanted:
 
 
 class StandingIndex(NamedTuple):
-    """A closed index that stands still."""
+    """A closed index at a fixed offset."""
 
     data: Path | None
     """Its LMDB file; None: nothing was written yet."""

@@ -162,4 +162,4 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the log keeps what it keeps, whoever has read it."""
+        """Nothing to do: reading does not change what the log keeps."""

@@ -1,4 +1,4 @@
-"""What a reader or writer is told by Spark's options: text in, checked values out. Pure.
+"""Options of Spark readers and writers: text in, checked values out. Pure.
 
 An option that is unknown is refused with the names of those that are known: one that was mistyped would otherwise be
 obeyed by nobody. Bytes are typed as text, or as `base64:…` where they are none, as on the command line.

@@ -1,4 +1,4 @@
-"""Where a stream stands: its offsets as the JSON that Spark keeps in the checkpoint, and how far a micro-batch goes.
+"""A stream's position: its offsets as the JSON that Spark keeps in the checkpoint, and how far a micro-batch goes.
 Pure.
 
     {"table": "Xk3…", "seen": {"0": 1041, "1": -1}}       the last offset that was shown of each partition

@@ -104,7 +104,7 @@ async def plan_table_parts(options: ReadOptions) -> list[TablePart]:
 
 
 def _newest_snapshots(place: TablePlace) -> dict[Partition, Offset]:
-    """Where the newest snapshot of each partition stands. Raises `InvalidRequest` where one has none."""
+    """The offset of each partition's newest snapshot. Raises `InvalidRequest` if a partition has none."""
     for partition in place.partitions:
         if not place.snapshots[partition]:
             raise InvalidRequest(

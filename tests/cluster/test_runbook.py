@@ -1,4 +1,4 @@
-"""The runbook of `docs/OPERATIONS.md`: every recipe's commands, as they stand there, after the fault they are for."""
+"""The runbook of `docs/OPERATIONS.md`: every recipe's commands as they are written there, after the fault."""
 
 from __future__ import annotations
 
@@ -190,11 +190,11 @@ def test_a_machine_is_replaced(cluster: ClusterProcess) -> None:
     assert any("n1" in each for each in holders(cluster))
 
 
-def test_somebody_deleted_what_he_should_not_have(cluster: ClusterProcess) -> None:
+def test_somebody_deleted_the_wrong_keys(cluster: ClusterProcess) -> None:
     with cluster.connect() as database:
         token = database.table("flights").end_token()
         delete_all(database)
-    outputs = follow(cluster, "Somebody deleted what he should not have", TOKEN=token)
+    outputs = follow(cluster, "Somebody deleted the wrong keys", TOKEN=token)
     assert "on time" in outputs[-1]
     with cluster.connect() as database:
         assert sum(1 for _ in database.table("flights_before").scan(prefix=b"UA", level="strong")) == 400
@@ -286,6 +286,13 @@ def test_everything_is_the_same_everywhere(cluster: ClusterProcess) -> None:
     assert verified.count("equal") == 4
     assert "on time" in explained
     assert "every promise held" in checked
+
+
+def test_every_recipe_has_its_four_parts() -> None:
+    runbook = PAGE.read_text().split("## Runbook")[1].split("\n## ")[0]
+    for part in runbook.split("\n### ")[1:]:
+        named = re.findall(r"^\*\*(\w+)\.\*\*", part, re.MULTILINE)
+        assert named == ["Symptom", "Impact", "Do", "Verify"], part.splitlines()[0]
 
 
 def test_every_recipe_has_a_test() -> None:

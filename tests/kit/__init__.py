@@ -10,6 +10,7 @@ Tests wait with `until` and `wait_until` of `deadlines.py`, whose deadlines grow
     cluster/  nodes and routers in one process or in several
     client/   the four ways to reach a database, a proxy that cuts connections, server processes
     resp/     a RESP server in a thread, a raw client, a real Redis to compare with
+    pages/    the documentation's code blocks, and a terminal that runs them
     kafka/    real brokers, foreign records
     spark/    one Spark session for a run
     storage/  an S3 server

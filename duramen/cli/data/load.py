@@ -38,7 +38,7 @@ def load(
     numbers: Annotated[
         bool, typer.Option("--numbers", help="CSV: fields that are JSON numbers as they stand become numbers.")
     ] = False,
-    delimiter: Annotated[str, typer.Option("--delimiter", help="CSV: what stands between two fields.")] = ",",
+    delimiter: Annotated[str, typer.Option("--delimiter", help="CSV: the character between two fields.")] = ",",
     format_: Annotated[
         _Format | None, typer.Option("--format", help="If the file's name does not tell.", show_default=False)
     ] = None,

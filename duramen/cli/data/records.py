@@ -111,7 +111,7 @@ def get(
 
     \b
       duramen get flights UA1545
-      duramen get flights UA1545 --after "$TOKEN"      # sees the write that the token stands for
+      duramen get flights UA1545 --after "$TOKEN"      # sees the write that the token names
       duramen get flights UA1545 AA1 B6725 --json      # with versions
       duramen get files logo --raw > logo.png
     """

@@ -32,7 +32,7 @@ def up(
         Path, typer.Option("--data", metavar="DIR", help="The data folder; made where it is missing.")
     ] = Path("duramen-data"),
     host: Annotated[str, typer.Option("--host", help="The address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="The port; 0 takes a free one and prints it.")] = 7070,
+    port: Annotated[int, typer.Option("--port", help="The port; 0 picks a free one and prints it.")] = 7070,
     log: Annotated[
         str | None, typer.Option("--log", metavar="URL", help="Where the log is, if not in DIR: kafka://host:port.")
     ] = None,
@@ -48,29 +48,37 @@ def up(
     ] = False,
     resp_port: Annotated[
         int | None,
-        typer.Option("--resp-port", help="Speak the Redis protocol there, too; 0 takes a free port and prints it."),
+        typer.Option("--resp-port", help="The port of the Redis protocol; 0 picks a free one and prints it."),
     ] = None,
     resp_socket: Annotated[
-        Path | None, typer.Option("--resp-socket", metavar="PATH", help="The same on a Unix socket.")
+        Path | None, typer.Option("--resp-socket", metavar="PATH", help="The Redis protocol on a Unix socket.")
     ] = None,
     resp_password: Annotated[
-        str, typer.Option("--resp-password", envvar="DURAMEN_RESP_PASSWORD", help="What AUTH must give there.")
+        str,
+        typer.Option(
+            "--resp-password", envvar="DURAMEN_RESP_PASSWORD", help="The password that Redis clients give with AUTH."
+        ),
     ] = "",
     resp_readers: Annotated[
         int,
         typer.Option(
-            "--resp-readers", metavar="N", help="Processes that read there, beside the server.", min=0, max=64
+            "--resp-readers",
+            metavar="N",
+            help="Additional processes that share the RESP port and answer reads.",
+            min=0,
+            max=64,
         ),
     ] = 0,
     resp_cache_mebibytes: Annotated[
-        int, typer.Option("--resp-cache-mebibytes", metavar="N", help="Memory there for values that were read.", min=0)
+        int,
+        typer.Option("--resp-cache-mebibytes", metavar="N", help="Memory for recently read values; 0: none.", min=0),
     ] = 512,
     log_level: Annotated[
-        _LogLevel, typer.Option("--log-level", help="How much the server tells on the standard error.")
+        _LogLevel, typer.Option("--log-level", help="What the server logs on the standard error.")
     ] = _LogLevel.WARNING,
     json: Json = False,
 ) -> None:
-    """Start a server: log, indexes and front in one process, on one port; or, with --nodes, a cluster.
+    """Start a server: log, indexes and endpoints in one process, on one port; or, with --nodes, a cluster.
 
     It runs until Ctrl-C or SIGTERM and then closes cleanly; `kill -9` loses nothing that was acknowledged. One process
     owns a data folder at a time. There is no access control: listen on other addresses than 127.0.0.1 only in a

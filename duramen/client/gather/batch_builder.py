@@ -1,4 +1,4 @@
-"""A batch in the making: the records of several calls for one partition, and what each call is told in the end."""
+"""A batch in the making: the records of several calls for one partition, and the result of each call."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ C = TypeVar("C", bound=Call)
 class PendingCalls(Generic[C]):
     """The calls of one request, in their order.
 
-    `too_late(nobody_left)` gives the error for calls whose time is over; it is told whether anybody else still waits.
+    `too_late(nobody_left)` gives the error for calls whose time is over; `nobody_left`: no other caller waits.
     """
 
     __slots__ = ("_loop", "_timer", "_too_late", "_wakes_at", "calls")

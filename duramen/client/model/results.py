@@ -1,4 +1,4 @@
-"""What calls return: entries, what became of writes, changes."""
+"""Results of calls: entries, acknowledged writes, changes."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ Number = int | float
 
 
 class Entry(NamedTuple):
-    """A key's value and where it comes from."""
+    """A key's value, version and expiry."""
 
     value: bytes
     version: Offset
-    """The offset of the last write: give it to `if_version=`."""
+    """The offset of the last write: pass it to `if_version=`."""
     expires_at_ms: int
     """Milliseconds since 1970; 0: never."""
 
 
 class Done(NamedTuple):
-    """A write that is on stable storage."""
+    """An acknowledged write: it is on stable storage."""
 
     table_id: TableId
     partition: Partition
     offset: Offset
-    """Its place in the log, and the key's version from then on: give it to `if_version=`. Of a write that had to be
-    sent again, the place of the copy that counts."""
+    """The record's place in the log, and the key's version until the next write: pass it to `if_version=`. If the
+    write was sent twice, this is the offset of the copy that took effect."""
     value: Number | None = None
     """After `update`: the new value; after an append: the new length."""
 
     @property
     def token(self) -> str:
-        """Give it to `after=`, here or in any other process: that read sees this write."""
+        """Pass it to `after=` of a read, in this or any other process: that read sees this write."""
         return str(Token.of(self.table_id, self.partition, self.offset))
 
 
 class ManyDone(NamedTuple):
-    """Several writes that are on stable storage."""
+    """Several acknowledged writes: all are on stable storage."""
 
     table_id: TableId
     records: int
@@ -53,7 +53,7 @@ class ManyDone(NamedTuple):
 
     @property
     def token(self) -> str:
-        """A read with this token sees all of them."""
+        """Pass it to `after=` of a read: it sees all of these writes."""
         return str(Token({self.table_id: self.offsets}))
 
 
@@ -65,18 +65,18 @@ class Change:
     partition: Partition
     offset: Offset
     timestamp_ms: int
-    """When the log took it."""
+    """When the log appended it, in milliseconds since 1970."""
     operation: Operation
     key: bytes
     value: bytes | None
-    """The value put, or the operand of an update as it was written; None for a delete. Of a BARRIER, which says that
-    the table went over to another version of its content: what the log says of it, as JSON."""
+    """The value of a put, or the operand of an update; None for a delete. For a BARRIER (the table went over to another
+    version of its content), the barrier as JSON."""
     before: Mapping[Partition, Offset]
-    """What the watch had shown of all partitions when it came to this run of changes."""
+    """The offsets of all partitions that the watch had shown before this run of changes."""
 
     @property
     def token(self) -> str:
-        """A watch `after` this token goes on with the next change."""
+        """Pass it to `watch(after=…)`: that watch begins with the next change."""
         return str(Token({self.table_id: {**self.before, self.partition: self.offset}}))
 
 
@@ -88,4 +88,4 @@ class TableInfo(NamedTuple):
     partitions: int
     partitioner: Partitioner = "slot"
     over: str = ""
-    """The topic of others that it lies over; empty where its topic is its own."""
+    """The existing topic that is its log (`over=`); empty if Duramen made the topic."""

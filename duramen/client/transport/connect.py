@@ -1,4 +1,4 @@
-"""From an address to a connection: what is there is asked, and the shortest way to it is taken.
+"""connect(): fetch the cluster map and choose between one gRPC connection and client-side routing.
 
 a server that is the whole cluster      one gRPC connection to it
 a router or a node of a larger one      the routed connection (`router.routing`) in this process: the map from that

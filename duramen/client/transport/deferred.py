@@ -32,7 +32,7 @@ _WATCH_S: Final = 10.0
 
 
 class DeferredConnection:
-    """Connects with `make(timeout)` when the first call comes; calls that come meanwhile wait for the same attempt.
+    """A `Connection` that connects with `make(timeout)` at its first call; concurrent calls wait for the same attempt.
 
     An attempt that fails fails the calls that waited for it, and the next call makes another one. Belongs to the event
     loop of its first call.
@@ -71,27 +71,22 @@ class DeferredConnection:
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> Sequence[ReadResult | DuramenError]:
-        """See `Connection`."""
         return await self._ask(timeout, lambda inner, left: inner.read(parts, timeout=left, patience=patience))
 
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> Sequence[WriteResult | DuramenError]:
-        """See `Connection`."""
         return await self._ask(timeout, lambda inner, left: inner.write(parts, timeout=left, patience=patience))
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
-        """See `Connection`."""
         return await self._ask(timeout, lambda inner, left: inner.outcomes(parts, timeout=left))
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
-        """See `Connection`."""
         return await self._ask(timeout, lambda inner, left: inner.scan(request, timeout=left))
 
     async def watch(
         self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
     ) -> AsyncGenerator[WatchEvent, None]:
-        """See `Connection`."""
         inner, _ = await self._connected(_WATCH_S)
         async with aclosing(inner.watch(table_id, start, partitions)) as events:
             async for event in events:
@@ -100,7 +95,6 @@ class DeferredConnection:
     async def producer(
         self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
     ) -> Mapping[Partition, int]:
-        """See `Connection`."""
         return await self._ask(
             timeout, lambda inner, left: inner.producer(table_id, producer_id, timeout=left, partitions=partitions)
         )
@@ -115,7 +109,6 @@ class DeferredConnection:
         partitioner: str = "",
         timeout: float,
     ) -> TableRef:
-        """See `Connection`."""
         return await self._ask(
             timeout,
             lambda inner, left: inner.create_table(
@@ -124,19 +117,15 @@ class DeferredConnection:
         )
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        """See `Connection`."""
         return await self._ask(timeout, lambda inner, left: inner.find_table(name, timeout=left))
 
     async def list_tables(self, *, timeout: float) -> list[TableRef]:
-        """See `Connection`."""
         return await self._ask(timeout, lambda inner, left: inner.list_tables(timeout=left))
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """See `Connection`."""
         return await self._ask(timeout, lambda inner, left: inner.describe_table(name, timeout=left))
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
-        """See `Connection`."""
         await self._ask(timeout, lambda inner, left: inner.drop_table(name, timeout=left))
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ from log_tier.rpc.streams import OpenStreams
 
 __all__ = ["GrpcServer", "quick_switching"]
 
-# Calls that are under way at SIGTERM get this long to end; a put is over in milliseconds, a watch is told to go.
+# Calls that are under way at SIGTERM get this long to end; a put is over in milliseconds, a watch ends with a reason.
 _GRACE_S: Final = 2.0
 
 _PORT_MAX: Final = 65_535
@@ -132,7 +132,7 @@ class _ByName:
         self._server.add_generic_rpc_handlers([CheckedHandler(handler) for handler in handlers])
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
-        """Not that."""
+        """Ignored on purpose: see the class."""
 
 
 async def _let_go(server: grpc.aio.Server) -> None:

@@ -1,4 +1,4 @@
-"""The RESP endpoint of a role: opened over whatever the role reaches the data by, and told of by gRPC."""
+"""The RESP endpoint of a role: opened over the role's `Connection`; its address is reported over gRPC."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["FAST_DOOR_SERVICES", "NO_DOOR", "open_resp_endpoint"]
 FAST_DOOR_SERVICES: Final = (fast_door_pb2.DESCRIPTOR.services_by_name["FastDoor"].full_name,)
 
 NO_DOOR: Final = RespSettings()
-"""Without one."""
+"""Settings of a server without a RESP endpoint."""
 
 
 async def open_resp_endpoint(

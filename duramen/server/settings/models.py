@@ -22,7 +22,7 @@ _RESP_CERTIFICATE: Final = (
     "A certificate with its chain, PEM: the RESP endpoint then speaks TLS on its port; empty: none."
 )
 _RESP_KEY: Final = "The certificate's key, PEM."
-_LOG_LEVEL: Final = "How much is told on the standard error: debug, info, warning, error."
+_LOG_LEVEL: Final = "What the server logs on the standard error: debug, info, warning, error."
 
 
 class LogSettings(BaseSettings):
@@ -107,7 +107,7 @@ class RouterSettings(BaseSettings):
     client_log: str = Field(
         "same",
         description='Where clients reach the log: grpc://host:port, "same" as `log`, or empty: they write through '
-        "routers, as they do with Kafka. A kafka:// URL is told to whoever asks, and is for Spark.",
+        "routers, as they do with Kafka. A kafka:// URL is given to every client that asks for it, and is for Spark.",
     )
     resp_port: OptionalPort = Field(-1, description=_RESP_PORT)
     resp_socket: str = Field("", description=_RESP_SOCKET)

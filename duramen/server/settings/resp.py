@@ -11,7 +11,7 @@ __all__ = ["resp_settings"]
 
 
 def resp_settings(settings: NodeSettings | RouterSettings) -> RespSettings:
-    """What `resp_…` says."""
+    """Convert a role's `resp_*` settings to `RespSettings`."""
 
     def path(text: str) -> Path | None:
         return Path(text) if text else None

@@ -7,7 +7,7 @@
 What it promises:
 
 - Processes are started in the order in which they need each other, and stopped in the other one.
-- A child that dies is started again, on the same folder and the same port, so whoever knew it finds it again. Where it
+- A child that dies is started again, on the same folder and the same port, so its clients find it again. Where it
   dies again and again, the pauses grow, and the others go on.
 - No child outlives the supervisor, however that ends: the kernel sends each of them SIGTERM then (`parent.py`).
 - Children say what they do as JSON lines; the supervisor passes on what somebody outside has to know: who runs, with

@@ -26,7 +26,7 @@ Event = Callable[[dict[str, Any]], None]
 _PAUSE_FIRST_S: Final = 0.1
 _PAUSE_MAX_S: Final = 5.0
 
-# Whoever has lived this long died of something new.
+# A child that has run this long died of something new.
 _LIVED_S: Final = 10.0
 
 # Closing the log and many indexes syncs files; then the child is killed, which loses nothing either.
@@ -45,7 +45,7 @@ class Child:
         self.resp_port: int | None = None
         """Of its RESP endpoint, kept in the same way; None where it has none."""
         self.environment: dict[str, str] = {}
-        """What it is told without others seeing it in its command line."""
+        """Environment variables of the child: secrets, which a command line would show to other users."""
         self._arguments = list(arguments)
         self._output = output
         self._tell = tell

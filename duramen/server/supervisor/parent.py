@@ -1,4 +1,4 @@
-"""A child that ends with its parent. Linux only: the kernel is asked to send SIGTERM when the parent is gone."""
+"""A child that ends with its parent. Linux only: the kernel sends SIGTERM when the parent is gone."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     node.json     format, version, the node's id, its identity
     node.lock     held by the process that is the node; the kernel lets go of it however that process ends
 
-The **identity** is drawn when the folder is made. The catalog keeps it beside the node's id: another folder that claims
+The **identity** is drawn when the folder is made. The catalog keeps it with the node's id: another folder that claims
 the same id is another node, whatever its configuration says, and is refused.
 """
 

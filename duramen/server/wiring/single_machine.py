@@ -1,4 +1,4 @@
-"""Everything that one machine needs, wired in one place: log, node, front.
+"""Everything that one machine needs, wired in one place: log, node, data plane.
 
 The log lies in the data folder, or elsewhere (`log_url`: a Kafka cluster, usually). Whoever owns the log's folder is
 its only node, whatever the catalog says; on a log that others may use too, the node is who its own folder says it is.
@@ -32,7 +32,7 @@ NODE_ID: Final = "n1"
 """What the only node of one machine is called in the catalog."""
 
 _CLUSTER_FOLDERS: Final = ("nodes", "output")
-"""What `duramen up --nodes` makes beside them."""
+"""The other folders that `duramen up --nodes` makes."""
 
 # Log and node share a data folder, so there cannot be a second node of that name.
 _IDENTITY: Final = "single"

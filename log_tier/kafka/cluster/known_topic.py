@@ -39,7 +39,7 @@ class KnownTopic:
 
 
 class Sight(NamedTuple):
-    """What a broker told of the name that a topic has."""
+    """What a broker reported about a topic's name."""
 
     id: TableId
     partitions: int

@@ -331,7 +331,7 @@ class Topics:
         return found
 
     async def _heard_of(self, name: str) -> TopicDescription | None:
-        """A description; a topic that was just made is asked for again until the brokers have heard of it."""
+        """A description; for a topic that was just made, the request is repeated until the brokers know it."""
         for pause in _HEARD_PAUSES_S:
             (found,) = await self._describe([name])
             if found is not None:

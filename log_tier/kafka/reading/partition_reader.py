@@ -1,4 +1,4 @@
-"""One reader of one partition: where a lane's thread and an event loop meet."""
+"""One reader of one partition: a queue between a shared consumer's thread and an event loop."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class ReadTrouble(Exception):
 
 
 class PartitionReader:
-    """One reader of one partition: a queue of stored batches, filled by a lane, emptied by its event loop."""
+    """One reader of one partition: a queue of stored batches, filled by a consumer, emptied by its event loop."""
 
     def __init__(self, topic: str, partition: Partition, start: Offset, place: Place = NOWHERE) -> None:
         self.topic, self.partition = topic, partition
         self.intake = Intake(topic, partition, start, place)
-        """The lane's: what it makes of the messages."""
+        """Used by the consumer's thread: makes batches of the messages."""
         self.latest = Offset(start - 1)
-        """The partition's end, as far as fetches told: what may be read, so nothing behind an open transaction."""
+        """The partition's end as fetches reported it: the readable end, so nothing behind an open transaction."""
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._batches: deque[bytes] = deque()
@@ -48,7 +48,7 @@ class PartitionReader:
         self.given = start
         """The first offset that `take` has not given yet."""
         self.paused = False
-        """Under the lock: the lane was told not to fetch."""
+        """Under the lock: the consumer does not fetch for this reader."""
 
     @property
     def is_full(self) -> bool:
@@ -56,7 +56,7 @@ class PartitionReader:
         return self._bytes > _QUEUE_BYTES
 
     def put(self, batches: Sequence[bytes], latest: Offset) -> None:
-        """From the lane's thread."""
+        """Called from the consumer's thread."""
         with self._lock:
             if self._trouble is not None:
                 return  # what comes behind it must not be taken for what comes next
@@ -79,7 +79,7 @@ class PartitionReader:
                 self._loop.call_soon_threadsafe(self._arrived.set)
 
     async def take(self, chunk_bytes: int) -> tuple[bytes, bool]:
-        """Whole batches of about `chunk_bytes`, one at least, and whether the lane may fetch again.
+        """Whole batches of about `chunk_bytes`, one at least, and whether the consumer may fetch again.
 
         Waits until there are some. Raises `ReadTrouble`, or what `fail` was given, when all before it was taken.
         """
@@ -104,7 +104,7 @@ class PartitionReader:
             await self._arrived.wait()
 
     def pause(self) -> bool:
-        """From the lane: note that fetching stops, if the queue is still full."""
+        """Called by the consumer: note that fetching stops, if the queue is still full."""
         with self._lock:
             if self.paused or not self.is_full:
                 return False

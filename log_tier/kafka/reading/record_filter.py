@@ -1,4 +1,4 @@
-"""A partition's intake: from the messages that a lane fetched to stored batches.
+"""A partition's record filter: from the messages that a shared consumer fetched to stored batches.
 
 Sets of plain puts, nearly all there are, go column by column; everything else, record by record (`assembly`, which says
 what the records mean). Both ways give the same batches, and how a fetch cut the messages does not matter: the beginning
@@ -21,7 +21,7 @@ __all__ = ["Intake"]
 
 
 class Intake:
-    """One reader's; used by its lane's thread alone.
+    """The filter of one reader; used by its consumer's thread alone.
 
     Invariant: what was given, what is held and what lies before `position` are the same offsets.
     """

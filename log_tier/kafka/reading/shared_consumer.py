@@ -1,4 +1,4 @@
-"""A lane: one consumer and its thread, which readers of different partitions share."""
+"""A shared consumer: one Kafka consumer and its thread, for readers of different partitions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class SharedConsumer:
 
     @classmethod
     def open(cls, address: KafkaAddress) -> Self:
-        """A lane whose thread runs; `close()` ends it."""
+        """A shared consumer whose thread runs; `close()` ends it."""
         lane = cls(address)
         lane._thread.start()
         return lane

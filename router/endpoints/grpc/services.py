@@ -25,7 +25,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
-    """Reads, writes, scans, watches. `streams` are the watches under way, for whoever shuts the server down."""
+    """Reads, writes, scans, watches. `streams` are the watches under way, which a shutdown ends."""
 
     def __init__(self, inner: Connection, streams: OpenStreams | None = None, load: Load | None = None) -> None:
         """`load` counts what is under way, for a node that tells it."""

@@ -1,4 +1,4 @@
-"""What an LMDB index knows of the log beside the entries that came of it: producers, verdicts, results of updates.
+"""What an LMDB index keeps of the log besides entries: producers, verdicts, results of updates.
 
 It is the same in every version of a table, because conditions and retries are decided once, by the version that is
 live; so another version takes these rows over as they are.

@@ -1,4 +1,4 @@
-"""What lies beside an LMDB file: whose index it is, and whether it can be trusted.
+"""The files next to an LMDB file: whose index it is, and whether it can be trusted.
 
     index.json    the marker: format, version, table, partition, boot id, clean
     data.mdb      LMDB's file; lock.mdb its table of readers

@@ -79,7 +79,7 @@ number_key = _KEY.pack
 
 
 def number_of(key: bytes) -> int:
-    """The number that a key stands for."""
+    """The number that a key encodes."""
     return int(_KEY.unpack(key)[0])
 
 

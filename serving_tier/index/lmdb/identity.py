@@ -1,4 +1,4 @@
-"""Whose index lies in an LMDB file, and where it stands: a few rows of `meta`, read and checked when it is opened.
+"""An LMDB file's identity and applied offset: a few rows of `meta`, read and checked when it is opened.
 
 The folder around it says the same (`serving_tier.index.lmdb.folder`), and can be moved, renamed or copied to the wrong
 place by hand; these rows lie in the same transaction as the entries. What they cannot vouch for is discarded, never
@@ -36,7 +36,7 @@ __all__ = ["IndexIdentity", "find_identity"]
 
 
 class IndexIdentity(NamedTuple):
-    """Where an index stands."""
+    """An index's applied offset and log time."""
 
     state: State = State()
     """What was folded."""

@@ -71,7 +71,7 @@ _IDLE_HANDLE_REFERENCES: Final = 3
 
 
 class LmdbIndex(LmdbReads):
-    """See `serving_tier.index.index.Index`. Made by `open`, or by `at_rest`.
+    """`Index` in LMDB. Made by `open`, or by `at_rest`.
 
     With `environments` its file is open only while it is used now and then; see
     `serving_tier.index.lmdb.open_environments`.
@@ -93,7 +93,7 @@ class LmdbIndex(LmdbReads):
         self._table_id, self._partition, self._start = table_id, partition, start
         self._boot_id, self._limits, self._environments = boot_id, limits, environments
         self._opening = threading.Lock()
-        """Held by whoever opens or closes the file."""
+        """Held while the file is opened or closed."""
         self._handles: dict[Any, str] = {}
         """The names of the file's databases by their handles: of this opening, and of those before that a thread still
         has in its hands."""
@@ -196,7 +196,7 @@ class LmdbIndex(LmdbReads):
     # --- opening the file, and putting it to rest
 
     def _enter(self, database: Any = None, **how: Any) -> Any:
-        """Stands for `begin` where the file may have to be opened first; from then on `begin` is LMDB's own."""
+        """Replaces `begin` while the file may have to be opened first; from then on `begin` is LMDB's own."""
         with self._opening:
             env = self._awake()
             if database is not None:

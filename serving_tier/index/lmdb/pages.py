@@ -1,4 +1,4 @@
-"""The layout of LMDB 0.9's files on 64 bits, for whoever reads one without LMDB. Pure.
+"""The layout of LMDB 0.9's files on 64 bits, for code that reads one without LMDB. Pure.
 
     page     0 number u64, 8 pad u16, 10 flags u16, 12 lower u16, 14 upper u16, 16 pointers u16 …
     node     0 size or child, low u16, 2 high u16, 4 flags u16 (a child's highest 16 bits), 6 key size u16, 8 key, value

@@ -26,7 +26,7 @@ class PinnedRead:
         self._troubles = troubles
         self._closed = False
         self.applied = applied
-        """The offset at which it stands still."""
+        """The applied offset that it shows."""
         self.log_time_ms = log_time_ms
         """What expiries are judged by."""
         self.on_close: Callable[[], None] | None = None

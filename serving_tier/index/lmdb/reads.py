@@ -35,7 +35,7 @@ class LmdbReads:
     def __init__(
         self, env: Any, databases: Databases, path: Path, *, map_bytes: int, begin: Callable[..., Any] | None = None
     ) -> None:
-        """`begin`: what stands for LMDB's own where the file is not open (yet)."""
+        """`begin`: replaces LMDB's own while the file is not open."""
         self._env, self._path, self._map_bytes = env, path, map_bytes
         self._databases, self._data, self._meta = databases, databases.data, databases.meta
         self._begin: Callable[..., Any] = begin or env.begin
@@ -178,7 +178,7 @@ class LmdbReads:
             return digest_of(txn.cursor().iternext(), log_time_ms=self._log_time(txn))
 
     def pinned(self) -> PinnedRead:
-        """A read transaction that stays open, whatever is applied meanwhile; whoever takes it closes it. 5 µs."""
+        """A read transaction that stays open, whatever is applied meanwhile; the caller closes it. 5 µs."""
         try:
             txn = self._begin(self._data)
             state = State.unpack(txn.get(STATE, db=self._meta))
@@ -213,7 +213,7 @@ class LmdbReads:
 
 
 def closed(*_: object, **__: object) -> NoReturn:
-    """Stands for `begin` when the file is closed."""
+    """Replaces `begin` when the file is closed."""
     raise ShuttingDown("the index is closed")
 
 

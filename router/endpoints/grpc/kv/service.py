@@ -49,7 +49,7 @@ class KVService(kv_pb2_grpc.KVServicer):
     """One per server. It keeps nothing of its callers."""
 
     def __init__(self, plane: OpenPlane, streams: OpenStreams | None = None, load: Load | None = None) -> None:
-        """`streams`: for whoever shuts the server down; `load` counts the reads under way."""
+        """`streams`: the watches under way, which a shutdown ends; `load` counts the reads under way."""
         self._plane = plane
         self._streams = OpenStreams() if streams is None else streams
         self._load = Load() if load is None else load

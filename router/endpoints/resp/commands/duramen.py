@@ -73,7 +73,6 @@ class _Written:
         self._future = future
 
     def settle(self, error: DuramenError | None, offset: Offset) -> None:
-        """See `Waiter`."""
         if self._future.done():
             return
         if error is None:

@@ -1,4 +1,4 @@
-"""Duramen's own client at the RESP endpoint: one key's value with the offset it stands at, and batches as it encoded
+"""Duramen's own client at the RESP endpoint: one key's value with its applied offset, and batches as the client encoded
 them.
 
     DURAMEN.READ   table-id partition after key    →  [applied offset, value or nil], or an error: ask by gRPC, or where

@@ -1,4 +1,4 @@
-"""Keyspace notifications: SUBSCRIBE to what happens to keys, told from the change feed.
+"""Keyspace notifications: SUBSCRIBE to changes of keys, from the change feed.
 
     __keyspace@0__:user1     set, del, incrby …        what happened to a key
     __keyevent@0__:set       user1                     which keys it happened to

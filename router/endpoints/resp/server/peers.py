@@ -1,4 +1,4 @@
-"""The other nodes' RESP endpoints: each node is asked by gRPC where its own is.
+"""The addresses of the other nodes' RESP endpoints, fetched from each node by gRPC.
 
 The catalog names the nodes and their gRPC addresses; where a node's RESP endpoint listens is that node's own business,
 may change with its next start, and is no part of the cluster's state.
@@ -61,7 +61,6 @@ class MembershipPeers:
         self._asking = asyncio.Lock()
 
     def known(self) -> Mapping[str, Place]:
-        """See `Peers`."""
         return self._places
 
     async def places(self) -> Mapping[str, Place]:

@@ -199,7 +199,7 @@ class RespServer:
         return min(CONNECTIONS_MAX, self._connections_share)
 
     def admit(self, client: Client) -> bool:
-        """A connection is there; may it stay?"""
+        """Accept a new connection, or refuse it over the limit."""
         self.connections_taken += 1
         if len(self.clients) >= self.connections_max:
             self.connections_refused += 1

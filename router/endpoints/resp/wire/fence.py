@@ -1,4 +1,4 @@
-"""Markers: how the server tells a reader that everything is answered, and how the connection stands.
+"""Fences: tokens in the stream that tell a reader process that all earlier commands are answered, and the session.
 
 What a upstream connection carries is what any client would get, and a reader passes it on as it is. Finding the end of
 a reply in it would mean to parse each of them, megabytes long at times. So a reader that wants to know when everything
@@ -75,7 +75,7 @@ class Fences:
         self._held = b""
 
     def take(self, data: bytes) -> tuple[bytes, list[ConnectionState]]:
-        """What is the client's, and the standings that were told between it."""
+        """The bytes for the client, and the session states that the fences between them reported."""
         if self._held:
             data, self._held = self._held + data, b""
         mark = self._mark

@@ -1,4 +1,4 @@
-"""What one connection, one command and the whole endpoint may take. Every limit has its reason beside it."""
+"""Limits of one connection, one command and the whole endpoint, each with its reason."""
 
 from __future__ import annotations
 

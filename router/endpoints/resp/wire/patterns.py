@@ -121,7 +121,7 @@ class Glob:
 
 
 class _Segment:
-    """What stands between two stars: so many sets of bytes."""
+    """The part between two stars: a sequence of sets of bytes."""
 
     __slots__ = ("_literal", "find", "is_at", "size", "width")
 

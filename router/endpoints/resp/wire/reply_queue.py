@@ -79,7 +79,6 @@ class _Part:
         self._number = number
 
     def settle(self, error: DuramenError | None, offset: Offset) -> None:
-        """See `Waiter`."""
         self._slot.settle_part(self._number, error)
 
 
