@@ -112,6 +112,20 @@ def test_the_least_recently_used_is_put_to_rest(tmp_path: Path) -> None:
         index.close()
 
 
+def test_more_are_asked_for_than_are_open(tmp_path: Path) -> None:
+    """Two threads that make room at once, or a process without descriptors that has only a few indexes open."""
+    environments = OpenEnvironments(3)
+    indexes = [opened(tmp_path / str(number), environments) for number in range(2)]
+    environments.shed(0)
+    assert [index.watch_use() for index in indexes] == [True] * 2
+    assert environments.shed(5) == 2
+    assert environments.shed(5) == 0
+    environments.make_room()
+    assert [is_open(index) for index in indexes] == [False] * 2
+    for index in indexes:
+        index.close()
+
+
 def test_readers_in_many_threads_meet_no_closed_file(tmp_path: Path) -> None:
     environments = OpenEnvironments(2)
     indexes = []

@@ -296,6 +296,8 @@ async def test_a_replica_that_stopped_is_brought_up_again(
     try:
         async with asyncio.timeout(DEADLINE_S):
             await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
+            # Before its first record an index has no file, and there is none to keep.
+            await node.replica(topic.id, ZERO).wait_applied(await append(log, topic, ZERO), timeout=DEADLINE_S)
             sources.asked.clear()
             for _ in range(2):
                 first = node.replica(topic.id, ZERO)
