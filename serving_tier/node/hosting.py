@@ -55,7 +55,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Topic
 from serving_tier.node.node import Node, ReplicaName, RestingReplica
 from serving_tier.node.staging import FetchVersion, Staging, fetch_version
-from serving_tier.replica.replica import Replica
+from serving_tier.replica.replica import Replica, ReplicaEvent
 from serving_tier.replica.version_folders import is_version_of, promote, remove_versions
 
 __all__ = ["Bootstrap", "Hosting", "Pending", "replay_only"]
@@ -163,10 +163,7 @@ class Hosting:
         """
         hosting = cls(maps, node, node_id=node_id, identity=identity, bootstrap=bootstrap)
         node.absent = hosting._absent
-        node.damaged = hosting._damaged
-        node.stopped = hosting._stopped
-        node.version_missing = hosting.staging.version_missing
-        node.switched = lambda replica: hosting.staging.compare(maps.map, [(replica.topic.id, replica.partition)])
+        node.owner = hosting._hear
         await asyncio.to_thread(_tidy, node.folder, maps.map, node_id)
         first = maps.map
         await hosting._compare(first)
@@ -284,13 +281,22 @@ class Hosting:
 
     # --- replicas that stopped
 
+    def _hear(self, replica: Replica, event: ReplicaEvent) -> None:
+        """Something happened to a hosted replica."""
+        match event:
+            case "damaged":
+                self._damaged(replica)
+            case "stopped":
+                # It is opened again. An index that the log no longer carries on is discarded there.
+                self._begin_anew(replica, delete=False)
+            case "version_missing":
+                self.staging.version_missing(replica)
+            case "switched":
+                self.staging.compare(self.maps.map, [(replica.topic.id, replica.partition)])
+
     def _damaged(self, replica: Replica) -> None:
         """An index turned out damaged while it was used: it is discarded, and brought up again from elsewhere."""
         self._begin_anew(replica, delete=True)
-
-    def _stopped(self, replica: Replica) -> None:
-        """A replica stopped: it is opened again. An index that the log no longer carries on is discarded there."""
-        self._begin_anew(replica, delete=False)
 
     def _begin_anew(self, replica: Replica, *, delete: bool) -> None:
         name = (replica.topic.id, replica.partition)
@@ -414,7 +420,7 @@ class Hosting:
         `version` that it lacks where it is older than that."""
         progress("replaying", 0, 0)
         replica = await self.node.open_aside(topic, partition, aside, start=start)
-        replica.on_version_missing = _refuse
+        replica.owner = _refuse
         try:
             await replica.wait_ready()
         finally:
@@ -506,8 +512,10 @@ class Hosting:
                 await task
 
 
-def _refuse(replica: Replica) -> None:
+def _refuse(replica: Replica, event: ReplicaEvent) -> None:
     """Stop one that lies aside at the barrier of a version that it does not have: versions are not brought there."""
+    if event != "version_missing":
+        return
     barrier = replica.awaits
     assert barrier is not None, f"{replica.name} waits for no version"
     raise InvalidRequest(

@@ -29,7 +29,7 @@ from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.replica.applier import Applier
-from serving_tier.replica.replica import Replica
+from serving_tier.replica.replica import Replica, ReplicaEvent, ReplicaListener
 from serving_tier.replica.version_folders import is_version_of, remove_versions
 
 __all__ = ["Node", "ReplicaName", "RestingReplica"]
@@ -87,14 +87,8 @@ class Node:
         """Replicas that should be open and could not be: why."""
         self.absent: Callable[[TableId, Partition], DuramenError] = _not_hosted
         """What is said about a partition that is not here; whoever knows the cluster says more."""
-        self.version_missing: Callable[[Replica], None] = _waits
-        """What is done about a replica that came to a barrier and does not have the version that it names."""
-        self.switched: Callable[[Replica], None] = _waits
-        """What is done when another version of a replica has become the live one."""
-        self.damaged: Callable[[Replica], None] = _only_logged
-        """What is done about a replica whose index turned out damaged while it was used."""
-        self.stopped: Callable[[Replica], None] = _only_logged
-        """What is done about a replica that stopped for another reason, and whose index may be good."""
+        self.owner: ReplicaListener = _only_logged
+        """What is done about what happens to a hosted replica."""
         self._ticker: asyncio.Task[None] | None = None
 
     @classmethod
@@ -143,10 +137,8 @@ class Node:
         return replica
 
     def _connect(self, replica: Replica) -> None:
-        replica.on_damaged = lambda replica: self.damaged(replica)
-        replica.on_stopped = lambda replica: self.stopped(replica)
-        replica.on_version_missing = lambda replica: self.version_missing(replica)
-        replica.on_switched = lambda replica: self.switched(replica)
+        # The owner is looked up at each event: a node is opened before whoever hosts with it.
+        replica.owner = lambda replica, event: self.owner(replica, event)
 
     async def host_resting(self, wanted: Sequence[RestingReplica]) -> None:
         """Host those of `wanted` whose index need not be looked at: it has no file yet and nothing to fold, or its
@@ -328,12 +320,10 @@ class Node:
                 await self._applier.stop()
 
 
-def _only_logged(replica: Replica) -> None:
-    logger.error("%s stopped: %s", replica.name, replica.failure)
-
-
-def _waits(replica: Replica) -> None:
-    """Nothing: who opened a node by itself looks after its versions."""
+def _only_logged(replica: Replica, event: ReplicaEvent) -> None:
+    """Who opened a node by itself looks after its replicas and their versions."""
+    if event in ("damaged", "stopped"):
+        logger.error("%s stopped: %s", replica.name, replica.failure)
 
 
 def _not_hosted(table_id: TableId, partition: Partition) -> DuramenError:
