@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 # Replicas that are opened at rest in one turn of the event loop: some 5 ms.
 _RESTING_RUN: Final = 100
+
+# Tables whose log is asked for its ends at the same time.
+_ASKED_AT_ONCE: Final = 64
 
 # How exactly an idle key expires. A tick is one short read per replica.
 _EXPIRY_TICK_S: Final = 0.1
@@ -200,8 +203,16 @@ class Node:
                 found.append((one, index))
         return found
 
-    async def bounds_of(self, table_id: TableId) -> list[Bounds] | None:
-        """The bounds of a table's log by partition, or None where the log does not say (now)."""
+    async def bounds_of(self, table_ids: Sequence[TableId]) -> AsyncIterator[tuple[TableId, list[Bounds]]]:
+        """The bounds of tables' logs by partition, without those of which the log does not say them (now)."""
+        for at in range(0, len(table_ids), _ASKED_AT_ONCE):
+            some = table_ids[at : at + _ASKED_AT_ONCE]
+            answers = await asyncio.gather(*map(self._bounds_of, some))
+            for table_id, bounds in zip(some, answers, strict=True):
+                if bounds is not None:
+                    yield table_id, bounds
+
+    async def _bounds_of(self, table_id: TableId) -> list[Bounds] | None:
         try:
             return await self._log.all_bounds(table_id)
         except DuramenError:

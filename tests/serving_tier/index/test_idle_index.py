@@ -15,7 +15,7 @@ from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.errors import IndexDamaged, Overloaded, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset
-from serving_tier.index.lmdb import lmdb_index
+from serving_tier.index.lmdb import index_file
 from serving_tier.index.lmdb.folder import read_boot_id
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
@@ -253,7 +253,7 @@ def test_without_a_descriptor_others_are_put_to_rest_and_then_it_is_refused(
     for index in indexes:
         index.apply(log.append(put(b"a", b"1")))
     assert indexes[0].rest()
-    real, refusals = lmdb_index.open_environment, [1]
+    real, refusals = index_file.open_environment, [1]
 
     def short(path: Path, **how: object) -> object:
         if refusals[0]:
@@ -261,7 +261,7 @@ def test_without_a_descriptor_others_are_put_to_rest_and_then_it_is_refused(
             raise Overloaded(os.strerror(errno.EMFILE), limit=3)
         return real(path, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(lmdb_index, "open_environment", short)
+    monkeypatch.setattr(index_file, "open_environment", short)
     assert indexes[0].get_value(b"a") == b"1"
     assert [is_open(index) for index in indexes] == [True, False, False]
     assert indexes[0].rest()
