@@ -305,7 +305,7 @@ async def test_a_replica_that_stopped_is_brought_up_again(
                 last = await append(log, topic, ZERO)
                 await until(lambda first=first: node.hosted().get((topic.id, ZERO)) not in (None, first))  # type: ignore[misc]
                 await node.replica(topic.id, ZERO).wait_applied(last, timeout=DEADLINE_S)
-                assert node.replica(topic.id, ZERO).state == "ready"
+                await node.replica(topic.id, ZERO).wait_ready()
         assert len(sources.asked) == 2 * fetched, "a good index is kept"
     finally:
         await hosting.close()
