@@ -1,7 +1,9 @@
 """A serving node: the replicas of one process, kept in step with the catalog's map.
 
 `node.py` holds open replicas by table and partition. `hosting.py` compares them with the map and opens, fetches or lets
-go; `staging.py` does the same for versions that are being put into service. A node holds nothing that could be lost.
+go (`bootstrap.py`, `rebuilding.py`); `staging.py` does the same for versions that are being put into service. A node
+holds nothing that could be lost.
 
-Reading order: `load.py`, `log_ends.py`, `node.py`, `staging.py`, `hosting.py`.
+Reading order: `load.py`, `log_ends.py`, `node.py`, `staging.py`, `bootstrap.py`, `replica_files.py`, `absence.py`,
+`restart_pauses.py`, `rebuilding.py`, `hosting.py`.
 """

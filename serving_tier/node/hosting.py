@@ -14,8 +14,7 @@ it must not need a restart of the process.
 
 The versions of its replicas are the business of `serving_tier.node.staging`, which sees every map as well.
 
-Rebuilding (`rebuild`) brings a second index up beside the first, follows the log until it is level, and only then puts
-it in the first one's place: a partition that could be read goes on being read.
+Rebuilding (`serving_tier.node.rebuilding`) fetches a second index beside the first.
 
 H1  An index is deleted only where the catalog says that its table was dropped, or that this node does not hold it. An
     index of a table that the catalog has never heard of is left alone: perhaps the catalog is what is wrong.
@@ -25,12 +24,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import shutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -45,29 +42,26 @@ from log_tier.model.errors import (
     Disconnected,
     DuramenError,
     IndexDamaged,
-    InvalidRequest,
-    NotHosted,
     OffsetTrimmed,
     ShuttingDown,
     SnapshotStoreUnavailable,
-    TableNotFound,
     Unavailable,
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Topic
+from serving_tier.node.absence import absence
+from serving_tier.node.bootstrap import Bootstrap, Pending, Progress, replay_only
 from serving_tier.node.node import Node, ReplicaName, RestingReplica
+from serving_tier.node.rebuilding import Rebuilding
+from serving_tier.node.replica_files import discard, tidy
+from serving_tier.node.restart_pauses import RestartPauses
 from serving_tier.node.staging import FetchVersion, Staging, fetch_version
-from serving_tier.replica.replica import Replica
-from serving_tier.replica.version_folders import is_version_of, promote, remove_versions
+from serving_tier.replica.replica import Replica, ReplicaEvent
+from serving_tier.replica.version_folders import promote
 
 __all__ = ["Bootstrap", "Hosting", "Pending", "replay_only"]
 
 logger = logging.getLogger(__name__)
-
-Bootstrap = Callable[[Topic, Partition, Path, str, Callable[[str, int, int], None]], Awaitable[str]]
-"""Fills a folder that does not exist with an index's files, or leaves it missing: then the log is replayed from its
-beginning. Gets the wanted source (auto, snapshot, peer, log) and a callable for progress (phase, done, total bytes);
-returns where the content came from, for people. Raises what kept it, `OffsetTrimmed` where there is no way at all."""
 
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
@@ -76,44 +70,11 @@ _RETRY_AWAY_MAX_S: Final = 2.0
 
 _AWAY: Final = (Disconnected, DeadlineExceeded, SnapshotStoreUnavailable)
 
-# A replica that goes on for so long before it stops again is brought up without a pause.
-_STEADY_S: Final = 60.0
-
 # Copies that are fetched at the same time: one disk and one network serve them all, and reads as well.
 _BOOTSTRAPS_MAX: Final = 2
 
 # How often the progress of a bootstrap is looked at.
 _LOOK_S: Final = 0.2
-
-# Tables whose log is asked for its ends at the same time.
-_ASKED_AT_ONCE: Final = 64
-
-_ASIDE: Final = ".rebuild"
-_OLD: Final = ".old"
-
-
-@dataclass(slots=True)
-class Pending:
-    """A replica that is being brought up."""
-
-    topic: Topic
-    partition: Partition
-    phase: str = "opening"
-    done: int = 0
-    total: int = 0
-    trouble: str = ""
-    """Why the last try failed."""
-
-    def progress(self, phase: str, done: int, total: int) -> None:
-        """How far it is; in bytes, where there are any."""
-        self.phase, self.done, self.total = phase, done, total
-
-
-async def replay_only(
-    topic: Topic, partition: Partition, folder: Path, source: str, progress: Callable[[str, int, int], None]
-) -> str:
-    """The `Bootstrap` of a node that has neither snapshots nor peers."""
-    return "log"
 
 
 class Hosting:
@@ -140,13 +101,12 @@ class Hosting:
         self._tables: Mapping[TableId, TableEntry] = {}
         """The tables that were compared last."""
         self._locks: dict[ReplicaName, asyncio.Lock] = {}
-        self._stops: dict[ReplicaName, tuple[float, Backoff]] = {}
-        """Of replicas that stopped: when each counts as steady again, on the event loop's clock, and its pauses."""
+        self._pauses = RestartPauses(first_s=_RETRY_FIRST_S, max_s=_RETRY_MAX_S)
         self._follower: asyncio.Task[None] | None = None
         self._moved = Broadcast()
         self._compared = NOTHING
         self._bootstraps = asyncio.Semaphore(_BOOTSTRAPS_MAX)
-        self.staging = Staging(maps, node, replace=self._damaged, fetch=fetch)
+        self.staging = Staging(maps, node, replace=partial(self._begin_anew, delete=True), fetch=fetch)
 
     @classmethod
     async def open(
@@ -165,11 +125,8 @@ class Hosting:
         """
         hosting = cls(maps, node, node_id=node_id, identity=identity, bootstrap=bootstrap)
         node.absent = hosting._absent
-        node.damaged = hosting._damaged
-        node.stopped = hosting._stopped
-        node.version_missing = hosting.staging.version_missing
-        node.switched = lambda replica: hosting.staging.compare(maps.map, [(replica.topic.id, replica.partition)])
-        await asyncio.to_thread(_tidy, node.folder, maps.map, node_id)
+        node.owner = hosting._hear
+        await asyncio.to_thread(tidy, node.folder, maps.map, node_id)
         first = maps.map
         await hosting._compare(first)
         hosting._follower = run_forever(hosting._follow(first), name=f"hosting {node_id}", failed=failed)
@@ -211,17 +168,11 @@ class Hosting:
         for name in self._wanted:
             if name not in self.node.hosted() and name not in self._tasks and name not in self._locks:
                 missing.setdefault(name[0], []).append(name)
-        tables = list(missing)
         found: list[RestingReplica] = []
-        for at in range(0, len(tables), _ASKED_AT_ONCE):
-            some = tables[at : at + _ASKED_AT_ONCE]
-            answers = await asyncio.gather(*(self.node.bounds_of(table_id) for table_id in some))
-            for table_id, bounds in zip(some, answers, strict=True):
-                if bounds is None:
-                    continue
-                for name in missing[table_id]:
-                    table, rank = self._wanted[name]
-                    found.append(RestingReplica(table.topic, name[1], table.start(name[1]), rank, bounds[name[1]]))
+        async for table_id, bounds in self.node.bounds_of(list(missing)):
+            for name in missing[table_id]:
+                table, rank = self._wanted[name]
+                found.append(RestingReplica(table.topic, name[1], table.start(name[1]), rank, bounds[name[1]]))
         await self.node.host_resting(found)
 
     async def _compare_table(
@@ -270,10 +221,10 @@ class Hosting:
         self.pending.pop(name, None)
         await end_tasks(task)
         await self.staging.forget(name)
-        self._stops.pop(name, None)
+        self._pauses.forget(name)
         async with self._lock(name):
             try:
-                await self.node.unhost(*name, self._absence(cluster, *name))
+                await self.node.unhost(*name, self._absence(cluster, name))
             except DuramenError as error:  # its index could not be closed cleanly, and is gone with its folder
                 logger.warning("%s/%s was let go: %s", *name, error)
         self._locks.pop(name, None)
@@ -283,13 +234,19 @@ class Hosting:
 
     # --- replicas that stopped
 
-    def _damaged(self, replica: Replica) -> None:
-        """An index turned out damaged while it was used: it is discarded, and brought up again from elsewhere."""
-        self._begin_anew(replica, delete=True)
-
-    def _stopped(self, replica: Replica) -> None:
-        """A replica stopped: it is opened again. An index that the log no longer carries on is discarded there."""
-        self._begin_anew(replica, delete=False)
+    def _hear(self, replica: Replica, event: ReplicaEvent) -> None:
+        """Something happened to a hosted replica."""
+        match event:
+            case "damaged":
+                # It is discarded, and brought up again from elsewhere.
+                self._begin_anew(replica, delete=True)
+            case "stopped":
+                # It is opened again. An index that the log no longer carries on is discarded there.
+                self._begin_anew(replica, delete=False)
+            case "version_missing":
+                self.staging.version_missing(replica)
+            case "switched":
+                self.staging.compare(self.maps.map, [(replica.topic.id, replica.partition)])
 
     def _begin_anew(self, replica: Replica, *, delete: bool) -> None:
         name = (replica.topic.id, replica.partition)
@@ -310,18 +267,8 @@ class Hosting:
             except DuramenError as error:
                 logger.warning("%s could not be closed cleanly: %s", replica.name, error)
             self.node.refusals[name] = reason
-        await asyncio.sleep(self._pause_after_stop(name))
+        await asyncio.sleep(self._pauses.after_stop(name))
         await self._bring_up(name, replica.topic)
-
-    def _pause_after_stop(self, name: ReplicaName) -> float:
-        """In seconds; it grows where a replica stops again and again, so that each stop can be read in the log."""
-        now_s = asyncio.get_running_loop().time()
-        steady_s, backoff = self._stops.get(name, (-math.inf, Backoff(_RETRY_FIRST_S, _RETRY_MAX_S)))
-        if now_s > steady_s:
-            backoff.reset()
-        pause_s = 0.0 if now_s > steady_s else backoff.next_s()
-        self._stops[name] = now_s + pause_s + _STEADY_S, backoff
-        return pause_s
 
     # --- bringing up
 
@@ -357,68 +304,34 @@ class Hosting:
                 await self.node.host(topic, name[1], start=start, rank=rank, repair=False)
             except (IndexDamaged, OffsetTrimmed) as error:
                 logger.warning("%s/%s: %s; it is fetched again", topic.name, name[1], error)
-                await asyncio.to_thread(_discard, folder)
+                await asyncio.to_thread(discard, folder)
             else:
                 return
         source = await self._fetched(topic, name[1], folder, "auto", pending.progress)
         await self.node.host(topic, name[1], start=start, rank=rank, source=source)
 
-    async def _fetched(
-        self, topic: Topic, partition: Partition, folder: Path, source: str, progress: Callable[[str, int, int], None]
-    ) -> str:
+    async def _fetched(self, topic: Topic, partition: Partition, folder: Path, source: str, progress: Progress) -> str:
         progress("waiting for other bootstraps", 0, 0)
         async with self._bootstraps:
             progress("bootstrapping", 0, 0)
             return await self._bootstrap(topic, partition, folder, source, progress)
 
-    async def rebuild(
-        self, name: ReplicaName, *, source: str = "auto", progress: Callable[[str, int, int], None]
-    ) -> str:
+    async def rebuild(self, name: ReplicaName, *, source: str = "auto", progress: Progress) -> str:
         """Fetch a replica's index anew and put it in the old one's place; returns where it came from.
 
         The old one is read until the new one is level with the log. Raises what kept it; the old one then stays.
         """
         table = self.maps.map.table(name[0])
-        topic, start = table.topic, table.start(name[1])
         async with self._lock(name):
-            folder = self.node.replica_folder(*name)
-            aside = folder.with_name(folder.name + _ASIDE)
-            await asyncio.to_thread(_discard, aside)
-            found = await self._fetched(topic, name[1], aside, source, progress)
-            if name in self.node.hosted():
-                try:
-                    await self._level_aside(topic, name[1], aside, start, progress)
-                except InvalidRequest as error:
-                    if "version" not in error.fields or source != "auto" or found.startswith("peer"):
-                        raise
-                    logger.info("%s; a peer is asked", error)
-                    await asyncio.to_thread(_discard, aside)
-                    found = await self._fetched(topic, name[1], aside, "peer", progress)
-                    await self._level_aside(topic, name[1], aside, start, progress)
-                reason = Unavailable(f"replica {topic.name}/{name[1]} is put in place anew: ask again")
-                await self.staging.forget(name)
-                await self.node.unhost(*name, reason, delete=False)
-            await asyncio.to_thread(remove_versions, folder)
-            old = folder.with_name(folder.name + _OLD)
-            await asyncio.to_thread(_swap, folder, aside, old)
-            rank = self._wanted[name][1] if name in self._wanted else 0
-            await self.node.host(topic, name[1], start=start, rank=rank, source=found)
-            await asyncio.to_thread(_discard, old)
+            rebuilding = Rebuilding(
+                self.node, self.staging, self._fetched, table, name[1], rank=lambda: self._rank(name)
+            )
+            found = await rebuilding.run(source, progress)
         self.staging.compare(self.maps.map, [name])
         return found
 
-    async def _level_aside(
-        self, topic: Topic, partition: Partition, aside: Path, start: Offset, progress: Callable[[str, int, int], None]
-    ) -> None:
-        """Have what was fetched catch up with the log. Raises what keeps it; `InvalidRequest` with the
-        `version` that it lacks where it is older than that."""
-        progress("replaying", 0, 0)
-        replica = await self.node.open_aside(topic, partition, aside, start=start)
-        replica.on_version_missing = _refuse
-        try:
-            await replica.wait_ready()
-        finally:
-            await replica.close()
+    def _rank(self, name: ReplicaName) -> int:
+        return self._wanted[name][1] if name in self._wanted else 0
 
     # --- asking
 
@@ -439,7 +352,7 @@ class Hosting:
         while any(name not in self.node.hosted() and name not in self.node.refusals for name in self._wanted):
             await self._moved.wait()
 
-    async def wait_ready(self, name: ReplicaName, progress: Callable[[str, int, int], None]) -> str:
+    async def wait_ready(self, name: ReplicaName, progress: Progress) -> str:
         """Return where a replica came from when it is level with the log. Raises what keeps it from being opened, where
         another try would not help; it goes on being tried.
         """
@@ -464,81 +377,13 @@ class Hosting:
             await self._moved.wait()
 
     def _absent(self, table_id: TableId, partition: Partition) -> DuramenError:
-        return self._absence(self.maps.map, table_id, partition)
+        return self._absence(self.maps.map, (table_id, partition))
 
-    def _absence(self, cluster: ClusterMap, table_id: TableId, partition: Partition) -> DuramenError:
-        """Why a partition is not here."""
-        table = cluster.tables.get(table_id)
-        if table is None:
-            return TableNotFound(f"no table has the id {table_id} here: it was dropped, or never was", table=table_id)
-        if not 0 <= partition < table.partitions:
-            return TableNotFound(
-                f"table {table.name} has partitions 0 to {table.partitions - 1}, not {partition}", table=table_id
-            )
-        if (table_id, partition) in self.pending:
-            what = self.pending[table_id, partition]
-            return NotHosted(
-                f"replica {table.name}/{partition} is not open yet at node {self.node_id} ({what.phase}): ask another "
-                "node, or again",
-                table=table_id,
-                partition=partition,
-            )
-        holders = ", ".join(table.readable(partition)) or "nobody"
-        return NotHosted(
-            f"node {self.node_id} holds no replica of {table.name}/{partition}; {holders} does",
-            table=table_id,
-            partition=partition,
-        )
+    def _absence(self, cluster: ClusterMap, name: ReplicaName) -> DuramenError:
+        return absence(cluster, *name, node_id=self.node_id, pending=self.pending.get(name))
 
     async def close(self) -> None:
         """Stop following and bringing up. Idempotent."""
         await self.staging.close()
         tasks, self._tasks = self._tasks, {}
         await end_tasks(self._follower, *tasks.values())
-
-
-def _refuse(replica: Replica) -> None:
-    """Stop one that lies aside at the barrier of a version that it does not have: versions are not brought there."""
-    barrier = replica.awaits
-    assert barrier is not None, f"{replica.name} waits for no version"
-    raise InvalidRequest(
-        f"{replica.name} comes up to offset {replica.applied} only, where version {barrier.fields['version']} went "
-        "live, which lies elsewhere: restore it from a peer, or from a snapshot that is younger (duramen admin "
-        f"snapshot {replica.topic.name}); the replica that was to be replaced goes on",
-        version=barrier.fields["version"],
-    )
-
-
-def _swap(folder: Path, new: Path, old: Path) -> None:
-    """Put `new` (it may be missing: then the log is replayed) in the place of `folder`, which is kept as `old`."""
-    _discard(old)
-    if folder.exists():
-        folder.rename(old)
-    if new.exists():
-        new.rename(folder)
-
-
-def _discard(folder: Path) -> None:
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder)
-    else:
-        folder.unlink(missing_ok=True)
-
-
-def _tidy(root: Path, cluster: ClusterMap, node_id: str) -> None:
-    """Remove indexes that are not ours any more (H1), and what an interrupted rebuild left."""
-    wanted: dict[str, set[str]] = {}
-    for table, partition, _ in cluster.held_by(node_id):
-        wanted.setdefault(table.id, set()).add(str(partition))
-    for folder in sorted(root.iterdir()):
-        if folder.name in cluster.dropped:
-            logger.info("table %s was dropped: its indexes are removed", folder.name)
-            shutil.rmtree(folder, ignore_errors=True)
-        elif folder.name not in cluster.tables:
-            logger.warning("%s is an index of a table that the catalog does not know: it is left alone", folder)
-        else:
-            for index in sorted(folder.iterdir()):
-                here = wanted.get(folder.name, ())
-                if index.name not in here and not any(is_version_of(index.name, name) for name in here):
-                    logger.info("%s is not hosted here any more: it is removed", index)
-                    _discard(index)

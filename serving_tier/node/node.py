@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
@@ -30,7 +30,7 @@ from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.replica.applier import Applier
-from serving_tier.replica.replica import Replica
+from serving_tier.replica.replica import Replica, ReplicaEvent, ReplicaListener
 from serving_tier.replica.version_folders import is_version_of, remove_versions
 
 __all__ = ["Node", "ReplicaName", "RestingReplica"]
@@ -39,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 # Replicas that are opened at rest in one turn of the event loop: some 5 ms.
 _RESTING_RUN: Final = 100
+
+# Tables whose log is asked for its ends at the same time.
+_ASKED_AT_ONCE: Final = 64
 
 # How exactly an idle key expires. A tick is one short read per replica.
 _EXPIRY_TICK_S: Final = 0.1
@@ -83,15 +86,9 @@ class Node:
         self.refusals: dict[ReplicaName, DuramenError] = {}
         """Replicas that should be open and could not be: why."""
         self.absent: Callable[[TableId, Partition], DuramenError] = _not_hosted
-        """The error for a partition that this node does not host."""
-        self.version_missing: Callable[[Replica], None] = _waits
-        """What is done about a replica that came to a barrier and does not have the version that it names."""
-        self.switched: Callable[[Replica], None] = _waits
-        """What is done when another version of a replica has become the live one."""
-        self.damaged: Callable[[Replica], None] = _only_logged
-        """What is done about a replica whose index turned out damaged while it was used."""
-        self.stopped: Callable[[Replica], None] = _only_logged
-        """What is done about a replica that stopped for another reason, and whose index may be good."""
+        """What is said about a partition that is not here; whoever knows the cluster says more."""
+        self.owner: ReplicaListener = _only_logged
+        """What is done about what happens to a hosted replica."""
         self._ticker: asyncio.Task[None] | None = None
 
     @classmethod
@@ -140,10 +137,8 @@ class Node:
         return replica
 
     def _connect(self, replica: Replica) -> None:
-        replica.on_damaged = lambda replica: self.damaged(replica)
-        replica.on_stopped = lambda replica: self.stopped(replica)
-        replica.on_version_missing = lambda replica: self.version_missing(replica)
-        replica.on_switched = lambda replica: self.switched(replica)
+        # The owner is looked up at each event: a node is opened before whoever hosts with it.
+        replica.owner = lambda replica, event: self.owner(replica, event)
 
     async def host_resting(self, wanted: Sequence[RestingReplica]) -> None:
         """Host those of `wanted` whose index need not be looked at: it has no file yet and nothing to fold, or its
@@ -205,8 +200,16 @@ class Node:
                 found.append((one, index))
         return found
 
-    async def bounds_of(self, table_id: TableId) -> list[Bounds] | None:
-        """The bounds of a table's log by partition, or None where the log does not say (now)."""
+    async def bounds_of(self, table_ids: Sequence[TableId]) -> AsyncIterator[tuple[TableId, list[Bounds]]]:
+        """The bounds of tables' logs by partition, without those of which the log does not say them (now)."""
+        for at in range(0, len(table_ids), _ASKED_AT_ONCE):
+            some = table_ids[at : at + _ASKED_AT_ONCE]
+            answers = await asyncio.gather(*map(self._bounds_of, some))
+            for table_id, bounds in zip(some, answers, strict=True):
+                if bounds is not None:
+                    yield table_id, bounds
+
+    async def _bounds_of(self, table_id: TableId) -> list[Bounds] | None:
         try:
             return await self._log.all_bounds(table_id)
         except DuramenError:
@@ -323,12 +326,10 @@ class Node:
                 await self._applier.stop()
 
 
-def _only_logged(replica: Replica) -> None:
-    logger.error("%s stopped: %s", replica.name, replica.failure)
-
-
-def _waits(replica: Replica) -> None:
-    """Nothing: who opened a node by itself looks after its versions."""
+def _only_logged(replica: Replica, event: ReplicaEvent) -> None:
+    """Who opened a node by itself looks after its replicas and their versions."""
+    if event in ("damaged", "stopped"):
+        logger.error("%s stopped: %s", replica.name, replica.failure)
 
 
 def _not_hosted(table_id: TableId, partition: Partition) -> DuramenError:

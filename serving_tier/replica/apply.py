@@ -1,13 +1,16 @@
 """Applying: chunks of the log go into a replica's live index and into its standby versions.
 
-    chunk ──▶ no barrier in it           one transaction of the live index, then one of each level version
-          ──▶ a barrier in it            up to the barrier as above; over the barrier, the new version first; and on
-          ──▶ somebody reads at an       cut there, and the read happens between two pieces
-              offset inside of it
+    chunk ──▶ `run.first_piece`: up to the end, to a barrier, or to an offset that somebody wants to read
+          ──▶ the piece: one transaction of the live index, then one of each level version; the reader gets their moment
+          ──▶ a barrier: the new version goes over it first, then it is the live one, then the others follow
+          ──▶ the rest in the same way
+
+What the replica has to do comes out as steps, in the order in which they must be done; the next thing happens when the
+replica has done a step. A piece is decoded, cut and folded in the applier's thread.
 
 A full disk, and a process that cannot open the index for want of a descriptor, are waited for: nothing of the chunk is
-lost, and readers are served what is there. At a barrier to a version that is not level here it waits too, and tells
-whoever can bring it (`on_missing`).
+lost, and readers are served what is there. At a barrier to a version that is not level here it waits too, and asks for
+the version again and again (`VersionAwaited`).
 
 Invariant: between two pieces the live index stands still, at an offset that every level version has as well.
 """
@@ -16,23 +19,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Final, NamedTuple
 
-from log_tier.model.batch import Batch, cut_run, decode_batch
-from log_tier.model.batch_header import Place, split_batches
+from log_tier.model.batch import Batch, decode_batch
+from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import DiskFull, DuramenError, Overloaded, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.fold.fold import Effects
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
-from serving_tier.replica.pinned_reads import PinnedReads, cut_chunk
+from serving_tier.replica.pinned_reads import PinnedReads
+from serving_tier.replica.run import BarrierAhead, Piece, first_piece
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
 
-__all__ = ["Applying"]
-
-_NOTHING: Final = Effects(NOTHING, 0)
+__all__ = ["Applied", "Applying", "Progressed", "Step", "Switched", "VersionAwaited", "VersionFailed", "VersionLive"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,45 @@ _NO_ROOM_PAUSE_S: Final = 1.0
 
 # How often it looks at a barrier whether the version has come.
 _VERSION_PAUSE_S: Final = 0.05
+
+_NOTHING: Final = Effects(NOTHING, 0)
+
+
+class Applied(NamedTuple):
+    """The live index has these batches. Readers that wait for them are woken after this step."""
+
+    batches: Sequence[Batch]
+
+
+class Progressed(NamedTuple):
+    """The live index stands at a barrier, or has passed it: wake who waits for its offset, look at the state."""
+
+
+class VersionAwaited(NamedTuple):
+    """The log goes on with a version that is not here: somebody has to bring it (`Applying.awaits`)."""
+
+
+class VersionLive(NamedTuple):
+    """This index is read from now on, in place of the one that was live."""
+
+    live: LmdbIndex
+
+
+class Switched(NamedTuple):
+    """All versions have followed over the barrier."""
+
+
+class VersionFailed(NamedTuple):
+    """A version could not be written: close it before anything more is applied."""
+
+    number: int
+    error: DuramenError
+
+
+Step = Applied | Progressed | VersionAwaited | VersionLive | Switched | VersionFailed
+
+Outcome = tuple[Effects, dict[int, DuramenError]]
+"""What the live index's fold did, and why versions could not follow."""
 
 
 class Applying:
@@ -55,17 +96,7 @@ class Applying:
         voids: UnreadableWarnings,
         *,
         applier: Applier,
-        on_switch: Callable[[LmdbIndex], None],
-        on_switched: Callable[[], None],
-        on_progress: Callable[[], None],
-        on_applied: Callable[[Sequence[Batch]], None],
-        on_missing: Callable[[], None],
-        on_failed: Callable[[int, DuramenError], Awaitable[None]],
     ) -> None:
-        """`on_applied` gets batches as soon as the event loop hears that the live index has them, before anybody who
-        waits for them is told. `on_switch` gets the new live index at a barrier, and `on_switched` is called when the
-        others have followed; `on_progress` is called after pieces and while it waits; `on_failed` closes a version that
-        could not be written, and is awaited."""
         self.index = index
         self.under_way = False
         """A transaction is being made: the index does not stand still."""
@@ -73,40 +104,51 @@ class Applying:
         """The barrier at which it waits."""
         self._name, self._versions, self._pinned_reads, self._voids = name, versions, pinned_reads, voids
         self._applier = applier
-        self._on_applied = on_applied
-        self._on_switch, self._on_switched, self._on_progress = on_switch, on_switched, on_progress
-        self._on_missing, self._on_failed = on_missing, on_failed
 
-    async def chunk(self, data: bytes) -> None:
+    async def chunk(self, data: bytes) -> AsyncGenerator[Step, None]:
         """Apply a run of stored batches. Raises what the live index raises, but for a full disk."""
-        try:
-            await self._piece_by_piece(data)
-        except VersionMissing as barrier:
-            await self._over_barriers(data, barrier)
+        rest: bytes | Sequence[Batch] = data
+        while rest:
+            pinned = self._pinned_reads.lowest()
+            piece, failed = await self._apply_first(rest, pinned)
+            if piece.batches:
+                yield Applied(piece.batches)
+            for number, error in failed.items():
+                yield VersionFailed(number, error)
+            if self._pinned_reads:
+                self._pinned_reads.reach(cut=pinned if piece.stop == "pinned" else None)
+            rest = piece.rest
+            if piece.barrier is not None:
+                yield Progressed()
+                async for step in self._over(piece.barrier):
+                    yield step
+                rest = piece.barrier.rest
 
-    async def _piece_by_piece(self, data: bytes) -> None:
-        if not self._pinned_reads:
-            await self._apply(data)
-            if self._pinned_reads:  # somebody came meanwhile
-                self._pinned_reads.reach(cut=False)
-            return
-        for piece, cut in cut_chunk(data, self._pinned_reads.offsets()):
-            await self._apply(piece)
-            self._pinned_reads.reach(cut=cut)
+    async def _apply_first(
+        self, run: bytes | Sequence[Batch], pinned: Offset | None
+    ) -> tuple[Piece, dict[int, DuramenError]]:
+        index = self.index
+        pieces: list[Piece] = []
 
-    async def _apply(self, data: bytes) -> None:
-        batches: Sequence[Batch] = ()
-
-        def apply() -> tuple[Effects, dict[int, DuramenError]]:
-            nonlocal batches
-            batches = _decoded(data, self.index.place)
-            return self._versions.apply(self.index, batches)
+        def apply() -> Outcome:
+            batches = _decoded(run, index) if isinstance(run, bytes) else run
+            piece = first_piece(batches, applied=index.applied, version=index.version, live=index.live, pinned=pinned)
+            done = self._versions.apply(index, piece.batches) if piece.batches else (_NOTHING, {})
+            ahead = piece.barrier
+            if ahead is not None:
+                judged = index.judge(ahead.batches)
+                if judged.live is None:
+                    done[1].update(self._versions.apply(index, ahead.batches)[1])
+                    piece = Piece([*piece.batches, *ahead.batches], "void barrier", ahead.rest)
+                else:
+                    piece = piece._replace(barrier=ahead._replace(effects=judged))
+            pieces.append(piece)
+            return done
 
         failed = await self._run(apply)
-        self._on_applied(batches)
-        await self._give_up(failed)
+        return pieces[-1], failed
 
-    async def _run(self, work: Callable[[], tuple[Effects, dict[int, DuramenError]]]) -> dict[int, DuramenError]:
+    async def _run(self, work: Callable[[], Outcome]) -> dict[int, DuramenError]:
         """Have the applier do it, again where there is no room; nobody else applies meanwhile."""
         async with self._versions.lock:
             before = self.index.applied
@@ -125,70 +167,59 @@ class Applying:
             self._voids.note(effects.void, Offset(before + 1), effects.applied)
         return failed
 
-    async def _give_up(self, failed: dict[int, DuramenError]) -> None:
-        for number, error in failed.items():
-            logger.error("%s: version %s is given up: %s", self._name, number, error)
-            await self._on_failed(number, error)
-
     # --- barriers
 
-    async def _over_barriers(self, data: bytes, barrier: VersionMissing) -> None:
-        while True:
-            offset, number = Offset(int(barrier.fields["offset"])), int(barrier.fields["version"])
-            if offset - 1 > self.index.applied:
-                await self._piece_by_piece(cut_run(data, Offset(offset - 1), self.index.place))
-                self._on_progress()
-            await self._wait_for(number, barrier)
-            await self._switch(cut_run(data, offset, self.index.place), number)
-            if self._pinned_reads:
-                self._pinned_reads.reach(cut=False)
-            try:
-                return await self._piece_by_piece(data)
-            except VersionMissing as another:
-                barrier = another
-
-    async def _wait_for(self, number: int, barrier: VersionMissing) -> None:
-        if number in self._versions.level:
-            return
-        logger.warning("%s waits at offset %s: it has no version %s yet", self._name, self.index.applied, number)
-        while number not in self._versions.level:
-            self.awaits = barrier
-            if number not in self._versions.behind:
-                self._on_missing()
-            await asyncio.sleep(_VERSION_PAUSE_S)
-            self._on_progress()
-        self.awaits = None
-
-    async def _switch(self, data: bytes, number: int) -> None:
-        """Go over the barrier that `data` ends with.
+    async def _over(self, barrier: BarrierAhead) -> AsyncGenerator[Step, None]:
+        """Wait for the version that a barrier names, then go over the barrier.
 
         The new index is the one that is read before the old one has the barrier's offset: who waits for that offset
         must never be answered from the old one.
         """
-        old, new, batches = self.index, self._versions.level[number], _decoded(data, self.index.place)
-        effects: list[Effects] = []
+        number = barrier.version
+        if number not in self._versions.level:
+            logger.warning("%s waits at offset %s: it has no version %s yet", self._name, self.index.applied, number)
+        while number not in self._versions.level:
+            self.awaits = self._missing(barrier)
+            if number not in self._versions.behind:
+                yield VersionAwaited()
+            await asyncio.sleep(_VERSION_PAUSE_S)
+            yield Progressed()
+        self.awaits = None
 
-        def take_over() -> tuple[Effects, dict[int, DuramenError]]:
-            effects.append(self._versions.take_over(old, new, batches))
-            return effects[-1], {}
+        old, new, batches = self.index, self._versions.level[number], barrier.batches
+        effects = barrier.effects
+        assert effects is not None, f"{self._name} has not judged the barrier at offset {barrier.offset}"
 
-        def follow_over() -> tuple[Effects, dict[int, DuramenError]]:
-            return _NOTHING, self._versions.follow_over(batches, effects[-1])
+        def take_over() -> Outcome:
+            self._versions.take_over(new, batches, effects)
+            return effects, {}
+
+        def follow_over() -> Outcome:
+            return _NOTHING, self._versions.follow_over(batches, effects)
 
         await self._run(take_over)
         self.index = self._pinned_reads.index = new
-        self._on_switch(new)
-        self._on_applied(batches)
         # Whoever closes the replica at this moment finds all of them; the next start takes the old one on.
-        del self._versions.level[number]
-        self._versions.level[old.version] = old
-        self._on_progress()
+        self._versions.exchange(old, new)
+        yield VersionLive(new)
+        yield Applied(batches)
+        yield Progressed()
         failed = await self._run(follow_over)
-        self._versions.on_moved()
         logger.info("%s is version %s from offset %s on", self._name, number, new.applied)
-        self._on_switched()
-        await self._give_up(failed)
+        yield Switched()
+        for lost, error in failed.items():
+            yield VersionFailed(lost, error)
+        if self._pinned_reads:
+            self._pinned_reads.reach(cut=None)
+
+    def _missing(self, barrier: BarrierAhead) -> VersionMissing:
+        return VersionMissing(
+            f"{self._name} is version {self.index.version} of its table, and the log goes on with version "
+            f"{barrier.version} at offset {barrier.offset}: begin with a copy of that version",
+            version=barrier.version,
+            offset=barrier.offset,
+        )
 
 
-def _decoded(data: bytes, place: Place) -> Sequence[Batch]:
-    return [decode_batch(batch, place) for batch in split_batches(data)]
+def _decoded(data: bytes, index: LmdbIndex) -> Sequence[Batch]:
+    return [decode_batch(batch, index.place) for batch in split_batches(data)]

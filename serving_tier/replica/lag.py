@@ -23,9 +23,7 @@ from typing import Final, Literal, NamedTuple
 
 from log_tier.model.identifiers import Offset
 
-__all__ = ["UNHEARD_S", "Lag", "LagBounds", "ReplicaState", "next_state"]
-
-ReplicaState = Literal["replaying", "ready", "behind", "stopped", "closed"]
+__all__ = ["UNHEARD_S", "Lag", "LagBounds", "lag_event"]
 
 # The log is asked every second and given a second to answer; after two nothing is known any more.
 UNHEARD_S: Final = 2.0
@@ -107,12 +105,9 @@ class Lag:
         return now - (self._marks[0].asked_s if self._marks else self._asked_s)
 
 
-def next_state(state: ReplicaState, *, replayed: bool, lag_s: float, bounds: LagBounds) -> ReplicaState:
-    """What a replica that follows its log is now. `replayed`: it holds what the log held when it was opened."""
-    if state == "replaying":
-        return "ready" if replayed and lag_s <= bounds.ready_max_s else "replaying"
-    if state == "ready":
-        return "behind" if lag_s > bounds.behind_max_s else "ready"
-    if state == "behind":
-        return "ready" if lag_s <= bounds.ready_max_s else "behind"
-    return state
+def lag_event(*, replayed: bool, lag_s: float, bounds: LagBounds) -> Literal["level", "between", "lagging"]:
+    """What a lag says to `serving_tier.replica.machine`. `replayed`: the index holds what the log held when it was
+    opened."""
+    if lag_s > bounds.behind_max_s:
+        return "lagging"
+    return "level" if replayed and lag_s <= bounds.ready_max_s else "between"

@@ -13,41 +13,18 @@ from __future__ import annotations
 
 import asyncio
 from bisect import insort
-from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from log_tier.model.batch_header import read_header
 from log_tier.model.errors import DuramenError, OffsetPassed, Overloaded
 from log_tier.model.identifiers import Offset, Partition
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.pinned_read import PinnedRead
 
-__all__ = ["MOMENTS_MAX", "PinnedReads", "cut_chunk"]
+__all__ = ["MOMENTS_MAX", "PinnedReads"]
 
 # Each open moment keeps the pages that it sees from being used again, and the file grows meanwhile.
 MOMENTS_MAX: Final = 4
-
-
-def cut_chunk(data: bytes, offsets: Sequence[Offset]) -> Iterator[tuple[bytes, bool]]:
-    """Cut a run of stored batches behind the first batch that reaches each of `offsets` (rising).
-
-    Yields the pieces, and of each whether it was cut off because of an offset: the last piece may not be.
-    """
-    begin = at = 0
-    wanted = iter(offsets)
-    offset = next(wanted, None)
-    while offset is not None and at < len(data):
-        header = read_header(data, at)
-        at += header.length
-        reached = False
-        while offset is not None and header.last_offset >= offset:
-            reached, offset = True, next(wanted, None)
-        if reached:
-            yield data[begin:at], True
-            begin = at
-    if begin < len(data):
-        yield data[begin:] if begin else data, False
 
 
 class _Wanted:
@@ -75,9 +52,9 @@ class PinnedReads:
         """Does anybody wait?"""
         return bool(self._wanted)
 
-    def offsets(self) -> list[Offset]:
-        """The offsets that are waited for, rising."""
-        return [wanted.offset for wanted in self._wanted]
+    def lowest(self) -> Offset | None:
+        """The lowest offset that is waited for."""
+        return self._wanted[0].offset if self._wanted else None
 
     def want(self, offset: Offset) -> asyncio.Future[PinnedRead]:
         """Register for an offset. Raises `Overloaded`."""
@@ -95,17 +72,18 @@ class PinnedReads:
         if future.cancelled() and wanted in self._wanted:
             self._wanted.remove(wanted)
 
-    def reach(self, *, cut: bool) -> None:
-        """No apply is under way: open the pinned reads that wait for this offset, refuse those that it has passed.
+    def reach(self, *, cut: Offset | None) -> None:
+        """The index stands still, and was applied so far: open what was waited for, refuse what was passed.
 
-        `cut`: what was applied last ends with the first batch that reaches the lowest offset waited for.
+        `cut`: what was applied last ends with the first batch that reaches this offset. A lower one that was asked for
+        in the meantime was passed.
         """
         applied = self.index.applied
         while self._wanted and self._wanted[0].offset <= applied:
             wanted = self._wanted.pop(0)
             if wanted.future.done():
                 continue
-            if not cut and wanted.offset < applied:
+            if wanted.offset < (applied if cut is None else cut):
                 wanted.future.set_exception(self._passed(wanted.offset, applied))
                 continue
             try:

@@ -1,24 +1,16 @@
 """One partition's index on this node: opened or rebuilt, kept up with the log, read at a known offset.
 
-                 open index        caught up     lag above the bound
-    (absent) ──▶ replaying ──────▶ ready ──────────────────────────▶ behind     error, from any of them: stopped
-        │  ▲                         ▲                                 │        close(), from any of them: closed
-        └──┘                         └─────────────────────────────────┘
-    index cannot be trusted:               lag within the bound
-    discard the folder and
-    fold the log again
+What an event makes of a replica, and what is to be done about it, is the table of `serving_tier.replica.machine`; this
+class owns the task that follows the log, and performs the effects. `serving_tier.replica.lag` says what the lag is and
+where its bounds are. An index that cannot be trusted when it is opened is discarded, and the log is folded again.
 
-`serving_tier.replica.lag` tells what the lag is and where the bounds are. The state says who is asked first, and
-nothing else:
-a replica that is behind answers whatever it has applied.
-
-**Damage.** An index that turns out damaged, while it is written or read, is never served again: the replica stops, and
-whoever is told by `on_damaged` brings up another index in its place (I8, I10).
+**Damage.** An index that turns out damaged, while it is written or read, is never served again: the replica stops and
+reports "damaged", and its owner brings up another index in its place (I8, I10).
 
 **Versions.** The table may go over to another version of its content: `versions` keeps those that are not live level
 with the one that is, and at a barrier in the log the index that the barrier names takes the live one's place, between
 two applies. A read that is under way goes on in the index in which it began. A replica that comes to a barrier without
-having that version waits there, tells `on_version_missing`, and goes on when it has caught up beside.
+having that version waits there, reports "version_missing", and goes on when the version has caught up.
 
 A replica never answers early: `wait_applied(offset)` returns when the index holds that offset, or says how far it is.
 
@@ -37,7 +29,7 @@ from contextlib import aclosing, contextmanager
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from log_tier.model.batch import Batch
 from log_tier.model.errors import (
@@ -46,7 +38,6 @@ from log_tier.model.errors import (
     ReplicaBehind,
     ShuttingDown,
     TableNotFound,
-    TokenAhead,
     VersionMissing,
 )
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition
@@ -55,16 +46,28 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.index.lmdb.pinned_read import PinnedRead
 from serving_tier.replica.applier import Applier
-from serving_tier.replica.apply import Applying
-from serving_tier.replica.lag import Lag, LagBounds, ReplicaState, next_state
+from serving_tier.replica.apply import (
+    Applied,
+    Applying,
+    Progressed,
+    Step,
+    Switched,
+    VersionAwaited,
+    VersionFailed,
+    VersionLive,
+)
+from serving_tier.replica.lag import Lag, LagBounds, lag_event
+from serving_tier.replica.machine import Effect, Event, ReplicaState
+from serving_tier.replica.machine import step as transition
 from serving_tier.replica.open_index import open_index
 from serving_tier.replica.pinned_reads import PinnedReads
+from serving_tier.replica.refusals import behind, closing, pinned_too_late, token_ahead, version_gone
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
 from serving_tier.replica.version_folders import open_versions, version_folder
 from serving_tier.replica.waiters import OffsetWaiters
 
-__all__ = ["Replica", "ReplicaState"]
+__all__ = ["Replica", "ReplicaEvent", "ReplicaListener", "ReplicaState"]
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +77,14 @@ _CHUNK_BYTES: Final = 2 << 20
 
 # How often a closing replica looks whether the last reader has left; a page of a scan takes some 10 ms.
 _READERS_PAUSE_S: Final = 0.001
+
+
+ReplicaEvent = Literal["damaged", "stopped", "version_missing", "switched"]
+"""What a replica's owner hears: the index turned out damaged, or something else stopped the replica (`failure` says
+what), but not the end of its table or of its log; it waits at a barrier for a version that is not here; another version
+is live, and all versions have passed the barrier."""
+
+ReplicaListener = Callable[["Replica", ReplicaEvent], None]
 
 
 class Replica:
@@ -102,19 +113,11 @@ class Replica:
         """Where its content came from before it followed the log, for people."""
         self.failure: DuramenError | None = None
         """Why it stopped, or that it was closed."""
-        self.changes = 0
-        """Rises whenever the applied offset, the log's end as known, or the state may have changed."""
-        self.on_damaged: Callable[[Replica], None] | None = None
-        """Called once, on the event loop, after the index turned out damaged (`failure` says how)."""
-        self.on_stopped: Callable[[Replica], None] | None = None
-        """The same after anything else stopped it, but the end of its table or of its log."""
+        self._changes = 0
         self.versions = StandbyVersions(topic, partition, log=log, applier=applier)
-        self.versions.on_moved = self._changed
-        self.on_version_missing: Callable[[Replica], None] | None = None
-        """Called on the event loop while it waits at a barrier for a version that is not here; a `DuramenError` that it
-        raises stops the replica."""
-        self.on_switched: Callable[[Replica], None] | None = None
-        """Called on the event loop when another version has become the live one."""
+        self.owner: ReplicaListener | None = None
+        """Gets what happens to this replica, on the event loop, when its state has changed already. A `DuramenError`
+        that it raises about "version_missing" stops the replica."""
         self.listeners: list[Callable[[LmdbIndex, Sequence[Batch]], None]] = []
         """Called on the event loop with the live index and the batches that it has just applied, before anybody who
         waits for them is told."""
@@ -144,12 +147,6 @@ class Replica:
             self._pinned_reads,
             self._voids,
             applier=applier,
-            on_switch=self._switch,
-            on_switched=self._switched,
-            on_progress=self._progressed,
-            on_applied=self._applied,
-            on_missing=self._version_missing,
-            on_failed=self.drop_version,
         )
         self._follower: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
@@ -159,6 +156,11 @@ class Replica:
     def name(self) -> str:
         """For messages: table/partition."""
         return f"{self.topic.name}/{self.partition}"
+
+    @property
+    def changes(self) -> int:
+        """Rises whenever the applied offset, the log's end as known, the state or a version may have changed."""
+        return self._changes + self.versions.changes
 
     @property
     def applied(self) -> Offset:
@@ -316,19 +318,25 @@ class Replica:
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     self._lag.tell(chunk.latest, self.index.applied, self._clock())
-                    await self._applying.chunk(chunk.data)
+                    async with aclosing(self._applying.chunk(chunk.data)) as steps:
+                        async for step in steps:
+                            await self._do(step)
                     self._waiters.advance(self.index.applied)
                     self._lag.advance(self.index.applied)
-                    self.changes += 1
+                    self._changes += 1
                     if self.state != "ready":  # applying makes nobody fall behind; `look` sees who does
                         self._update_state()
             raise AssertionError("the log ended a read that follows it")
+        except IndexDamaged as error:
+            self._stop("damaged", error)
+        except (TableNotFound, ShuttingDown) as error:
+            self._stop("ended", error)
         except DuramenError as error:
-            self._stop(error)
+            self._stop("failed", error)
         except Exception as error:
             # A bug of ours: end loudly, and let nobody wait for an offset that will not come.
             logger.error("replica %s ended by a bug", self.name, exc_info=error)
-            self._stop(DuramenError(f"replica {self.name} stopped at {self.applied} by a bug: {error!r}"))
+            self._stop("failed", DuramenError(f"replica {self.name} stopped at {self.applied} by a bug: {error!r}"))
             raise
 
     async def drop_version(self, number: int, reason: DuramenError) -> None:
@@ -340,37 +348,48 @@ class Replica:
             await asyncio.sleep(_READERS_PAUSE_S)
         await self._applier.run(lambda: index.close(clean=True))
 
-    def _stop(self, error: DuramenError) -> None:
-        # That the table was dropped, or that the log is closing, is no trouble of ours.
-        expected = isinstance(error, (TableNotFound, ShuttingDown))
-        logger.log(
-            logging.INFO if expected else logging.ERROR, "replica %s stopped at %s: %s", self.name, self.applied, error
-        )
-        self.state, self.failure = "stopped", error
-        self._leave()
-        self.changes += 1
-        self._fail_all(error)
-        if expected:
-            return
-        heard = self.on_damaged if isinstance(error, IndexDamaged) else self.on_stopped
-        if heard is not None:
-            heard(self)
+    def _stop(self, event: Event, error: DuramenError) -> None:
+        if self.state not in ("stopped", "closed"):
+            self.failure = error
+            self._happen(event)
 
-    def _fail_all(self, error: DuramenError) -> None:
-        self._waiters.fail(error)
-        self._pinned_reads.fail(error)
+    def _happen(self, event: Event) -> None:
+        """Take the event's transition, and perform its effects in their order."""
+        self._changes += 1
+        self.state, effects = transition(self.state, event)
+        for effect in effects:
+            _PERFORM[effect](self)
+
+    def _report(self, event: ReplicaEvent) -> None:
+        if self.owner is not None:
+            self.owner(self, event)
+
+    def _note(self, level: int) -> None:
+        logger.log(level, "replica %s stopped at %s: %s", self.name, self.applied, self.failure)
+
+    def _warn_behind(self) -> None:
+        logger.warning("replica %s fell behind: applied %s of %s", self.name, self.applied, self.log_latest)
+
+    def _forget_floor(self) -> None:
+        self.floor = NOTHING
+
+    def _cancel_follower(self) -> None:
+        if self._follower is not None:
+            self._follower.cancel()
+
+    def _leave(self) -> None:
+        for listener in list(self.leaving):
+            listener()
+
+    def _fail_waiters(self) -> None:
+        assert self.failure is not None, f"{self.name} is {self.state} without a reason"
+        self._waiters.fail(self.failure)
+        self._pinned_reads.fail(self.failure)
         self._ready.set()
 
     def damaged(self, error: IndexDamaged) -> None:
         """A read met damage, in whichever thread: stop, before anybody reads more of it. Harmless when repeated."""
-        self._loop.call_soon_threadsafe(self._stop_damaged, error)
-
-    def _stop_damaged(self, error: IndexDamaged) -> None:
-        if self.state in ("stopped", "closed"):
-            return
-        if self._follower is not None:
-            self._follower.cancel()
-        self._stop(error)
+        self._loop.call_soon_threadsafe(self._stop, "damage_read", error)
 
     def hear(self, latest: Offset, *, asked_s: float) -> None:
         """The log was asked at `asked_s` of the replica's clock, and ends at `latest`."""
@@ -382,51 +401,29 @@ class Replica:
         self._lag.watch()
         self._update_state()
 
-    def _changed(self) -> None:
-        self.changes += 1
-
-    def _applied(self, batches: Sequence[Batch]) -> None:
-        for listener in self.listeners:
-            listener(self.index, batches)
-
-    def _switch(self, index: LmdbIndex) -> None:
-        self.index = index
-        self._leave()
-
-    def _leave(self) -> None:
-        for listener in list(self.leaving):
-            listener()
-
-    def _switched(self) -> None:
-        if self.on_switched is not None:
-            self.on_switched(self)
-
-    def _progressed(self) -> None:
-        self._waiters.advance(self.index.applied)
-        self._lag.advance(self.index.applied)
-        self._update_state()
-
-    def _version_missing(self) -> None:
-        if self.on_version_missing is not None:
-            self.on_version_missing(self)
+    async def _do(self, step: Step) -> None:
+        match step:
+            case Applied(batches):
+                for listener in self.listeners:
+                    listener(self.index, batches)
+            case VersionLive(live):
+                self.index = live
+                self._happen("version_live")
+            case Progressed():
+                self._waiters.advance(self.index.applied)
+                self._lag.advance(self.index.applied)
+                self._update_state()
+            case VersionAwaited():
+                self._happen("version_missing")
+            case Switched():
+                self._happen("switched")
+            case VersionFailed(number, error):
+                logger.error("%s: version %s is given up: %s", self.name, number, error)
+                await self.drop_version(number, error)
 
     def _update_state(self) -> None:
-        self.changes += 1
-        before = self.state
-        if before in ("stopped", "closed"):
-            return
-        self.state = next_state(
-            before, replayed=self.index.applied >= self._opened_at, lag_s=self.lag_s, bounds=self._lag_bounds
-        )
-        if self.state == before:
-            return
-        if self.state != "replaying":
-            self.floor = NOTHING
-        if self.state == "ready":
-            self._ready.set()
-        elif self.state == "behind":
-            self._ready.clear()
-            logger.warning("replica %s fell behind: applied %s of %s", self.name, self.applied, self.log_latest)
+        replayed = self.index.applied >= self._opened_at
+        self._happen(lag_event(replayed=replayed, lag_s=self.lag_s, bounds=self._lag_bounds))
 
     async def wait_ready(self) -> None:
         """Return when the replica is ready, or raise why it stopped."""
@@ -449,13 +446,7 @@ class Replica:
             bounds = await self._log.bounds(self.topic.id, self.partition)
             self.hear(bounds.latest, asked_s=asked_s)
             if offset > bounds.latest + bounds.unsettled:
-                raise TokenAhead(
-                    f"the token asks {self.name} for offset {offset}, the log ends at {bounds.latest}: it comes from "
-                    "another deployment, or the log was replaced; read without it",
-                    partition=self.partition,
-                    asked=offset,
-                    latest=bounds.latest,
-                )
+                raise token_ahead(self.name, self.partition, asked=offset, bounds=bounds)
         if self.index.applied >= offset:
             return
         try:
@@ -464,13 +455,8 @@ class Replica:
         except ReplicaBehind:
             raise
         except TimeoutError:
-            raise ReplicaBehind(
-                f"replica {self.name} has applied {self.applied}, the token asks {offset}; "
-                f"the log ends at {self.log_latest}. Give it more time, or read another replica",
-                partition=self.partition,
-                applied=self.applied,
-                asked=offset,
-                latest=self.log_latest,
+            raise behind(
+                self.name, self.partition, applied=self.applied, asked=offset, latest=self.log_latest
             ) from None
 
     async def at_offset(self, offset: Offset, *, timeout: float) -> PinnedRead:
@@ -484,7 +470,7 @@ class Replica:
             raise copy(self.failure)
         future = self._pinned_reads.want(offset)
         if not self._applying.under_way:
-            self._pinned_reads.reach(cut=False)
+            self._pinned_reads.reach(cut=None)
         taken = False
         try:
             async with asyncio.timeout(timeout):
@@ -494,13 +480,8 @@ class Replica:
         except DuramenError as error:
             raise copy(error) from None
         except TimeoutError:
-            raise ReplicaBehind(
-                f"replica {self.name} has applied {self.applied}, and should be read at {offset}; the log ends at "
-                f"{self.log_latest}. Give it more time",
-                partition=self.partition,
-                applied=self.applied,
-                asked=offset,
-                latest=self.log_latest,
+            raise pinned_too_late(
+                self.name, self.partition, applied=self.applied, asked=offset, latest=self.log_latest
             ) from None
         finally:
             if not (taken or future.cancelled() or future.exception() is not None):
@@ -509,7 +490,7 @@ class Replica:
     def check_open(self) -> None:
         """Raises why the replica was closed, if it was: for long reads, every now and then."""
         if self.state == "closed":
-            raise copy(self.failure or _closing(self.name))
+            raise copy(self.failure or closing(self.name))
 
     @contextmanager
     def reading(self, version: int | None = None) -> Iterator[LmdbIndex]:
@@ -537,12 +518,7 @@ class Replica:
             return index
         found = self.versions.level.get(version)
         if found is None:
-            raise VersionMissing(
-                f"{self.name} is read in version {index.version}, and version {version}, in which this read began, is "
-                "not here any more: begin it again",
-                version=version,
-                offset=index.live.since,
-            )
+            raise version_gone(self.name, asked=version, version=index.version, since=index.live.since)
         return found
 
     async def close(self, reason: DuramenError | None = None) -> None:
@@ -558,9 +534,8 @@ class Replica:
             await asyncio.wait([follower])  # its failure, if it had one, was told when it stopped
             if not follower.cancelled():
                 follower.exception()
-        self.state, self.failure = "closed", reason or _closing(self.name)
-        self._leave()
-        self._fail_all(self.failure)
+        self.failure = reason or closing(self.name)
+        self._happen("closed")
         for index in (self.index, *await self.versions.close()):
             await self._close_index(index)
 
@@ -569,5 +544,18 @@ def _unknown_place(path: Path) -> LmdbIndex:
     raise AssertionError("only an opened replica has versions")
 
 
-def _closing(name: str) -> ShuttingDown:
-    return ShuttingDown(f"replica {name} is closing; ask again")
+_PERFORM: Final[dict[Effect, Callable[[Replica], None]]] = {
+    "forget_floor": Replica._forget_floor,
+    "signal_ready": lambda replica: replica._ready.set(),
+    "withdraw_ready": lambda replica: replica._ready.clear(),
+    "warn_behind": Replica._warn_behind,
+    "note_end": lambda replica: replica._note(logging.INFO),
+    "note_failure": lambda replica: replica._note(logging.ERROR),
+    "cancel_follower": Replica._cancel_follower,
+    "leave_index": Replica._leave,
+    "fail_waiters": Replica._fail_waiters,
+    "report_stopped": lambda replica: replica._report("stopped"),
+    "report_damaged": lambda replica: replica._report("damaged"),
+    "report_version_missing": lambda replica: replica._report("version_missing"),
+    "report_switched": lambda replica: replica._report("switched"),
+}

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.tasks import end_tasks
-from log_tier.model.batch import Batch, cut_run, decode_batch
+from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
@@ -38,6 +38,7 @@ from serving_tier.fold.fold import Effects
 from serving_tier.fold.verdicts import changed_nothing
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
+from serving_tier.replica.run import cut_at
 
 __all__ = ["StandbyVersions"]
 
@@ -67,8 +68,8 @@ class StandbyVersions:
         self._closings: dict[int, asyncio.Task[None]] = {}
         """Those that are being closed, by version."""
         self._moved = Broadcast()
-        self.on_moved: Callable[[], None] = _nobody_looks
-        """Called when a version has come, or is level, or lost."""
+        self.changes = 0
+        """Rises when a version has come, or is level, lost or live."""
 
     # --- applying, in the applier's thread
 
@@ -81,15 +82,14 @@ class StandbyVersions:
         # A copy: the event loop takes lost ones out meanwhile, and closes them in this thread, later.
         return effects, self._carry(batches, effects, dict(self.level))
 
-    def take_over(self, old: LmdbIndex, new: LmdbIndex, batches: Sequence[Batch]) -> Effects:
-        """Take the new version over a barrier: from then on it is the live one, whatever happens to this process.
+    def take_over(self, new: LmdbIndex, batches: Sequence[Batch], effects: Effects) -> None:
+        """Take the new version over a barrier, of which the live one has judged `effects`: from then on the new one is
+        live, whatever happens to this process.
 
         The old one stays before the barrier until `follow_over`: nobody may find the barrier applied there and read it.
         Raises what the new one raises.
         """
-        effects = old.judge(batches)
         new.fold_in(batches, decided=changed_nothing(effects.judgements), carried=effects)
-        return effects
 
     def follow_over(self, batches: Sequence[Batch], effects: Effects) -> dict[int, DuramenError]:
         """Take all others over the barrier, the old live one among them; tells which ones failed."""
@@ -135,6 +135,12 @@ class StandbyVersions:
             if number in self.lost:
                 raise copy(self.lost[number])
             await self._moved.wait()
+
+    def exchange(self, old: LmdbIndex, new: LmdbIndex) -> None:
+        """`new` was level and is live from now on; `old` was live and is carried along from now on."""
+        del self.level[new.version]
+        self.level[old.version] = old
+        self.changes += 1
 
     async def lose(self, number: int, error: DuramenError, closing: Callable[[LmdbIndex], Awaitable[None]]) -> None:
         """Close a version that failed, or is not wanted any more; its waiters get `error`.
@@ -184,7 +190,7 @@ class StandbyVersions:
         return f"version {number} of {self._topic.name}/{self._partition}"
 
     def _move(self) -> None:
-        self.on_moved()
+        self.changes += 1
         self._moved.notify_all()
 
     # --- catching up
@@ -239,8 +245,7 @@ class StandbyVersions:
         )
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
-                run = cut_run(chunk.data, until, place)
-                batches = [decode_batch(batch, place) for batch in split_batches(run)]
+                batches = cut_at([decode_batch(batch, place) for batch in split_batches(chunk.data)], until)
                 if batches:
                     await self._applier.run(lambda batches=batches: self._follow(index, live(), batches))  # type: ignore[misc]
                 if index.applied >= until:
@@ -257,7 +262,3 @@ class StandbyVersions:
                 earliest=live.verdicts_from,
             )
         index.fold_in(batches, decided=decided)
-
-
-def _nobody_looks() -> None:
-    """The replica is not reported yet."""

@@ -30,11 +30,9 @@ LONG_FILES = {
     "log_tier/embedded/engine.py",
     "log_tier/embedded/segments/partition_log.py",
     "log_tier/model/batch.py",
-    "serving_tier/index/lmdb/lmdb_index.py",
     "router/endpoints/resp/connection/client.py",
     "log_tier/kafka/cluster/topics.py",
     "log_tier/model/errors.py",
-    "serving_tier/node/hosting.py",
     "serving_tier/replica/replica.py",
 }
 LONG_FUNCTIONS = {"router/endpoints/resp/commands/command_table.py _others"}

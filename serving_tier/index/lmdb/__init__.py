@@ -6,6 +6,6 @@ they need no lock and see data and applied offset in one transaction. No sync pe
 an index that may be unclean after a machine restart is discarded (`folder.py`).
 
 Reading order: `format.py`, `identity.py`, `environment.py`, `folder.py`, `reads.py`, `bookkeeping.py`, `counts.py`,
-`fold_transaction.py`, `lmdb_index.py`, `pinned_read.py`, `shared_reader.py`, `pages.py`, `open_environments.py`,
-`summary.py`.
+`fold_transaction.py`, `summary.py`, `open_environments.py`, `index_file.py`, `lmdb_index.py`, `pinned_read.py`,
+`shared_reader.py`, `pages.py`.
 """

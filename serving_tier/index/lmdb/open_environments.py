@@ -54,22 +54,25 @@ class OpenEnvironments:
         """Put indexes to rest until there is room for one more. Where all are in use at this moment, there will be more
         open than the bound: the process' limit is above it.
         """
-        excess = len(self._open) - self.environments_max + 1
-        if excess > 0:
-            self.shed(excess)
+        with self._lock:
+            self._shed(len(self._open) - self.environments_max + 1)
 
     def shed(self, count: int) -> int:
         """Put up to so many indexes to rest, those first that were not used lately; return how many that were."""
-        done = 0
         with self._lock:
-            # Each gets its second chance, and one more look.
-            for _ in range(2 * len(self._open)):
-                if done == count:
-                    break
-                index = next(iter(self._open))
-                if not index.watch_use() and index.rest():
-                    del self._open[index]
-                    done += 1
-                else:
-                    self._open.move_to_end(index)
+            return self._shed(count)
+
+    def _shed(self, count: int) -> int:
+        """`_lock` is held."""
+        done = 0
+        # Each gets its second chance, and one more look.
+        for _ in range(2 * len(self._open)):
+            if done >= count or not self._open:
+                break
+            index = next(iter(self._open))
+            if not index.watch_use() and index.rest():
+                del self._open[index]
+                done += 1
+            else:
+                self._open.move_to_end(index)
         return done

@@ -17,7 +17,7 @@ from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 from log_tier.model.errors import IndexDamaged, Overloaded, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.index.lmdb import environment as lmdb_environment
-from serving_tier.index.lmdb import lmdb_index
+from serving_tier.index.lmdb import index_file
 from serving_tier.index.lmdb.folder import read_boot_id
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
@@ -111,6 +111,20 @@ def test_the_least_recently_used_is_put_to_rest(tmp_path: Path) -> None:
     assert [is_open(index) for index in indexes] == [True, False, True]
     assert len(environments) == 3
     for index in (*indexes, fourth):
+        index.close()
+
+
+def test_more_are_asked_for_than_are_open(tmp_path: Path) -> None:
+    """Two threads that make room at once, or a process without descriptors that has only a few indexes open."""
+    environments = OpenEnvironments(3)
+    indexes = [opened(tmp_path / str(number), environments) for number in range(2)]
+    environments.shed(0)
+    assert [index.watch_use() for index in indexes] == [True] * 2
+    assert environments.shed(5) == 2
+    assert environments.shed(5) == 0
+    environments.make_room()
+    assert [is_open(index) for index in indexes] == [False] * 2
+    for index in indexes:
         index.close()
 
 
@@ -249,7 +263,7 @@ def test_without_a_descriptor_others_are_put_to_rest_and_then_it_is_refused(
             raise Overloaded(os.strerror(errno.EMFILE), limit=3)
         return real(path, **how)
 
-    monkeypatch.setattr(lmdb_index, "open_environment", short)
+    monkeypatch.setattr(index_file, "open_environment", short)
     assert indexes[0].get_value(b"a") == b"1"
     assert [is_open(index) for index in indexes] == [True, False, False]
     assert indexes[0].rest()

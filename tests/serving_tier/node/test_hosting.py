@@ -291,7 +291,7 @@ async def test_a_replica_that_stopped_is_brought_up_again(
     try:
         async with asyncio.timeout(DEADLINE_S):
             await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
-            # An empty partition has no index that could be kept.
+            # Before its first record an index has no file, and there is none to keep.
             await node.replica(topic.id, ZERO).wait_applied(await append(log, topic, ZERO), timeout=DEADLINE_S)
             sources.asked.clear()
             for _ in range(2):
@@ -300,7 +300,7 @@ async def test_a_replica_that_stopped_is_brought_up_again(
                 last = await append(log, topic, ZERO)
                 await until(lambda first=first: node.hosted().get((topic.id, ZERO)) not in (None, first))  # type: ignore[misc]
                 await node.replica(topic.id, ZERO).wait_applied(last, timeout=DEADLINE_S)
-                await until(lambda: node.replica(topic.id, ZERO).state == "ready")
+                await node.replica(topic.id, ZERO).wait_ready()
         assert len(sources.asked) == 2 * fetched, "a good index is kept"
     finally:
         await hosting.close()

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from log_tier.model.identifiers import NOTHING, Offset
-from serving_tier.replica.lag import UNHEARD_S, Lag, LagBounds, ReplicaState, next_state
+from serving_tier.replica.lag import UNHEARD_S, Lag, LagBounds, lag_event
+from serving_tier.replica.machine import ReplicaState, step
 
 
 def at(number: int) -> Offset:
@@ -125,6 +126,7 @@ BOUNDS = LagBounds(ready_max_s=1.0, behind_max_s=5.0)
     ("state", "replayed", "lag_s", "then"),
     [
         ("replaying", False, 0.0, "replaying"),
+        ("replaying", False, 5.1, "replaying"),
         ("replaying", True, 1.1, "replaying"),
         ("replaying", True, 1.0, "ready"),
         ("ready", True, 5.0, "ready"),
@@ -136,4 +138,4 @@ BOUNDS = LagBounds(ready_max_s=1.0, behind_max_s=5.0)
     ],
 )
 def test_states(state: ReplicaState, replayed: bool, lag_s: float, then: str) -> None:
-    assert next_state(state, replayed=replayed, lag_s=lag_s, bounds=BOUNDS) == then
+    assert step(state, lag_event(replayed=replayed, lag_s=lag_s, bounds=BOUNDS))[0] == then

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from kit.index.one_replica import ReplicaSetting, replica_setting
 from kit.log.stored_log import StoredLog, columns_of, put
 
-from log_tier.model.batch import encode_batch
-from log_tier.model.batch_header import read_header, split_batches
+from log_tier.model.barrier import ORIGINAL
+from log_tier.model.batch import Batch, decode_batch, encode_batch
 from log_tier.model.errors import OffsetPassed, Overloaded, ReplicaBehind, ShuttingDown
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, Partition
 from serving_tier.index.lmdb.pinned_read import PinnedRead
-from serving_tier.replica.pinned_reads import MOMENTS_MAX, cut_chunk
+from serving_tier.replica.pinned_reads import MOMENTS_MAX
 from serving_tier.replica.replica import Replica
+from serving_tier.replica.run import first_piece
 
 ZERO = Partition(0)
 DEADLINE_S = 20
@@ -35,15 +36,22 @@ def test_a_chunk_is_cut_behind_the_first_batch_that_reaches_each_offset(
 ) -> None:
     log = StoredLog()
     batches = [log.append(*[put(b"k")] * size) for size in sizes][skipped:]
-    data = b"".join(batches)
+    run = [decode_batch(batch) for batch in batches]
     wanted = sorted(map(Offset, offsets))
-    pieces = list(cut_chunk(data, wanted))
-    assert b"".join(piece for piece, _ in pieces) == data
-    ends = [read_header(batch).last_offset for batch in batches]
-    cuts = [read_header(list(split_batches(piece))[-1]).last_offset for piece, cut in pieces if cut]
-    first_ends = {min((end for end in ends if end >= offset), default=None) for offset in wanted}
+    rest: Sequence[Batch] = run
+    pieces: list[Batch] = []
+    cuts: list[Offset] = []
+    while rest:
+        piece = first_piece(rest, applied=NOTHING, version=1, live=ORIGINAL, pinned=wanted[0] if wanted else None)
+        pieces += piece.batches
+        rest = piece.rest
+        if piece.stop == "pinned":
+            cuts.append(piece.batches[-1].header.last_offset)
+        wanted = [offset for offset in wanted if offset > pieces[-1].header.last_offset]
+    assert pieces == run
+    ends = [batch.header.last_offset for batch in run]
+    first_ends = {min((end for end in ends if end >= offset), default=None) for offset in map(Offset, offsets)}
     assert cuts == sorted(end for end in first_ends if end is not None)
-    assert all(cut for _, cut in pieces[:-1])
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica import apply as applying
-from serving_tier.replica.replica import Replica
+from serving_tier.replica.replica import Replica, ReplicaEvent
 
 ZERO = Partition(0)
 DEADLINE_S = 20
@@ -240,9 +240,10 @@ class Damage:
     def __init__(self, replica: Replica) -> None:
         self.heard: list[Replica] = []
         self.told = asyncio.Event()
-        replica.on_damaged = self
+        replica.owner = self
 
-    def __call__(self, replica: Replica) -> None:
+    def __call__(self, replica: Replica, event: ReplicaEvent) -> None:
+        assert event == "damaged"
         self.heard.append(replica)
         self.told.set()
 

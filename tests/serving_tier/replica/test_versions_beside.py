@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import random
 import shutil
 import threading
@@ -165,7 +166,7 @@ async def test_an_update_that_another_version_cannot_take_changes_nothing_there(
 async def test_a_barrier_waits_for_the_version(setting: VersionSetting) -> None:
     async with setting.replica("a") as replica:
         missing: list[object] = []
-        replica.on_version_missing = lambda found: missing.append(found.awaits)
+        replica.owner = lambda found, event: missing.append(found.awaits if event == "version_missing" else event)
         base = await setting.write(put(b"a", b"1"))
         await setting.write(put(b"a", b"2"))
         barrier = await setting.swap(2)
@@ -205,6 +206,54 @@ async def test_several_barriers_in_one_chunk(setting: VersionSetting) -> None:
         await applied(replica, last)
         assert replica.index.version == 2
         assert replica.index.count() == 6
+
+
+async def test_a_run_is_folded_once_per_index_whatever_barriers_are_in_it(
+    setting: VersionSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No transaction is aborted at a barrier, and nothing that was applied is folded again."""
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+    first = Offset(base + 1)
+    for number in range(3):
+        await setting.swap(2 - number % 2)
+        last = await setting.write(put(b"a", b"%d" % number), add(b"n", b"1"))
+    folded: dict[Path, list[tuple[int, int]]] = {}
+    inner = LmdbIndex.fold_in
+
+    def counted(self: LmdbIndex, batches: Sequence[Batch], **how: object) -> object:
+        folded.setdefault(self.path, []).append((self.applied + 1, batches[-1].header.last_offset))
+        return inner(self, batches, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LmdbIndex, "fold_in", counted)
+    async with setting.replica("a") as replica:
+        await applied(replica, last)
+        await until(lambda: all(index.applied == last for index in replica.versions.indexes()))
+        assert (replica.index.version, replica.index.get_value(b"n")) == (2, b"3")
+    for runs in folded.values():
+        assert runs[0][0] == first
+        assert [begin for begin, _ in runs[1:]] == [end + 1 for _, end in runs[:-1]]
+        assert len(runs) <= 6, "three barriers, and what lies between"
+    assert len(folded) == 2
+
+
+async def test_a_barrier_that_is_a_second_copy_changes_nothing(setting: VersionSetting) -> None:
+    """Its producer used these sequences before: only the fold sees that."""
+    async with setting.replica("a") as replica:
+        base = await setting.write(put(b"a", b"1"))
+        await setting.stage(replica, 2, {b"a": b"x"}, base=base)
+    barrier = Said(Operation.BARRIER, b"", json.dumps({"v": 1, "version": 2, "job": 9}).encode())
+    await setting.write(put(b"b", b"1"), put(b"b", b"2"), put(b"b", b"3"), producer_id=9, sequence=0)
+    last = await setting.write(put(b"b", b"1"), barrier, put(b"b", b"2"), producer_id=9, sequence=0)
+    after = await setting.write(put(b"c", b"3"))
+    async with setting.replica("a") as replica:
+        await applied(replica, after)
+        assert (replica.index.version, replica.index.live.job) == (1, -1)
+        assert replica.index.outcomes(last, last)[last].duplicate_of == last - 3
+        await replica.versions.wait_level(2)
+        for index in (replica.index, replica.versions.level[2]):
+            assert [index.get_value(key) for key in (b"b", b"c")] == [b"3", b"3"]
 
 
 async def test_what_was_staged_is_there_after_a_restart(setting: VersionSetting) -> None:

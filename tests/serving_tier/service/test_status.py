@@ -135,7 +135,7 @@ async def test_a_replica_that_stops_says_why(nodes: TwoNodes) -> None:
     name = (nodes.topic.id, ZERO)
     async with following(nodes.nodes[0]) as follower:
         await follower.hear()
-        nodes.replicas[0]._stop(DuramenError("a bug of ours"))
+        nodes.replicas[0]._stop("failed", DuramenError("a bug of ours"))
         await follower.until(lambda follower: follower.replicas[name].state == "stopped")
         assert follower.replicas[name].reason == "a bug of ours"
 

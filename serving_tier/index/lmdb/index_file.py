@@ -1,0 +1,313 @@
+"""The file of an index that is written here: open while it is used, and at rest otherwise.
+
+    at rest ──── a read or a write ────▶ open ──── nobody uses it, and others need descriptors ────▶ at rest
+       └───────────────── close ───────────┴──▶ closed
+
+A file at rest costs no descriptor. While nothing was written since, its folder says what the file holds
+(`serving_tier.index.lmdb.summary`), and the next start need not open it. Which files are open is decided by
+`serving_tier.index.lmdb.open_environments`.
+
+**Who uses it.** LMDB's transactions and cursors refer to their environment, and so does the method with which a read
+begins. A file is put to rest when nothing but the index refers to the environment: the reference count is a count of
+its users that costs a read nothing. What an idle environment counts is measured in the same way when this module is
+loaded, because interpreters differ in what a call adds.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import lmdb
+
+from log_tier.model.barrier import ORIGINAL
+from log_tier.model.batch_header import place_of
+from log_tier.model.errors import DuramenError, IndexDamaged, Overloaded, ShuttingDown
+from log_tier.model.identifiers import Offset, Partition, TableId
+from serving_tier.index.index import IndexLimits
+from serving_tier.index.lmdb.counts import count_live, first_expiry_ms, statistics_of
+from serving_tier.index.lmdb.environment import Databases, named_troubles, open_environment
+from serving_tier.index.lmdb.folder import (
+    BootId,
+    check_folder,
+    claim_folder,
+    folder_trouble,
+    release_folder,
+    rest_folder,
+    sync_data,
+)
+from serving_tier.index.lmdb.format import State
+from serving_tier.index.lmdb.identity import find_identity
+from serving_tier.index.lmdb.open_environments import OpenEnvironments
+from serving_tier.index.lmdb.reads import LmdbReads, closed
+from serving_tier.index.lmdb.summary import IndexSummary
+
+__all__ = ["IndexFile"]
+
+logger = logging.getLogger(__name__)
+
+# How many other indexes are put to rest where the process is out of descriptors: each gives two back.
+_SHED: Final = 4
+
+_NAMES: Final = Databases(*Databases._fields)
+"""Stand for the handles of a file that is not open."""
+
+
+class _Idle:
+    """Refers to things as an index refers to what is open, for a count of what nobody else refers to."""
+
+    def __init__(self) -> None:
+        self._env = object()
+        self._handles = {object(): ""}
+
+    def environment_references(self) -> int:
+        """As `IndexFile.rest` counts."""
+        env = self._env
+        return sys.getrefcount(env)
+
+    def handle_references(self) -> int:
+        """As `IndexFile._open_file` counts."""
+        return [sys.getrefcount(handle) for handle in self._handles][0]  # noqa: RUF015 - counted in the same place
+
+
+_IDLE_REFERENCES: Final = _Idle().environment_references()
+
+_IDLE_HANDLE_REFERENCES: Final = _Idle().handle_references()
+
+
+class IndexFile(LmdbReads):
+    """See the module. What it holds (`applied`, `version`, `live`) is known in every state."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        table_id: TableId,
+        partition: Partition,
+        start: Offset,
+        map_bytes: int,
+        boot_id: BootId,
+        limits: IndexLimits,
+        environments: OpenEnvironments | None,
+    ) -> None:
+        super().__init__(None, _NAMES, path, map_bytes=map_bytes, begin=self._enter)
+        self._table_id, self._partition, self._start = table_id, partition, start
+        self._boot_id, self._limits, self._environments = boot_id, limits, environments
+        self._opening = threading.Lock()
+        """Held by whoever opens or closes the file."""
+        self._handles: dict[Any, str] = {}
+        """The names of the file's databases by their handles: of this opening, and of those before that a thread still
+        has in its hands."""
+        self._is_new = False
+        """There is no file yet."""
+        self._claimed = False
+        """The marker on the disk says that the file is being written."""
+        self._unsynced = False
+        """Something was written since the marker last said that the file is clean."""
+        self._summary: IndexSummary | None = None
+        """What the file holds; None where it was written since it was last asked for."""
+        self._closed = False
+        self._next_expiry: int | None = None
+        self._next_expiry_of: State | None = None
+        """The state in which that was the next expiry."""
+        self._state = State()
+        self.applied: Offset = self._state.applied
+        """The last offset that was folded. A plain attribute: every read compares it."""
+        self.place = place_of(table_id, partition)
+        """Whose batches it folds."""
+        self.version = ORIGINAL.version
+        """Which version of its table this is."""
+        self.live = ORIGINAL
+        """Which version is live, as far as was folded here."""
+
+    def _enter(self, database: Any = None, **how: Any) -> Any:
+        """Stands for `begin` where the file may have to be opened first; from then on `begin` is LMDB's own."""
+        with self._opening:
+            env = self._awake()
+            if database is not None:
+                name = database if isinstance(database, str) else self._handles[database]
+                database = getattr(self._databases, name)
+            self._begin = env.begin
+            return env.begin(database, **how)
+
+    def _write(self, database: str | None = None) -> Any:
+        """Begin a write transaction. The folder says before that it is being written."""
+        with self._opening:
+            env = self._awake(write=True)
+            return env.begin(database and getattr(self._databases, database), write=True)
+
+    def _awake(self, *, write: bool = False) -> Any:
+        """The environment, opened where it is not. `_opening` is held."""
+        if self._closed:
+            raise ShuttingDown("the index is closed")
+        if (write or self._is_new) and not self._claimed:
+            self._claim()
+        elif self._env is None and not self._is_new:
+            try:
+                check_folder(self._path, table_id=self._table_id, partition=self._partition, boot_id=self._boot_id)
+            except OSError as error:
+                raise folder_trouble(error, self._path) from error
+        if self._env is None:
+            self._open_file()
+        return self._env
+
+    def _claim(self) -> None:
+        """Mark the folder as being written. `_opening` is held."""
+        try:
+            claim_folder(self._path, table_id=self._table_id, partition=self._partition, boot_id=self._boot_id)
+        except OSError as error:
+            raise folder_trouble(error, self._path) from error
+        self._claimed = self._unsynced = True
+
+    def _open_file(self) -> None:
+        """Open the environment and read where the index is. `_opening` is held."""
+        others = self._environments
+        if others is not None:
+            others.make_room()
+        try:
+            env, databases = open_environment(self._path, map_bytes=self._map_bytes)
+        except Overloaded:
+            if others is None or not others.shed(_SHED):
+                raise
+            env, databases = open_environment(self._path, map_bytes=self._map_bytes)
+        known = self._summary
+        try:
+            # A file that was not claimed holds its rows already, and is not written.
+            with named_troubles(self._path, self._map_bytes), env.begin(write=self._claimed) as txn:
+                found = find_identity(
+                    txn,
+                    databases,
+                    self._path,
+                    table_id=self._table_id,
+                    partition=self._partition,
+                    start=self._start,
+                )
+            if known is not None and not self._is_new and found != (known.state, known.version, known.live):
+                raise IndexDamaged(
+                    f"{self._path} holds {found}, its marker says {known}: discard it and fold the log again",
+                    file=str(self._path),
+                )
+        except lmdb.ReadonlyError as error:
+            env.close()
+            raise IndexDamaged(f"{self._path} holds nothing, its marker says {known}: discard it") from error
+        except BaseException:
+            env.close()
+            raise
+        self._env, self._databases = env, databases
+        self._data, self._meta = databases.data, databases.meta
+        # Whoever evaluated a handle and was then overtaken by a rest still gets the right database.
+        kept = [handle for handle in self._handles if sys.getrefcount(handle) > _IDLE_HANDLE_REFERENCES]
+        self._handles = {handle: self._handles[handle] for handle in kept}
+        self._handles.update(zip(databases, Databases._fields, strict=True))
+        self._begin = env.begin
+        self._is_new = False
+        self._state, self.version, self.live = found
+        self.applied = found.state.applied
+        if others is not None:
+            others.opened(self)
+
+    def watch_use(self) -> bool:
+        """See `serving_tier.index.lmdb.open_environments`."""
+        if self._begin == self._enter:
+            return False
+        if not self._closed:
+            self._begin = self._enter
+        return True
+
+    def rest(self) -> bool:
+        """Close the file until somebody needs it; False where somebody does at this moment.
+
+        Every transaction and cursor holds the environment, and so does whoever is about to begin one.
+        """
+        if not self._opening.acquire(blocking=False):
+            return False
+        try:
+            if self._closed or self._env is None:
+                return True
+            self._begin = self._enter
+            env = self._env
+            if sys.getrefcount(env) > _IDLE_REFERENCES:
+                return False
+            try:
+                summary = self._summarized(env)
+            except DuramenError:
+                return False  # damaged, or the disk fails: whoever reads or writes next meets it
+            self._env = None
+            self._databases, self._data, self._meta = _NAMES, _NAMES.data, _NAMES.meta
+            env.close()
+            if self._claimed:
+                try:
+                    rest_folder(self._path, summary)
+                    self._claimed = False
+                except (OSError, IndexDamaged) as error:
+                    # Without it the file is opened at the next start, that is all.
+                    logger.info("%s: what it holds could not be written down: %s", self._path, error)
+            return True
+        finally:
+            self._opening.release()
+
+    def _summarized(self, env: Any) -> IndexSummary:
+        """What the file holds. It is open, and nothing is being written."""
+        if self._summary is None:
+            databases = self._databases
+            with named_troubles(self._path, self._map_bytes), env.begin() as txn:
+                time = self._state.log_time_ms
+                self._summary = IndexSummary(
+                    self._state,
+                    self._start,
+                    self.version,
+                    self.live,
+                    statistics_of(env, txn, databases),
+                    count_live(txn, databases, log_time_ms=time),
+                    first_expiry_ms(txn, databases, log_time_ms=time),
+                )
+        return self._summary
+
+    def _known(self) -> IndexSummary | None:
+        """What is known without a look at the file, if anything is."""
+        if self._closed:
+            closed()
+        return self._summary
+
+    def forget_dead_readers(self) -> None:
+        """Give back what processes that were killed in a read still hold: their moment's pages."""
+        with self._opening:
+            env = self._env
+            if env is not None and not self._closed:
+                with named_troubles(self._path, self._map_bytes):
+                    env.reader_check()
+
+    def close(self, *, clean: bool = True) -> None:
+        """Close the file; `clean` syncs it first and marks the folder. Idempotent. No read may be running.
+
+        Not clean is what a killed process leaves: good in this boot of the machine, and discarded in the next.
+        """
+        with self._opening:
+            if self._closed:
+                return
+            self._closed, self._begin = True, closed
+            env, self._env = self._env, None
+            clean, summary = clean and self._unsynced, self._summary
+            try:
+                if env is not None and clean:
+                    with suppress(DuramenError):  # damage is met by whoever opens it
+                        summary = self._summarized(env)
+                    with named_troubles(self._path, self._map_bytes):
+                        env.sync(True)
+            finally:
+                if env is not None:
+                    env.close()
+                    if self._environments is not None:
+                        self._environments.closed(self)
+            if clean and env is None:
+                try:
+                    sync_data(self._path)
+                except OSError as error:
+                    logger.warning("%s was not closed cleanly: %s; the next start looks at it", self._path, error)
+                    return
+            if clean:
+                release_folder(self._path, summary)

@@ -1,0 +1,42 @@
+"""Bringing a replica up: where its content comes from, and how far that is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from log_tier.model.identifiers import Partition
+from log_tier.model.log import Topic
+
+__all__ = ["Bootstrap", "Pending", "Progress", "replay_only"]
+
+Progress = Callable[[str, int, int], None]
+"""Hears how far it is: phase, done, total; in bytes, where there are any."""
+
+Bootstrap = Callable[[Topic, Partition, Path, str, Progress], Awaitable[str]]
+"""Fills a folder that does not exist with an index's files, or leaves it missing: then the log is replayed from its
+beginning. Gets the wanted source (auto, snapshot, peer, log) and a callable for progress (phase, done, total bytes);
+returns where the content came from, for people. Raises what kept it, `OffsetTrimmed` where there is no way at all."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A replica that is being brought up."""
+
+    topic: Topic
+    partition: Partition
+    phase: str = "opening"
+    done: int = 0
+    total: int = 0
+    trouble: str = ""
+    """Why the last try failed."""
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        """How far it is; in bytes, where there are any."""
+        self.phase, self.done, self.total = phase, done, total
+
+
+async def replay_only(topic: Topic, partition: Partition, folder: Path, source: str, progress: Progress) -> str:
+    """The `Bootstrap` of whoever has neither snapshots nor peers."""
+    return "log"

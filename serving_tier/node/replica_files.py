@@ -1,0 +1,68 @@
+"""What a node keeps on its disk beside the indexes that it hosts, and what it removes.
+
+table id/partition            an index, see `serving_tier.index.lmdb.folder`
+table id/partition.rebuild    one that is brought up beside it, to take its place
+table id/partition.old        the one whose place was taken, until the new one is open
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Final
+
+from log_tier.catalog.cluster_map import ClusterMap
+from serving_tier.replica.version_folders import is_version_of
+
+__all__ = ["discard", "exchange", "old_folder", "rebuild_folder", "tidy"]
+
+logger = logging.getLogger(__name__)
+
+_REBUILD: Final = ".rebuild"
+_OLD: Final = ".old"
+
+
+def rebuild_folder(folder: Path) -> Path:
+    """Where an index is brought up that will take the place of the one in `folder`."""
+    return folder.with_name(folder.name + _REBUILD)
+
+
+def old_folder(folder: Path) -> Path:
+    """Where the one whose place was taken lies."""
+    return folder.with_name(folder.name + _OLD)
+
+
+def exchange(folder: Path, new: Path, old: Path) -> None:
+    """Put `new` (it may be missing: then the log is replayed) in the place of `folder`, which is kept as `old`."""
+    discard(old)
+    if folder.exists():
+        folder.rename(old)
+    if new.exists():
+        new.rename(folder)
+
+
+def discard(folder: Path) -> None:
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
+
+
+def tidy(root: Path, cluster: ClusterMap, node_id: str) -> None:
+    """Remove indexes that are not ours any more (H1), and what an interrupted rebuild left."""
+    wanted: dict[str, set[str]] = {}
+    for table, partition, _ in cluster.held_by(node_id):
+        wanted.setdefault(table.id, set()).add(str(partition))
+    for folder in sorted(root.iterdir()):
+        if folder.name in cluster.dropped:
+            logger.info("table %s was dropped: its indexes are removed", folder.name)
+            shutil.rmtree(folder, ignore_errors=True)
+        elif folder.name not in cluster.tables:
+            logger.warning("%s is an index of a table that the catalog does not know: it is left alone", folder)
+        else:
+            for index in sorted(folder.iterdir()):
+                here = wanted.get(folder.name, ())
+                if index.name not in here and not any(is_version_of(index.name, name) for name in here):
+                    logger.info("%s is not hosted here any more: it is removed", index)
+                    discard(index)

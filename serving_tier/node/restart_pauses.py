@@ -1,0 +1,36 @@
+"""How long a node waits before it brings a replica up again that stopped."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Final
+
+from serving_tier.node.node import ReplicaName
+
+__all__ = ["RestartPauses"]
+
+# A replica that goes on for so long before it stops again is brought up without a pause.
+_STEADY_S: Final = 60.0
+
+
+class RestartPauses:
+    """The pauses grow where a replica stops again and again, so that each stop can be read in the process' log."""
+
+    def __init__(self, *, first_s: float, max_s: float) -> None:
+        self._first_s, self._max_s = first_s, max_s
+        self._stops: dict[ReplicaName, tuple[float, float]] = {}
+        """When a replica stopped last, on the monotonic clock, and the pause after it."""
+
+    def after_stop(self, name: ReplicaName) -> float:
+        """The pause after a stop that happens now, in seconds; shortened at random, so that replicas do not come up
+        together."""
+        now = time.monotonic()
+        last, pause = self._stops.get(name, (-_STEADY_S, 0.0))
+        pause = 0.0 if now - last > _STEADY_S + pause else min(max(pause * 2, self._first_s), self._max_s)
+        self._stops[name] = now, pause
+        return pause * random.uniform(0.5, 1.0)
+
+    def forget(self, name: ReplicaName) -> None:
+        """This node does not host it any more."""
+        self._stops.pop(name, None)

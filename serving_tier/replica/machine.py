@@ -1,0 +1,111 @@
+"""The life of a replica as a table: state and event in, state and effects out. Pure.
+
+                 open index        level               lagging
+    (absent) ──▶ replaying ──────▶ ready ────────────────────────────▶ behind     failed, damaged, ended: stopped
+                                     ▲                                   │        closed, from any of them: closed
+                                     └───────────────────────────────────┘
+                                                   level
+
+The state says which replica is asked first, and nothing else: a replica that is behind answers whatever it has applied.
+`replica.py` performs the effects of an event in the order in which they are listed, before the next event.
+
+Invariants, which the rows keep and the tests check:
+
+- An index that is not to be read any more is left by its readers (`leave_index`) before anybody is woken or hears
+  of it.
+- Whoever waits is woken (`fail_waiters`) before a listener is called (`report_…`): a listener may close the replica.
+- Nothing but `closed` leads out of `stopped`, and nothing out of `closed`; no listener is called from there.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+__all__ = ["EFFECTS", "EVENTS", "STATES", "TABLE", "Effect", "Event", "ReplicaState", "step"]
+
+ReplicaState = Literal["replaying", "ready", "behind", "stopped", "closed"]
+
+Event = Literal[
+    "level",  # what the log held at the start is applied, and the lag is small
+    "between",  # neither level nor lagging
+    "lagging",  # the lag is beyond the bound
+    "version_missing",  # a barrier names a version that is not here
+    "version_live",  # another version's index is read from now on
+    "switched",  # all versions have followed over the barrier
+    "ended",  # the table was dropped, or the log closes
+    "failed",  # anything else stopped the follower of the log
+    "damaged",  # the follower found the index damaged
+    "damage_read",  # a reader found it damaged, while the log is followed
+    "closed",  # the owner closes the replica; nobody follows the log any more
+]
+
+Effect = Literal[
+    "forget_floor",  # reads without a token wait for nothing from now on
+    "signal_ready",  # whoever waits for the replica to be ready goes on
+    "withdraw_ready",  # whoever waits for it from now on waits
+    "warn_behind",
+    "note_end",  # an expected end, in the process' log
+    "note_failure",  # an error, in the process' log
+    "cancel_follower",
+    "leave_index",  # whoever keeps something of the index gives it up
+    "fail_waiters",  # whoever waits for an offset or a pinned read gets `failure`
+    "report_stopped",
+    "report_damaged",
+    "report_version_missing",
+    "report_switched",
+]
+
+STATES: Final[tuple[ReplicaState, ...]] = get_args(ReplicaState)
+EVENTS: Final[tuple[Event, ...]] = get_args(Event)
+EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
+
+Step = tuple[ReplicaState, tuple[Effect, ...]]
+
+_ENDS: Final[dict[Event, Step]] = {
+    "ended": ("stopped", ("note_end", "leave_index", "fail_waiters")),
+    "failed": ("stopped", ("note_failure", "leave_index", "fail_waiters", "report_stopped")),
+    "damaged": ("stopped", ("note_failure", "leave_index", "fail_waiters", "report_damaged")),
+    "damage_read": ("stopped", ("cancel_follower", "note_failure", "leave_index", "fail_waiters", "report_damaged")),
+    "closed": ("closed", ("leave_index", "fail_waiters")),
+}
+"""What ends a replica that follows its log, in whichever of the three states."""
+
+TABLE: Final[dict[ReplicaState, dict[Event, Step]]] = {
+    "replaying": {
+        "level": ("ready", ("forget_floor", "signal_ready")),
+        "between": ("replaying", ()),
+        "lagging": ("replaying", ()),
+        "version_missing": ("replaying", ("report_version_missing",)),
+        "version_live": ("replaying", ("leave_index",)),
+        "switched": ("replaying", ("report_switched",)),
+        **_ENDS,
+    },
+    "ready": {
+        "level": ("ready", ()),
+        "between": ("ready", ()),
+        "lagging": ("behind", ("withdraw_ready", "warn_behind")),
+        "version_missing": ("ready", ("report_version_missing",)),
+        "version_live": ("ready", ("leave_index",)),
+        "switched": ("ready", ("report_switched",)),
+        **_ENDS,
+    },
+    "behind": {
+        "level": ("ready", ("signal_ready",)),
+        "between": ("behind", ()),
+        "lagging": ("behind", ()),
+        "version_missing": ("behind", ("report_version_missing",)),
+        "version_live": ("behind", ("leave_index",)),
+        "switched": ("behind", ("report_switched",)),
+        **_ENDS,
+    },
+    "stopped": {
+        **dict.fromkeys(EVENTS, ("stopped", ())),
+        "closed": ("closed", ("leave_index", "fail_waiters")),
+    },
+    "closed": dict.fromkeys(EVENTS, ("closed", ())),
+}
+
+
+def step(state: ReplicaState, event: Event) -> Step:
+    """What an event makes of a replica, and what is to be done about it, in this order."""
+    return TABLE[state][event]

@@ -1,0 +1,61 @@
+"""Why a replica does not answer: its errors, each with both values and what to do next."""
+
+from __future__ import annotations
+
+from log_tier.model.errors import ReplicaBehind, ShuttingDown, TokenAhead, VersionMissing
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Bounds
+
+__all__ = ["behind", "closing", "pinned_too_late", "token_ahead", "version_gone"]
+
+
+def closing(name: str) -> ShuttingDown:
+    """The process ends, and nothing else is wrong."""
+    return ShuttingDown(f"replica {name} is closing; ask again")
+
+
+def behind(name: str, partition: Partition, *, applied: Offset, asked: Offset, latest: Offset) -> ReplicaBehind:
+    """A reader's time is over before its offset was applied."""
+    return ReplicaBehind(
+        f"replica {name} has applied {applied}, the token asks {asked}; the log ends at {latest}. Give it more time, "
+        "or read another replica",
+        partition=partition,
+        applied=applied,
+        asked=asked,
+        latest=latest,
+    )
+
+
+def pinned_too_late(
+    name: str, partition: Partition, *, applied: Offset, asked: Offset, latest: Offset
+) -> ReplicaBehind:
+    """The same for a read at one exact offset, which may lie ahead of the log's end."""
+    return ReplicaBehind(
+        f"replica {name} has applied {applied}, and should be read at {asked}; the log ends at {latest}. Give it more "
+        "time",
+        partition=partition,
+        applied=applied,
+        asked=asked,
+        latest=latest,
+    )
+
+
+def token_ahead(name: str, partition: Partition, *, asked: Offset, bounds: Bounds) -> TokenAhead:
+    """The log does not hold the offset that a token names."""
+    return TokenAhead(
+        f"the token asks {name} for offset {asked}, the log ends at {bounds.latest}: it comes from another deployment, "
+        "or the log was replaced; read without it",
+        partition=partition,
+        asked=asked,
+        latest=bounds.latest,
+    )
+
+
+def version_gone(name: str, *, asked: int, version: int, since: Offset) -> VersionMissing:
+    """A read began in a version that is not level here any more."""
+    return VersionMissing(
+        f"{name} is read in version {version}, and version {asked}, in which this read began, is not here any more: "
+        "begin it again",
+        version=asked,
+        offset=since,
+    )
