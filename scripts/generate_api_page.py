@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import duramen
 from duramen import aio, blocking
-from duramen.client import atomic, database, results, table, writer
+from duramen.client import atomic, database, table, writer
+from duramen.client.model import results
 from duramen.client.watch import Watch
 from log_tier.model.errors import DuramenError
 from log_tier.rpc.status import status_of
