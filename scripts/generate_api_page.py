@@ -95,6 +95,8 @@ def _contents() -> str:
 def _methods(asynchronous: type, faced: type) -> list[str]:
     """What users call, in the order of the asynchronous face's source, then what only the blocking one declares."""
     names = [*vars(asynchronous), *(name for name in vars(faced) if name not in vars(asynchronous))]
+    # Class methods make instances for the library itself: programs call `connect` and `open`.
+    names = [name for name in names if not isinstance(vars(asynchronous).get(name), classmethod)]
     return [name for name in names if not name.startswith("_") and name not in _INNER]
 
 
