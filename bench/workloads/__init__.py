@@ -15,6 +15,7 @@ from bench.workloads.memory import MEMORY
 from bench.workloads.replay import REPLAY
 from bench.workloads.resp_client import DOOR_CLIENT
 from bench.workloads.resp_endpoint import FAST_DOOR
+from bench.workloads.resp_pipelines import DOOR_PIPELINES
 from bench.workloads.resp_readers import DOOR_READERS
 from bench.workloads.restart import RESTART
 from bench.workloads.served import SERVED
@@ -38,6 +39,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         MEMORY,
         *CLUSTER,
         *FAST_DOOR,
+        *DOOR_PIPELINES,
         *DOOR_CLIENT,
         *DOOR_READERS,
         *GO_CALLERS,

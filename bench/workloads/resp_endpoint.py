@@ -25,7 +25,18 @@ from bench.redis_benchmark import Load, run_load
 from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
 from bench.workloads.contenders import preload, server_side
 
-__all__ = ["CONNECTIONS", "FAST_DOOR", "GET", "KEYS", "PIPELINED", "SET", "benchmark_side", "by_benchmark"]
+__all__ = [
+    "CONNECTIONS",
+    "FAST_DOOR",
+    "GET",
+    "KEYS",
+    "PIPELINED",
+    "SET",
+    "Measure",
+    "as_subject",
+    "benchmark_side",
+    "by_benchmark",
+]
 
 KEYS: Final = 1_000_000
 _QUICK_DIVISOR: Final = 10
@@ -97,7 +108,7 @@ def benchmark_side(name: str, measure: Measure) -> Side:
     binary, install = _BENCHMARK_NEEDS
     side = server_side(name, measure)
     needs = side.needs
-    return _as_subject(
+    return as_subject(
         replace(
             side,
             needs=Needs(needs.modules, (*needs.binaries, binary), f"{install}; {needs.install}", needs.here),
@@ -105,8 +116,8 @@ def benchmark_side(name: str, measure: Measure) -> Side:
     )
 
 
-def _as_subject(side: Side) -> Side:
-    """In this file the endpoint is what is measured, and has the name that bars and ratios look for."""
+def as_subject(side: Side) -> Side:
+    """Here the Redis endpoint is what is measured, and has the name that bars and ratios look for."""
     return replace(side, name="duramen") if side.role == "subject" else side
 
 
@@ -179,7 +190,7 @@ def _python(name: str, title: str, measure: Measure, peer: str, limit: float) ->
     return Workload(
         name,
         f"{title}, {CALLERS} callers, one client process, {KEYS:,} keys",
-        tuple(_as_subject(server_side(side, measure)) for side in ("fast-door", peer)),
+        tuple(as_subject(server_side(side, measure)) for side in ("fast-door", peer)),
         (Bar("per_second", "at least", limit, peer),),
     )
 

@@ -12,11 +12,14 @@ What holds:
      Redis *means* is here: numbers, options, error texts, as functions of a view (`commands/strings.py`,
      `commands/counters.py`, `commands/keys.py`), which run alike by themselves and inside MULTI.
 - F2 Replies of a connection leave in the order of its commands, and no command takes effect before those that came
-     before it on its connection.
+     before it on its connection. Over several partitions that holds in each of them: a pipeline's writes to two
+     partitions are two batches of two logs, as they would go to two servers of a Redis Cluster.
 - F3 A write is acknowledged after it is on stable storage, and every read that comes to this server after that sees it,
-     by whatever connection. At other servers the connection's token does the same.
+     by whatever connection. At other servers the connection's token does the same. Nobody is shown what is not on
+     stable storage: a command that reads what an earlier one of its pipeline has written is answered when that is.
 - F4 A command that reads before it writes takes effect on what it has read, or runs again: its records carry the
-     versions that it saw, and the log decides (I6).
+     versions that it saw, and the log decides (I6). It runs again with all commands of its connection that were
+     written with it, reads included, so F2 holds also then.
 - F5 Everything is bounded: connections, arguments, bytes of a command, queued commands, unread replies, cursors.
      `wire/limits.py` has each with its reason. What cannot be a command is answered as Redis does, and the connection
      ends.
