@@ -157,6 +157,7 @@ def test_nobody_reads_what_is_not_on_stable_storage(alone: ServerThread, key: st
     """While the log has not acknowledged a round, another connection reads what was there before."""
     with alone.connect() as raw, alone.connect() as other:
         assert raw.call("SET", key, "old") == OK
+        assert raw.call("GET", key) == b"old", "it is applied before the replica is held"
         table = alone.run(lambda: alone.server.tables.open("default"))
         before = alone.server.writer.records
         with held(alone.data_plane.node.replica(table.ref.id, Partition(0))):
