@@ -42,6 +42,7 @@ from log_tier.model.errors import (
     Disconnected,
     DuramenError,
     IndexDamaged,
+    LogDamaged,
     OffsetTrimmed,
     ShuttingDown,
     SnapshotStoreUnavailable,
@@ -241,8 +242,10 @@ class Hosting:
                 # It is discarded, and brought up again from elsewhere.
                 self._begin_anew(replica, delete=True)
             case "stopped":
-                # It is opened again. An index that the log no longer carries on is discarded there.
-                self._begin_anew(replica, delete=False)
+                # It is opened again. An index that the log no longer carries on is discarded there. A damaged log
+                # would stop it at the same offset: then the replica stays and serves what it has.
+                if not isinstance(replica.failure, LogDamaged):
+                    self._begin_anew(replica, delete=False)
             case "version_missing":
                 self.staging.version_missing(replica)
             case "switched":

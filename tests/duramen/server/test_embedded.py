@@ -159,7 +159,7 @@ async def test_a_start_that_fails_lets_go_of_the_folder(
     class Failed(DuramenError):
         """On purpose."""
 
-    async def fail(*args: object) -> None:
+    async def fail(*args: object, **how: object) -> None:
         raise Failed("on purpose")
 
     monkeypatch.setattr(*((Node, "open", fail) if where == "node" else (EmbeddedLog, "topics", fail)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,12 @@ from log_tier.model.errors import (
     WriteUnknown,
 )
 from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.log import Topic
 from log_tier.model.partitioner import partition_of
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
 from router.data.local_data import PARTS_MAX, READ_KEYS_MAX, LocalData
 from router.data.requests import ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
+from serving_tier.node.node import RestingReplica
 
 MIB = 1 << 20
 
@@ -312,14 +313,14 @@ async def test_a_caller_who_gives_up_leaves_no_half_made_table(
 ) -> None:
     """The log had the table and the node did not: it could neither be found nor be made again."""
     entered, may_go = asyncio.Event(), asyncio.Event()
-    inner = data_plane.node.host
+    inner = data_plane.node.host_resting
 
-    async def host(topic: Topic, partition: Partition, **how: Any) -> Any:
+    async def host_resting(wanted: Sequence[RestingReplica]) -> None:
         entered.set()
         await may_go.wait()
-        return await inner(topic, partition, **how)
+        await inner(wanted)
 
-    monkeypatch.setattr(data_plane.node, "host", host)
+    monkeypatch.setattr(data_plane.node, "host_resting", host_resting)
     creating = asyncio.ensure_future(data_plane.create_table("ships", partitions=2, timeout=1))
     await entered.wait()
     creating.cancel()

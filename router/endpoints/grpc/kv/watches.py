@@ -13,7 +13,7 @@ from contextlib import aclosing
 from typing import Any, Final, cast
 
 from log_tier.model.batch import decode_batch
-from log_tier.model.batch_header import split_batches
+from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import InvalidRequest, TableNotFound, Unavailable
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
@@ -64,9 +64,11 @@ async def watch_changes(
     loop = asyncio.get_running_loop()
     give_up = loop.time() + timeout
     while True:
+        # A stream that ended goes on behind what was sent.
+        begin = {partition: Offset(offset + 1) for partition, offset in seen.items()} or start
         try:
-            async with aclosing(cast("Any", connection.watch(table.id, start))) as events:
-                async for event in cast("AsyncIterator[WatchEvent]", events):
+            async with aclosing(connection.watch(table.id, begin)) as events:
+                async for event in events:
                     if event.positions is not None:
                         seen = {partition: Offset(position - 1) for partition, position in event.positions.items()}
                         yield kv.KVWatchResponse(token=token_text(table, seen, after))
@@ -86,7 +88,7 @@ def _messages(
     """An event's changes from behind `seen` on, which learns how far they go."""
     partition = event.partition
     message, room = kv.KVWatchResponse(), MESSAGE_BYTES_MAX
-    for change, offset in _changes(event, seen):
+    for change, offset in _changes(table, event, seen):
         if change is not None:
             if room <= 0:
                 message.token = token_text(table, seen, after)
@@ -100,12 +102,15 @@ def _messages(
         yield message
 
 
-def _changes(event: WatchEvent, seen: Mapping[Partition, Offset]) -> Iterator[tuple[kv.KVChange | None, Offset]]:
+def _changes(
+    table: TableRef, event: WatchEvent, seen: Mapping[Partition, Offset]
+) -> Iterator[tuple[kv.KVChange | None, Offset]]:
     """Every offset of an event that was not seen, with its change where it is one."""
     void = frozenset(event.void_offsets)
     shown = seen[event.partition]
+    place = place_of(table.id, event.partition)
     for data in split_batches(event.batches):
-        batch = decode_batch(data)
+        batch = decode_batch(data, place)
         columns, timestamp_ms = batch.columns, batch.header.timestamp_ms
         attributes = columns.attributes
         for number, offset in enumerate(batch.offsets()):
