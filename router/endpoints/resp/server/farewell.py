@@ -15,6 +15,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from log_tier.concurrency.descriptors import descriptor_shares
+
 __all__ = ["FAREWELLS_MAX", "FAREWELL_S", "Farewell"]
 
 FAREWELL_S: Final = 5.0
@@ -22,6 +24,11 @@ FAREWELL_S: Final = 5.0
 
 FAREWELLS_MAX: Final = 256
 """Connections that end at once. Each still has a descriptor; one more is closed without waiting for its client."""
+
+
+def _room() -> int:
+    """How many connections may take their leave at once: each holds a descriptor that the log or an index may need."""
+    return min(FAREWELLS_MAX, descriptor_shares().resp_connections // 4)
 
 
 class Farewell(asyncio.Protocol):
@@ -46,7 +53,7 @@ class Farewell(asyncio.Protocol):
 
         `lost`: called when it is closed; `others`: of the same endpoint; `ended`: the client has ended its direction.
         """
-        if ended or transport.get_extra_info("sslcontext") is not None or len(others) >= FAREWELLS_MAX:
+        if ended or transport.get_extra_info("sslcontext") is not None or len(others) >= _room():
             if transport.get_write_buffer_size():
                 asyncio.get_running_loop().call_later(FAREWELL_S, transport.abort)
             transport.close()
