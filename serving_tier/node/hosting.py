@@ -47,6 +47,7 @@ from log_tier.model.errors import (
     ShuttingDown,
     SnapshotStoreUnavailable,
     Unavailable,
+    UnknownFormat,
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Topic
@@ -242,9 +243,9 @@ class Hosting:
                 # It is discarded, and brought up again from elsewhere.
                 self._begin_anew(replica, delete=True)
             case "stopped":
-                # It is opened again. An index that the log no longer carries on is discarded there. A damaged log
-                # would stop it at the same offset: then the replica stays and serves what it has.
-                if not isinstance(replica.failure, LogDamaged):
+                # It is opened again. An index that the log no longer carries on is discarded there. A damaged log,
+                # or one of a later version, would stop it again: then the replica stays and serves what it has.
+                if not isinstance(replica.failure, (LogDamaged, UnknownFormat)):
                     self._begin_anew(replica, delete=False)
             case "version_missing":
                 self.staging.version_missing(replica)
