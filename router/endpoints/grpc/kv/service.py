@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, cast
 import grpc
 
 from log_tier.model.batch import Columns
-from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
+from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound, Unavailable
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -189,6 +189,9 @@ class KVService(kv_pb2_grpc.KVServicer):
                 return await call(plane, found, deadline)
         except DuramenError as error:
             await abort(context, error)
+        except asyncio.CancelledError:
+            await _end_as_lost(context)
+            raise
 
     async def _send(
         self, name: str, context: _Context, stream: Callable[[Plane, TableRef, float], AsyncIterator[Any]]
@@ -204,6 +207,16 @@ class KVService(kv_pb2_grpc.KVServicer):
                     await context.write(message)
         except DuramenError as error:
             await abort(context, error)
+        except asyncio.CancelledError:
+            await _end_as_lost(context)
+            raise
+
+
+async def _end_as_lost(context: _Context) -> None:
+    """End a call with `Unavailable` if a call to a lost node was cancelled below it while its caller still waits."""
+    task = asyncio.current_task()
+    if task is not None and not task.cancelling():
+        await abort(context, Unavailable("the node that was to answer is lost: try again"))
 
 
 async def _read(
