@@ -21,7 +21,7 @@ __all__ = ["named_failures", "told_failures"]
 
 _CLASSES: Final = {kind.__name__: kind for kind in ERRORS.values()}
 
-_LINE: Final = re.compile(r"^(?:Caused by: )?log_tier\.errors\.(\w+): (.*)$", re.MULTILINE)
+_LINE: Final = re.compile(r"^(?:Caused by: )?log_tier\.model\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 # An error that Spark has a name for: mostly about what it was given. Behind it come a plan, a query or a stack.
 _NAMED: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+?)(?:\s*SQLSTATE: \w+|\n\s*\n|\n\tat |\Z)", re.DOTALL)
