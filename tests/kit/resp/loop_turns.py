@@ -16,7 +16,8 @@ __all__ = ["LoopTurns"]
 class LoopTurns:
     """Counts the calls of one method by the turn of the loop in which they came.
 
-    A turn ends when callbacks that were scheduled before it have run: a ticker schedules itself again and again.
+    A turn ends when callbacks that were scheduled before it have run: a ticker schedules itself again and again. Calls
+    after the block are not counted.
     """
 
     def __init__(self, server: ServerThread, monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> None:
@@ -28,7 +29,8 @@ class LoopTurns:
         original = getattr(owner, method)
 
         def counted(*args: Any, **named: Any) -> Any:
-            self._by_turn[self._turn] += 1
+            if self._runs:  # without ticks, all that follows would count as one turn
+                self._by_turn[self._turn] += 1
             return original(*args, **named)
 
         monkeypatch.setattr(owner, method, counted)
