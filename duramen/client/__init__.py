@@ -1,4 +1,4 @@
-"""The client: one implementation of sessions, coalescing, retries, scans and watches, over any `Connection`.
+"""The client: one implementation of sessions, retries, scans and watches, over any `Connection`.
 
 `database.py` and `table.py` are what users call (as `duramen.aio`, or through the blocking face in
 `duramen.blocking`). Below them:
@@ -6,11 +6,9 @@
 - `context.py` is what all tables of one client share: connection, gatherers, session, the time of a call. `lookup.py`
   finds the table behind a name. Everything above holds these two and nothing of each other.
 - `model/session.py` remembers what was seen, so that every read names the offsets it must contain.
-- `gather/reads.py` and `gather/writes.py` let concurrent calls leave together. A caller who is alone is not delayed:
-  the first call leaves at the end of the event loop's current round, and what comes while it is under way leaves when
-  it is back.
-- `gather/pending_calls.py` ends each call at its own deadline, whatever it left together with;
-  `gather/batch_builder.py` is a batch in the making.
+- The data plane's gatherers (`router/data/gather`) let concurrent calls leave together. A caller who is alone is not
+  delayed: the first call leaves at the end of the event loop's current round, and what comes while it is under way
+  leaves when it is back. Each call ends at its own deadline, whatever it left together with.
 - `model/requests.py` turns arguments into records, `atomic.py` joins records that take effect together, `writer.py` is
   a stream of puts that survives its own interruption, `scan.py` and `watch.py` are what their names say.
 - `transport/connect.py` finds the shortest way from an address to the data: one server, or the nodes and the log
@@ -28,6 +26,6 @@ Invariants:
 
 What is not here: choosing among replicas (`router.routing` does that, also in this process), and caching of values.
 
-Reading order, which is also the layers from below: `model/`, `retry.py`, `gather/`, `transport/`, `context.py`,
+Reading order, which is also the layers from below: `model/`, `retry.py`, `transport/`, `context.py`,
 `lookup.py`, then `atomic.py`, `bulk.py`, `scan.py`, `watch.py`, `writer.py`, and `table.py`, `database.py`.
 """

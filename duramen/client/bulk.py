@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from duramen.client.context import ClientContext
-from duramen.client.gather.batch_builder import Written
 from duramen.client.model.consistency import Asked
 from duramen.client.model.requests import check_key, check_value, record_of
 from log_tier.model.batch import Columns
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
+from router.data.gather.batch_builder import Written
 from router.data.requests import ReadResult
 
 __all__ = ["WINDOW_RECORDS", "get_many", "put_window"]

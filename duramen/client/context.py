@@ -10,14 +10,14 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from duramen.client.gather.reads import ReadCoalescer
-from duramen.client.gather.writes import WriteCoalescer
 from duramen.client.model.session import Session
 from duramen.client.transport.resp_fast_path import RespFastPath
 from log_tier.concurrency.forking import keep_for_ever, on_fork
 from log_tier.model.errors import DatabaseClosed, DatabaseForked, InvalidRequest
 from log_tier.model.tokens import Token
 from router.data.direct_reads import DirectReads
+from router.data.gather.reads import ReadCoalescer
+from router.data.gather.writes import WriteCoalescer
 from router.data.requests import Connection
 
 __all__ = ["TIMEOUT_DEFAULT_S", "Address", "ClientContext", "DirectFactory", "check_timeout"]

@@ -11,5 +11,6 @@ What holds:
 - Parts of a request fail by themselves. Nobody decodes a batch on the way in.
 
 Reading order: `requests.py`, `reply_room.py`, `outcomes.py`, `merge.py`, `scan.py`, `watch.py`, `tables.py`,
-`local_data.py`, `direct_reads.py` (embedded reads in the caller's thread), `in_time.py`.
+`local_data.py`, `direct_reads.py` (embedded reads in the caller's thread), `in_time.py`, `gather/` (calls of concurrent
+callers leave together; the client and the endpoints share it).
 """

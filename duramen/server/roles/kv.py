@@ -1,20 +1,15 @@
 """`duramen.v1.KV` of a role: opened over whatever the role reaches the data by.
 
-The service gathers its callers' writes and reads as the Python client does, with the client's own gatherers. A server
-whose `KV` nobody calls opens nothing for it.
+A server whose `KV` nobody calls opens nothing for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
-from duramen.client.gather.reads import ReadCoalescer
-from duramen.client.gather.writes import WriteCoalescer
-from duramen.client.model.session import Session
 from duramen.server.roles.grpc_server import GrpcServer
 from log_tier.model.errors import ShuttingDown
 from router.data.local_data import LocalData
@@ -54,15 +49,10 @@ class LazyPlane:
                 raise ShuttingDown("the server is stopping; ask another one")
             if self._plane is None:
                 async with AsyncExitStack() as opened:
-                    connection = await self._connect(opened)
-                    # What callers have seen is in their tokens: nobody reads by this session.
-                    session = Session()
-                    writes = WriteCoalescer(connection, session, secrets.randbits(63) | 1)
-                    opened.push_async_callback(writes.close)
-                    reads = ReadCoalescer(connection, session)
-                    opened.push_async_callback(reads.close)
+                    plane = Plane(await self._connect(opened))
+                    opened.push_async_callback(plane.close)
                     self._owned = opened.pop_all()
-                self._plane = Plane(connection, writes, reads)
+                self._plane = plane
             return self._plane
 
     async def close(self) -> None:

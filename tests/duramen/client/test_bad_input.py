@@ -14,7 +14,6 @@ from kit.client.table_size import records
 import duramen
 from duramen import aio
 from duramen.client.database import Database
-from duramen.client.gather.writes import WRITES_PENDING_BYTES_MAX
 from duramen.client.table import Table
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.model.batch import Columns, encode_batch
@@ -25,6 +24,7 @@ from log_tier.model.partitioner import partition_of
 from log_tier.model.record import TTL_MS_MAX, VALUE_BYTES_MAX
 from log_tier.model.tokens import Token
 from log_tier.rpc.problems import error_of, error_of_call
+from router.data.gather.writes import WRITES_PENDING_BYTES_MAX
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables

@@ -11,11 +11,11 @@ from kit.client.in_between import InBetween, fail_with, refuse
 
 import duramen
 from duramen.client.database import Database
-from duramen.client.gather import reads as reads_module
-from duramen.client.gather import writes as writes_module
 from duramen.client.table import Table
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import partition_of
+from router.data.gather import reads as reads_module
+from router.data.gather import writes as writes_module
 from router.data.local_data import LocalData
 
 DEADLINE_S = 20

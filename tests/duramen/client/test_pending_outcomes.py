@@ -14,10 +14,10 @@ from kit.deadlines import until
 
 import duramen
 from duramen.client.database import Database
-from duramen.client.gather import writes as writes_module
 from duramen.client.table import Table
 from log_tier.model.errors import NotHosted
 from log_tier.model.partitioner import partition_of
+from router.data.gather import writes as writes_module
 from router.data.local_data import LocalData
 
 DEADLINE_S = 20

@@ -13,7 +13,6 @@ import pytest
 from kit.client.checked import changed, checked
 
 from duramen.client import watch as client_watching
-from duramen.client.gather.batch_builder import BatchBuilder
 from duramen.client.model.session import Session
 from duramen.verification import observations as truth
 from log_tier.embedded import EmbeddedLog
@@ -24,6 +23,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.log import Appended
 from log_tier.model.record import GROUPED, Operation
 from router.data import scan as scanning
+from router.data.gather.batch_builder import BatchBuilder
 from router.data.local_data import LocalData
 from router.data.merge import MergedPage
 from router.data.merge import merge_pages as real_merge_pages

@@ -18,8 +18,8 @@ Promises:
 - K4 Every server takes every call; `Plane.connection` finds the nodes.
 - K5 A request that cannot be meant ends with INVALID_ARGUMENT before it joins a batch: nobody else's write fails by it.
 
-Writes and reads gather in whatever the role hands over as `Plane` (`plane.py` says what that must be able to do): the
-Python client's gatherers, which know sequences, repeats and verdicts. There is no gatherer here.
+Writes and reads gather in the data plane's gatherers (`router/data/gather`), the same ones that the Python client has.
+There is no gatherer here.
 
 Not here: creating tables (`duramen.v1.Tables`), and the session of a client that keeps one (`duramen.client`).
 

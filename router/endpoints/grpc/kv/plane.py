@@ -2,77 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import secrets
+from collections.abc import Awaitable, Callable
 
-from log_tier.model.batch import Columns
-from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.table_ref import TableRef
-from router.data.requests import Connection, ReadResult
+from router.data.gather.reads import ReadCoalescer
+from router.data.gather.session import NoSession
+from router.data.gather.writes import WriteCoalescer
+from router.data.requests import Connection
 
-__all__ = ["OpenPlane", "Plane", "Reads", "Writes", "Written"]
-
-
-class Written(Protocol):
-    """What became of one call's records."""
-
-    @property
-    def offset(self) -> Offset:
-        """Of the first record; of a repeated one, where its first copy took effect."""
-        ...
-
-    @property
-    def last(self) -> Offset:
-        """Of the last record."""
-        ...
-
-    @property
-    def results(self) -> Sequence[bytes | None] | None:
-        """What the updates among them gave, by record; None where nothing was asked or nothing is to be said."""
-        ...
+__all__ = ["OpenPlane", "Plane"]
 
 
-class Writes(Protocol):
-    """Gathers writes: one batch per partition, one sync for all that came meanwhile."""
-
-    def submit(
-        self, table: TableRef, partition: Partition, records: Columns, *, outcomes: bool, deadline: float
-    ) -> Awaitable[Written]:
-        """Write checked records side by side in one batch; with `outcomes`, wait for their verdicts.
-
-        `deadline` is on the event loop's clock. Raises what a write does; `WriteUnknown` where a copy may be in the
-        log.
-        """
-        ...
-
-
-class Reads(Protocol):
-    """Gathers reads: one request for all that came meanwhile."""
-
-    def submit(
-        self,
-        table: TableRef,
-        partition: Partition,
-        keys: Sequence[bytes],
-        *,
-        after: Offset | None,
-        strong: bool,
-        seen: bool,
-        deadline: float,
-        lag_max_ms: int = 0,
-    ) -> Awaitable[ReadResult]:
-        """Read keys of one partition from a state that has applied `after`. `seen` False: it remembers nothing."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
 class Plane:
-    """A server's way to the data."""
+    """A server's way to the data. Belongs to the event loop that it was made in."""
 
-    connection: Connection
-    writes: Writes
-    reads: Reads
+    def __init__(self, connection: Connection) -> None:
+        """`connection` stays its owner's. Callers carry what they have seen in their tokens: no session is kept."""
+        self.connection = connection
+        session = NoSession()
+        # 63 random bits: a producer id is this server's alone.
+        self.writes = WriteCoalescer(connection, session, secrets.randbits(63) | 1)
+        self.reads = ReadCoalescer(connection, session)
+
+    async def close(self) -> None:
+        """Give the writes under way a moment to end; then end every call. Idempotent."""
+        await self.writes.close()
+        await self.reads.close()
 
 
 OpenPlane = Callable[[], Awaitable[Plane]]

@@ -16,8 +16,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from duramen.client.gather.pending_calls import PendingCalls
-from duramen.client.model.session import Session
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import (
@@ -30,6 +28,8 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
+from router.data.gather.pending_calls import PendingCalls
+from router.data.gather.session import SeenOffsets
 from router.data.requests import Connection, ReadPart, ReadResult
 
 __all__ = ["READS_PENDING_MAX", "ReadCoalescer"]
@@ -92,7 +92,7 @@ class _Group:
         self.callers.add(call)
         self.count += len(call.keys)
 
-    def part(self, session: Session) -> ReadPart:
+    def part(self, session: SeenOffsets) -> ReadPart:
         calls = self.callers.calls
         keys: Sequence[bytes] = calls[0].keys
         if len(calls) > 1:
@@ -122,7 +122,7 @@ class _Group:
 class ReadCoalescer:
     """Gathers the reads of one client. Belongs to one event loop."""
 
-    def __init__(self, connection: Connection, session: Session) -> None:
+    def __init__(self, connection: Connection, session: SeenOffsets) -> None:
         self._connection = connection
         self._session = session
         self._loop = asyncio.get_running_loop()

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from duramen.client.gather.pending_calls import PendingCalls
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import DeadlineExceeded, DuramenError, WriteUnknown
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import PLAIN_PUT
 from log_tier.model.table_ref import TableRef
+from router.data.gather.pending_calls import PendingCalls
 from router.data.outcomes import outcome_unknown
 from router.data.requests import OutcomesPart, WriteOutcome, WritePart, WriteResult
 

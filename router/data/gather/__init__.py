@@ -3,5 +3,5 @@
 A caller that is alone is not delayed: calls gather only while a request is under way. A batch is encoded once, with a
 producer id and a sequence, so one whose reply was lost is sent again with the same bytes and takes effect once.
 
-Reading order: `pending_calls.py`, `batch_builder.py`, `writes.py`, `reads.py`.
+Reading order: `session.py`, `pending_calls.py`, `batch_builder.py`, `writes.py`, `reads.py`.
 """

@@ -27,8 +27,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from duramen.client.gather.batch_builder import BatchBuilder, Written
-from duramen.client.model.session import Session
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.batch import BATCH_RECORDS_MAX, Columns
@@ -44,6 +42,8 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Partition, TableId
 from log_tier.model.table_ref import TableRef
+from router.data.gather.batch_builder import BatchBuilder, Written
+from router.data.gather.session import SeenOffsets
 from router.data.outcomes import outcome_unknown
 from router.data.requests import Connection, OutcomesPart, WriteResult
 
@@ -85,7 +85,9 @@ _Place = tuple[TableId, Partition]
 class WriteCoalescer:
     """Gathers the writes of one client. Belongs to one event loop."""
 
-    def __init__(self, connection: Connection, session: Session, producer_id: int, *, compress: bool = False) -> None:
+    def __init__(
+        self, connection: Connection, session: SeenOffsets, producer_id: int, *, compress: bool = False
+    ) -> None:
         self._connection = connection
         self._session = session
         self._producer_id = producer_id
