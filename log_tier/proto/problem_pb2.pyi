@@ -70,7 +70,7 @@ class Problem(_message.Message):
     TEXTS_FIELD_NUMBER: _builtins.int
     RETRYABLE_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """The name of the error, such as "condition_failed" (log_tier/model/errors.py lists them). Never changes once released."""
+    """The name of the error, such as "condition_failed" (log_tier/model/errors lists them). Never changes once released."""
     message: _builtins.str
     """For people."""
     retryable: _builtins.bool

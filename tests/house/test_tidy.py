@@ -32,7 +32,6 @@ LONG_FILES = {
     "log_tier/model/batch.py",
     "router/endpoints/resp/connection/client.py",
     "log_tier/kafka/cluster/topics.py",
-    "log_tier/model/errors.py",
     "serving_tier/replica/replica.py",
 }
 LONG_FUNCTIONS = {"router/endpoints/resp/commands/command_table.py _others"}

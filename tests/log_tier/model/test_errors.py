@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import re
+import traceback
 
 import pytest
 
 from log_tier.model import errors
-from log_tier.model.errors import ERRORS, DuramenError, error_from_code
+from log_tier.model.errors import ERRORS, DuramenError, InvalidRequest, error_from_code
 
 
 @pytest.mark.parametrize("kind", ERRORS.values(), ids=list(ERRORS))
@@ -17,6 +19,22 @@ def test_an_error_survives_a_wire_and_a_pickle(kind: type[DuramenError]) -> None
     for copy in (error_from_code(kind.code, error.message, error.fields), pickle.loads(pickle.dumps(error))):
         assert type(copy) is kind
         assert (copy.message, dict(copy.fields), str(copy)) == (error.message, {"offset": 7, "file": "x"}, str(error))
+
+
+@pytest.mark.parametrize("kind", ERRORS.values(), ids=list(ERRORS))
+def test_an_error_has_one_name(kind: type[DuramenError]) -> None:
+    """Tracebacks, pickles and Spark's reports name the package, whichever file defines the class."""
+    (line,) = traceback.format_exception_only(kind("what happened"))
+    assert line == f"log_tier.model.errors.{kind.__name__}: what happened\n"
+    assert getattr(importlib.import_module(kind.__module__), kind.__name__) is kind
+
+
+def test_a_subclass_elsewhere_does_not_take_its_parents_code() -> None:
+    class Elsewhere(InvalidRequest):
+        pass
+
+    assert Elsewhere.__module__ == __name__
+    assert ERRORS[InvalidRequest.code] is InvalidRequest
 
 
 def test_an_unknown_code_becomes_the_root() -> None:

@@ -1,0 +1,176 @@
+"""Every error that Duramen raises, in one tree. `duramen` re-exports it.
+
+    DuramenError
+    ├── InvalidRequest            the caller's: nothing was done, a retry cannot help
+    │   ├── InvalidName           a table or topic name that cannot be one
+    │   ├── InvalidKey            empty, longer than 511 bytes, not bytes
+    │   ├── InvalidValue          longer than the limit, not bytes
+    │   ├── PartitionMismatch     an atomic batch whose keys lie in several partitions
+    │   ├── InvalidToken          text that is no token, or a token of another table
+    │   ├── TokenAhead            a token that asks for more than the log holds
+    │   ├── BatchRefused          malformed batch bytes, wrong checksum, unknown version
+    │   ├── LimitExceeded         a request, queue or stream over its limit
+    │   ├── DatabaseClosed        a call on a database that its own program closed
+    │   │   └── DatabaseForked    … or on a parent's, in a forked process that cannot have it
+    │   ├── PortInUse             a server's port that cannot be listened on
+    │   └── AccessDenied          credentials that a Kafka cluster does not know, or that may not do this
+    ├── TableNotFound             no table of that name or id (any more)
+    ├── TableExists               the name is taken
+    ├── OffsetTrimmed             the log no longer holds that offset; says from where it does
+    ├── OffsetPassed              a replica is beyond the offset that it was to stand at; says where it is
+    ├── Rejected                  a verdict: the log decided against the write, on every replica alike
+    │   ├── ConditionFailed       absent / present / version did not hold
+    │   ├── NotANumber            arithmetic on a value that is no number
+    │   ├── NumberOverflow        an integer result beyond 64 bits, or a float that is not finite
+    │   ├── ResultTooLarge        an append that would grow a value over the limit
+    │   └── CommandRejected       a catalog command that lost a race, or contradicts the cluster's state
+    ├── Unavailable               the moment's: nothing was done, a retry can help
+    │   ├── Disconnected          no server answered
+    │   ├── Overloaded            a queue is full
+    │   ├── DiskFull              the log cannot grow until space returns
+    │   ├── SnapshotStoreUnavailable  the snapshot store does not answer, or refuses
+    │   ├── NotHosted             this node holds no replica of that partition; another one does
+    │   ├── VersionMissing        the log goes on with a version of the table that this replica does not have yet
+    │   ├── DeadlineExceeded      the call's time is over
+    │   │   └── ReplicaBehind     … before the replica had applied what was asked
+    │   └── ShuttingDown          the server is going away
+    ├── WriteUnknown              no reply: the write is in the log once or not at all
+    └── Damaged                   the stored state's: somebody has to look
+        ├── LogDamaged            a checksum in the middle of a log does not hold; names file and position
+        ├── LogStopped            an fsync failed: this log acknowledges nothing more
+        ├── DiskFailed            the disk refused an operation on one file; names the file
+        ├── IndexDamaged          an index cannot be trusted (it can be rebuilt)
+        ├── SnapshotDamaged       a snapshot that is not what its manifest says, or not whose it should be
+        ├── UnknownFormat         written by a newer version, or by something else
+        ├── FolderInUse           another process owns the data folder
+        ├── FolderReadOnly        a folder that this user may not write
+        ├── NodeIdTaken           another data folder has this node's id
+        └── ForeignFolder         a folder that holds something else
+
+Each class says three things: `code`, its name on the wire and in logs, which never changes once landed; `retryable`,
+whether the same call can succeed later without anybody changing it; `fault`, whose it is: the `caller`, the `moment`,
+the `data`, or the `state` of the machine. `log_tier/rpc/status.py` alone maps classes to gRPC codes. The last paragraph
+of each docstring begins with `Do:` and says what to do next; `docs/API.md` is generated from them.
+
+`fields` carries the numbers behind the message (offsets, versions, limits) so that programs need not parse prose; it
+survives the wire.
+
+Reading order: `root.py`, `requests.py`, `tables.py`, `verdicts.py`, `moment.py`, `damage.py`.
+"""
+
+# isort: off
+# In the order of the tree: `ERRORS`, and the reference made from it, follow.
+from log_tier.model.errors.root import (
+    ERRORS,
+    DuramenError,
+    FieldValue,
+    error_from_code,
+)
+from log_tier.model.errors.requests import (
+    AccessDenied,
+    BatchRefused,
+    DatabaseClosed,
+    DatabaseForked,
+    InvalidKey,
+    InvalidName,
+    InvalidRequest,
+    InvalidToken,
+    InvalidValue,
+    LimitExceeded,
+    PartitionMismatch,
+    PortInUse,
+    TokenAhead,
+)
+from log_tier.model.errors.tables import (
+    OffsetPassed,
+    OffsetTrimmed,
+    TableExists,
+    TableNotFound,
+)
+from log_tier.model.errors.verdicts import (
+    CommandRejected,
+    ConditionFailed,
+    NotANumber,
+    NumberOverflow,
+    Rejected,
+    ResultTooLarge,
+)
+from log_tier.model.errors.moment import (
+    DeadlineExceeded,
+    Disconnected,
+    DiskFull,
+    NotHosted,
+    Overloaded,
+    ReplicaBehind,
+    ShuttingDown,
+    SnapshotStoreUnavailable,
+    Unavailable,
+    VersionMissing,
+    WriteUnknown,
+)
+from log_tier.model.errors.damage import (
+    Damaged,
+    DiskFailed,
+    FolderInUse,
+    FolderReadOnly,
+    ForeignFolder,
+    IndexDamaged,
+    LogDamaged,
+    LogStopped,
+    NodeIdTaken,
+    SnapshotDamaged,
+    UnknownFormat,
+)
+# isort: on
+
+__all__ = [
+    "ERRORS",
+    "AccessDenied",
+    "BatchRefused",
+    "CommandRejected",
+    "ConditionFailed",
+    "Damaged",
+    "DatabaseClosed",
+    "DatabaseForked",
+    "DeadlineExceeded",
+    "Disconnected",
+    "DiskFailed",
+    "DiskFull",
+    "DuramenError",
+    "FieldValue",
+    "FolderInUse",
+    "FolderReadOnly",
+    "ForeignFolder",
+    "IndexDamaged",
+    "InvalidKey",
+    "InvalidName",
+    "InvalidRequest",
+    "InvalidToken",
+    "InvalidValue",
+    "LimitExceeded",
+    "LogDamaged",
+    "LogStopped",
+    "NodeIdTaken",
+    "NotANumber",
+    "NotHosted",
+    "NumberOverflow",
+    "OffsetPassed",
+    "OffsetTrimmed",
+    "Overloaded",
+    "PartitionMismatch",
+    "PortInUse",
+    "Rejected",
+    "ReplicaBehind",
+    "ResultTooLarge",
+    "ShuttingDown",
+    "SnapshotDamaged",
+    "SnapshotStoreUnavailable",
+    "TableExists",
+    "TableNotFound",
+    "TokenAhead",
+    "Unavailable",
+    "UnknownFormat",
+    "VersionMissing",
+    "WriteUnknown",
+    "error_from_code",
+]

@@ -1,0 +1,129 @@
+"""Errors about what is stored: a file, a folder or a disk that cannot be trusted or used."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from log_tier.model.errors.root import DuramenError, Fault
+
+__all__ = [
+    "Damaged",
+    "DiskFailed",
+    "FolderInUse",
+    "FolderReadOnly",
+    "ForeignFolder",
+    "IndexDamaged",
+    "LogDamaged",
+    "LogStopped",
+    "NodeIdTaken",
+    "SnapshotDamaged",
+    "UnknownFormat",
+]
+
+
+class Damaged(DuramenError):
+    """Something stored cannot be trusted. Nothing was cut or served.
+
+    Do: keep the files, and follow the message.
+    """
+
+    code = "damaged"
+    fault: ClassVar[Fault] = "data"
+
+
+class LogDamaged(Damaged):
+    """A stored batch does not hold its checksum. Fields: `file`, `position`, `offset`.
+
+    Do: keep the folder; restore the named file from a copy. `duramen log dump FILE` shows what can be read.
+    """
+
+    code = "log_damaged"
+
+
+class LogStopped(Damaged):
+    """A sync failed, so it is unknown what the disk holds. The log acknowledges no write until a restart recovers it.
+
+    Do: look at the kernel's messages and the disk, then restart the server.
+    """
+
+    code = "log_stopped"
+    fault = "state"
+
+
+class DiskFailed(Damaged):
+    """The disk refused to open, read, write, rename or remove a file. The call did nothing; nothing that was
+    acknowledged is lost. Field: `file`.
+
+    Do: look at the kernel's messages and the disk, then repeat the call.
+    """
+
+    code = "disk_failed"
+    fault = "state"
+
+
+class IndexDamaged(Damaged):
+    """An index is damaged. It is a cache of the log and can be rebuilt.
+
+    Do: nothing: the index is discarded and folded again from the log.
+    """
+
+    code = "index_damaged"
+
+
+class SnapshotDamaged(Damaged):
+    """A snapshot is damaged. Another snapshot, a peer or the log has the same content. Field: `file`.
+
+    Do: nothing: the next source is used. Take a new snapshot.
+    """
+
+    code = "snapshot_damaged"
+
+
+class UnknownFormat(Damaged):
+    """Written by a newer version of Duramen, or by something else.
+
+    Do: upgrade this process.
+    """
+
+    code = "unknown_format"
+    fault = "state"
+
+
+class FolderInUse(Damaged):
+    """Another process owns the data folder. Field: `pid` where known.
+
+    Do: connect to the process that has the folder, or stop it; the message names its pid.
+    """
+
+    code = "folder_in_use"
+    fault = "state"
+
+
+class NodeIdTaken(Damaged):
+    """Two data folders claim one node id, and the catalog knows the other folder. Field: `node`.
+
+    Do: give the node another id; if the other folder is lost for good, use `--take-over`.
+    """
+
+    code = "node_id_taken"
+    fault = "caller"
+
+
+class FolderReadOnly(Damaged):
+    """This user cannot write to the folder or its file system.
+
+    Do: mount it writable, or change its owner.
+    """
+
+    code = "folder_read_only"
+    fault = "state"
+
+
+class ForeignFolder(Damaged):
+    """The folder holds files that Duramen did not make.
+
+    Do: name an empty folder.
+    """
+
+    code = "foreign_folder"
+    fault = "caller"

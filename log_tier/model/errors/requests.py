@@ -1,0 +1,139 @@
+"""Errors of a call that cannot be served as it is: the caller has to change it."""
+
+from __future__ import annotations
+
+from log_tier.model.errors.root import DuramenError
+
+__all__ = [
+    "AccessDenied",
+    "BatchRefused",
+    "DatabaseClosed",
+    "DatabaseForked",
+    "InvalidKey",
+    "InvalidName",
+    "InvalidRequest",
+    "InvalidToken",
+    "InvalidValue",
+    "LimitExceeded",
+    "PartitionMismatch",
+    "PortInUse",
+    "TokenAhead",
+]
+
+
+class InvalidRequest(DuramenError, ValueError):
+    """The call is invalid; nothing was done, and repeating it cannot help.
+
+    Do: correct the call; the message names the argument and its limit.
+    """
+
+    code = "invalid_request"
+    fault = "caller"
+
+
+class InvalidName(InvalidRequest):
+    """The text is not a valid name of a table or a topic.
+
+    Do: use a name of the form that the message gives.
+    """
+
+    code = "invalid_name"
+
+
+class InvalidKey(InvalidRequest):
+    """A key is not bytes, or not 1 to 511 bytes long.
+
+    Do: use a shorter key, for example a hash of the long one; encode text to bytes.
+    """
+
+    code = "invalid_key"
+
+
+class InvalidValue(InvalidRequest):
+    """A value is not bytes, or longer than 4 MiB.
+
+    Do: split the value, or store it elsewhere and put its address here; encode text to bytes.
+    """
+
+    code = "invalid_value"
+
+
+class PartitionMismatch(InvalidRequest):
+    """The keys of an atomic batch lie in several partitions. Nothing was written.
+
+    Do: give the keys a common `{tag}`, or write them one by one.
+    """
+
+    code = "partition_mismatch"
+
+
+class InvalidToken(InvalidRequest):
+    """The text is not a token, or is a token of another table. Fields: `token_table`, `table` where known.
+
+    Do: pass the token on unchanged, and use it on the table that it came from.
+    """
+
+    code = "invalid_token"
+
+
+class TokenAhead(InvalidRequest):
+    """The token asks for an offset that the log has not reached. Fields: `partition`, `asked`, `latest`.
+
+    Do: look whether the token comes from another deployment, or whether the log's folder was replaced.
+    """
+
+    code = "token_ahead"
+
+
+class BatchRefused(InvalidRequest):
+    """The bytes are not a valid batch: malformed, wrong checksum, or of a version that this process cannot read.
+
+    Do: upgrade the older of client and server; from a foreign producer, correct the encoding.
+    """
+
+    code = "batch_refused"
+
+
+class LimitExceeded(InvalidRequest):
+    """A request, a queue or a stream is over its limit. Fields: `limit`, `size`.
+
+    Do: send less in one call; the message names the limit.
+    """
+
+    code = "limit_exceeded"
+
+
+class DatabaseClosed(InvalidRequest):
+    """The program has closed this database or connection.
+
+    Do: connect or open again.
+    """
+
+    code = "database_closed"
+
+
+class DatabaseForked(DatabaseClosed):
+    """This process was forked from the one that has the database open. Only that process can use it.
+
+    Do: open the database after the fork, or run a server (`duramen up`) and connect from each process.
+    """
+
+    code = "database_forked"
+
+
+class PortInUse(InvalidRequest):
+    """Another process listens on the port. Field: `port`.
+
+    Do: stop the other server, or use `--port`.
+    """
+
+    code = "port_in_use"
+
+
+class AccessDenied(InvalidRequest):
+    """The Kafka cluster does not accept these credentials, or does not permit them this operation.
+
+    Do: check the TLS and SASL settings of the URL, and the cluster's ACLs.
+    """
+
+    code = "access_denied"
