@@ -156,13 +156,17 @@ def asynchronous(target: str) -> None:
         await database.create_table("flights")
         return database
 
+    async def watched(database: aio.Database) -> aio.Watch:
+        return await database.table("flights").watch()
+
     async def rest() -> None:
         """What gRPC still has under way when a channel was closed."""
         await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()} or {asyncio.create_task(asyncio.sleep(0))})
 
     loop = asyncio.new_event_loop()
     database = loop.run_until_complete(begin())
-    watching = loop.create_task(anext(database.table("flights").watch()))
+    watch = loop.run_until_complete(watched(database))
+    watching = loop.create_task(anext(watch))
     loop.run_until_complete(used(database, b"parent"))
 
     async def child(key: bytes) -> None:

@@ -15,6 +15,7 @@ What the log's promises rest on cannot be set: it would be said here and broken 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +25,14 @@ from urllib.parse import parse_qsl, urlsplit
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import check_name
 
-__all__ = ["NAMESPACE_DEFAULT", "KafkaAddress"]
+__all__ = ["NAMESPACE_DEFAULT", "KafkaAddress", "check_kafka_name"]
 
 NAMESPACE_DEFAULT: Final = "duramen"
 
 _ENVIRONMENT: Final = "DURAMEN_KAFKA_"
+
+# What brokers accept as a topic's name; "." and ".." they do not.
+_KAFKA_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
 
 # Reasons why a property is not the user's to choose.
 _OURS: Final[Mapping[str, str]] = {
@@ -131,6 +135,15 @@ class KafkaAddress:
         """Our name of a topic in Kafka; None if it is not one of ours."""
         prefix = f"{self.namespace}."
         return topic.removeprefix(prefix) if topic.startswith(prefix) else None
+
+
+def check_kafka_name(name: str) -> str:
+    """Return the name of a topic of others. Raises `InvalidRequest` for one that no topic in Kafka can have."""
+    if not _KAFKA_NAME.match(name):
+        raise InvalidRequest(
+            f"no topic in Kafka is named {name[:60]!r}: a name has 1 to 249 letters, digits, '.', '_' and '-'"
+        )
+    return name
 
 
 def _number(asked: dict[str, str], name: str) -> int | None:

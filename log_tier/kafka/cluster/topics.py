@@ -22,7 +22,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
 
 from log_tier.concurrency.backoff import Backoff
-from log_tier.kafka.cluster.address import KafkaAddress
+from log_tier.kafka.cluster.address import KafkaAddress, check_kafka_name
 from log_tier.kafka.cluster.client_log_filter import CONNECTION_NEWS
 from log_tier.kafka.cluster.durability import weaknesses
 from log_tier.kafka.cluster.failures import failure, is_denial, is_missing_topic, is_passing
@@ -147,7 +147,7 @@ class Topics:
 
     async def adopt(self, kafka_name: str) -> KnownTopic:
         """Find a topic of others by its name in Kafka. Raises `TableNotFound`, `InvalidRequest` for one of ours."""
-        if self._address.own_name(kafka_name) is not None:
+        if self._address.own_name(check_kafka_name(kafka_name)) is not None:
             raise InvalidRequest(
                 f"{kafka_name} lies in the namespace {self._address.namespace}: those topics are made and named by "
                 "Duramen; a table is laid over topics of others"

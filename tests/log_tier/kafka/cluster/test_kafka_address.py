@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from log_tier.kafka.cluster.address import KafkaAddress
+from log_tier.kafka.cluster.address import KafkaAddress, check_kafka_name
 from log_tier.model.errors import InvalidName, InvalidRequest
 
 
@@ -82,3 +82,14 @@ def test_a_file_with_a_line_that_says_nothing(tmp_path: Path) -> None:
 
 def test_the_text_of_an_address_has_no_settings() -> None:
     assert str(parse("kafka://b1/x?sasl.password=secret")) == "kafka://b1:9092/x"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "\x00", "é", "orders\n", "x" * 250])
+def test_names_that_no_topic_in_kafka_has(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="no topic in Kafka is named"):
+        check_kafka_name(name)
+
+
+@pytest.mark.parametrize("name", ["orders", "...", "a.b-c_D9", "x" * 249])
+def test_names_that_one_may_have(name: str) -> None:
+    assert check_kafka_name(name) == name
