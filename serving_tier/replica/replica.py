@@ -248,7 +248,7 @@ class Replica:
         )
         replica._folder, replica._opening = folder, opening
         for other in others:
-            replica.versions.add(other, lambda: replica.index)
+            replica.versions.add(other, replica)
         replica._start_following()
         return replica
 
@@ -303,7 +303,7 @@ class Replica:
         except BaseException:
             await self._applier.run(lambda: index.close(clean=False))
             raise
-        self.versions.add(index, lambda: self.index)
+        self.versions.add(index, self)
         await self.versions.wait_level(number)
 
     def _start_following(self) -> None:
@@ -431,8 +431,8 @@ class Replica:
         if self.failure is not None:
             raise copy(self.failure)
 
-    async def wait_applied(self, offset: Offset, *, timeout: float) -> None:
-        """Return when `offset` is applied. `timeout` in seconds.
+    async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
+        """Return when `offset` is applied. `timeout` in seconds; None: without a limit.
 
         Raises `ReplicaBehind` with both offsets when the time has passed, `TokenAhead` where the log itself does not
         hold that offset, or the reason why the replica stopped.

@@ -6,7 +6,8 @@
                    └───── a failure ──────┴──▶ lost: closed, with the reason; `add` again goes on where it stood
 
 **Behind.** An index whose offset lies before the live one's reads the log by itself and takes over what the live index
-has written down of its decisions (`verdicts`). Where those are forgotten, it cannot become level: the version has to be
+has written down of its decisions (`verdicts`). One whose offset lies ahead of it, because the replica lags, waits until
+the live one has come there. Where those are forgotten, it cannot become level: the version has to be
 built anew.
 
 **Level.** Every chunk goes into the live index first, and then, with what was decided there, into each level one. They
@@ -25,7 +26,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from copy import copy
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.tasks import end_tasks
@@ -51,6 +52,19 @@ _NEAR_OFFSETS: Final = 20_000
 
 # Where writes come faster than it catches up, it comes nearer at each turn or takes more of them at once.
 _NEAR_GROWTH: Final = 2
+
+
+class LiveReplica(Protocol):
+    """The replica that the versions belong to."""
+
+    @property
+    def index(self) -> LmdbIndex:
+        """The live one, at this moment."""
+        ...
+
+    async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
+        """Return when the live index holds `offset`; None: however long that takes. Raises why it never will."""
+        ...
 
 
 class StandbyVersions:
@@ -118,13 +132,13 @@ class StandbyVersions:
         """The open standby versions."""
         return {*self.level, *self.behind}
 
-    def add(self, index: LmdbIndex, live: Callable[[], LmdbIndex]) -> None:
+    def add(self, index: LmdbIndex, replica: LiveReplica) -> None:
         """Take an open index of another version, and have it catch up. It belongs to this object from now on."""
         number = index.version
         assert number not in {**self.level, **self.behind}, f"version {number} is here already"
         self.lost.pop(number, None)
         self.behind[number] = index
-        task = asyncio.create_task(self._catch_up(index, live), name=self._name(number))
+        task = asyncio.create_task(self._catch_up(index, replica), name=self._name(number))
         self._tasks[number] = task
         task.add_done_callback(lambda _: self._caught_up(number, task))
         self._move()
@@ -195,15 +209,16 @@ class StandbyVersions:
 
     # --- catching up
 
-    async def _catch_up(self, index: LmdbIndex, live: Callable[[], LmdbIndex]) -> None:
+    async def _catch_up(self, index: LmdbIndex, replica: LiveReplica) -> None:
         number, near = index.version, _NEAR_OFFSETS
         try:
-            while live().applied - index.applied > near:
-                await self._read_on(index, live)
+            await replica.wait_applied(index.applied, timeout=None)
+            while replica.index.applied - index.applied > near:
+                await self._read_on(index, replica)
                 near *= _NEAR_GROWTH
             async with self.lock:
-                await self._read_on(index, live)
-                await self._applier.run(lambda: index.level_with(live()))
+                await self._read_on(index, replica)
+                await self._applier.run(lambda: index.level_with(replica.index))
                 self.level[number] = self.behind.pop(number)
             self._move()
         except DuramenError as error:
@@ -227,16 +242,10 @@ class StandbyVersions:
         if not task.cancelled() and task.exception() is not None:
             logger.error("%s ended by a bug", self._name(number), exc_info=task.exception())
 
-    async def _read_on(self, index: LmdbIndex, live: Callable[[], LmdbIndex]) -> None:
+    async def _read_on(self, index: LmdbIndex, replica: LiveReplica) -> None:
         """Fold the log up to where the live index stands now; it may end before that, in offsets without a record."""
-        until = live().applied
-        if index.applied > until:
-            raise OffsetTrimmed(
-                f"version {index.version} of {self._topic.name}/{self._partition} stands at offset {index.applied}, "
-                f"the live one at {until}: it is fetched again",
-                asked=index.applied,
-                earliest=until,
-            )
+        until = replica.index.applied
+        assert index.applied <= until, f"{self._name(index.version)} stands at {index.applied}, the live one at {until}"
         if index.applied == until:
             return
         place = place_of(self._topic.id, self._partition)
@@ -247,7 +256,7 @@ class StandbyVersions:
             async for chunk in chunks:
                 batches = cut_at([decode_batch(batch, place) for batch in split_batches(chunk.data)], until)
                 if batches:
-                    await self._applier.run(lambda batches=batches: self._follow(index, live(), batches))  # type: ignore[misc]
+                    await self._applier.run(lambda batches=batches: self._follow(index, replica.index, batches))  # type: ignore[misc]
                 if index.applied >= until:
                     return
 

@@ -21,6 +21,7 @@ from typing import Any
 import duramen
 from duramen import aio
 from duramen.blocking import Database, Table
+from duramen.client.watch import Watch
 
 TIMEOUT_S = 10.0
 
@@ -156,7 +157,7 @@ def asynchronous(target: str) -> None:
         await database.create_table("flights")
         return database
 
-    async def watched(database: aio.Database) -> aio.Watch:
+    async def watched(database: aio.Database) -> Watch:
         return await database.table("flights").watch()
 
     async def rest() -> None:

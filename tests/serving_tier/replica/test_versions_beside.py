@@ -12,18 +12,28 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 from kit.deadlines import until
 from kit.index.one_replica import replica_setting
+from kit.log.held_log import HeldLog
 from kit.log.stored_log import Said, StoredLog, add, columns_of, delete, put
 
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import Batch, encode_batch
-from log_tier.model.errors import DiskFull, DuramenError, IndexDamaged, OffsetTrimmed, ShuttingDown, VersionMissing
-from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.log import Topic
+from log_tier.model.errors import (
+    DiskFull,
+    DuramenError,
+    IndexDamaged,
+    OffsetTrimmed,
+    ShuttingDown,
+    TokenAhead,
+    VersionMissing,
+)
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.log import Log, Topic
 from log_tier.model.record import Condition, Operation
 from serving_tier.fold.verdicts import Outcome, Verdict
 from serving_tier.index.index import IndexLimits
@@ -348,6 +358,35 @@ async def test_a_full_disk_loses_the_version_and_nothing_else(
         await replica.add_version(2)
         await applied(replica, await setting.swap(2))
         assert replica.index.get_value(b"b") == b"2"
+
+
+async def test_a_version_that_is_ahead_of_a_replica_that_lags(setting: VersionSetting) -> None:
+    """A table that is cleared gets an empty version at the log's end, wherever its replicas are."""
+    held = HeldLog(setting.log)
+    replica = await Replica.open(
+        setting.topic, ZERO, log=cast("Log", held), applier=setting.applier, folder=setting.folder / "a" / "0"
+    )
+    held.hold_reads()
+    base = await setting.write(put(b"a", b"1"), put(b"b", b"1"))
+    await asyncio.to_thread(setting.build, replica.version_folder(2), {b"a": b"x"}, base=base)
+    adding = asyncio.ensure_future(replica.add_version(2))
+    await until(lambda: 2 in replica.versions.here())
+    assert (replica.applied, adding.done()) == (NOTHING, False)
+    held.release_reads()
+    await adding
+    await applied(replica, await setting.swap(2))
+    assert replica.index.get_value(b"a") == b"x"
+    assert replica.index.get_value(b"b") is None
+    await replica.close()
+
+
+async def test_a_version_that_is_ahead_of_the_log(setting: VersionSetting) -> None:
+    async with setting.replica("a") as replica:
+        last = await setting.write(put(b"a", b"1"))
+        with pytest.raises(TokenAhead):
+            await setting.stage(replica, 2, {b"a": b"x"}, base=Offset(last + 1))
+        await until(lambda: 2 in replica.versions.lost)
+        assert replica.state == "ready"
 
 
 async def test_verdicts_that_are_forgotten(setting: VersionSetting, monkeypatch: pytest.MonkeyPatch) -> None:
