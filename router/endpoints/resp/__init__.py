@@ -29,7 +29,7 @@ What holds:
 
 How a command passes: bytes ─▶ `connection/intake.py` ─▶ `wire/framing.py` (hiredis, and a careful parser for what is
 unusual) ─▶ `connection/client.py`, which takes the fast paths (`connection/fast_path.py`) for GET and SET, and for the
-rest asks `commands/command_table.py` what the command is. Reads go to `data/reads.py`; plain writes of all connections
+rest looks the command up in `commands/command_table.py`. Reads go to `data/reads.py`; plain writes of all connections
 gather in `data/shared_writer.py` and leave as one batch per partition; what reads before it writes gathers in
 `data/changes.py`. Replies are encoded by
 `wire/replies.py`, with one write for all that are ready.
@@ -43,5 +43,8 @@ clients, several users, replication by Redis' own protocol. What is not there is
 
 More processes can take the connections and read for themselves: `readers/`.
 
-Reading order: `wire/` (bytes), `data/` (what commands see), `commands/`, `connection/`, `server/`, `readers/`.
+Each room imports only those before it in the reading order.
+
+Reading order: `wire/` (bytes), `data/` (what commands read and write), `command_spec.py` (what a command is),
+`context.py` (what a command may see), `commands/`, `connection/`, `readers/`, `server/`.
 """

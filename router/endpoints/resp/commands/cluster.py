@@ -10,31 +10,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import SLOTS, slot_of, slots_of_partition
+from router.endpoints.resp.command_spec import asks, talks
+from router.endpoints.resp.context import CommandContext, Place
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.replies import Problem, Simple
 
-if TYPE_CHECKING:
-    from router.endpoints.resp.connection.client import Client
-
-__all__ = ["CLUSTER_WORDS", "Place", "asking", "cluster", "node_name", "readonly", "readwrite", "slot_ranges"]
+__all__ = ["SPECS", "asking", "cluster", "node_name", "readonly", "readwrite", "slot_ranges"]
 
 _OK: Final = Simple("OK")
 
-CLUSTER_WORDS: Final = {"SLOTS": 2, "SHARDS": 2, "NODES": 2, "INFO": 2, "MYID": 2, "KEYSLOT": 3}
+_CLUSTER_WORDS: Final = {"SLOTS": 2, "SHARDS": 2, "NODES": 2, "INFO": 2, "MYID": 2, "KEYSLOT": 3}
 """What may follow CLUSTER, with its arity."""
-
-
-class Place(NamedTuple):
-    """Where a node's RESP endpoint is."""
-
-    node: str
-    host: str
-    port: int
 
 
 def node_name(node: str) -> str:
@@ -54,7 +45,7 @@ def slot_ranges(partitions: int, holders: Sequence[Sequence[Place]]) -> list[tup
     return ranges
 
 
-async def cluster(client: Client, args: Sequence[bytes]) -> Any:
+async def cluster(client: CommandContext, args: Sequence[bytes]) -> Any:
     """CLUSTER SLOTS | SHARDS | NODES | INFO | MYID | KEYSLOT key"""
     name, rest = text_of(args[0]).upper(), args[1:]
     if name == "KEYSLOT":
@@ -95,7 +86,7 @@ async def cluster(client: Client, args: Sequence[bytes]) -> Any:
     )
 
 
-async def holders(client: Client, table: ServedTable) -> list[list[Place]]:
+async def holders(client: CommandContext, table: ServedTable) -> list[list[Place]]:
     """By partition, the endpoints of the nodes that hold it; this server where no other is known.
 
     Clients take a node for a master or for a replica, and not for both. So a node that is the first of some partition
@@ -141,7 +132,9 @@ def _shards(ranges: Sequence[tuple[int, int, Sequence[Place]]]) -> list[Any]:
     ]
 
 
-def _node_lines(client: Client, ranges: Sequence[tuple[int, int, Sequence[Place]]], nodes: Sequence[Place]) -> str:
+def _node_lines(
+    client: CommandContext, ranges: Sequence[tuple[int, int, Sequence[Place]]], nodes: Sequence[Place]
+) -> str:
     lines: list[str] = []
     epoch = client.server.epoch
     for place in nodes:
@@ -157,17 +150,26 @@ def _node_lines(client: Client, ranges: Sequence[tuple[int, int, Sequence[Place]
     return "\n".join(lines) + "\n"
 
 
-def readonly(client: Client, args: Sequence[bytes]) -> Simple:
+def readonly(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """READONLY: replicas are always read here; it tells that the client knows about clusters."""
     client.asked_for_map = client.server.clustered
     return _OK
 
 
-def readwrite(client: Client, args: Sequence[bytes]) -> Simple:
+def readwrite(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """READWRITE"""
     return _OK
 
 
-def asking(client: Client, args: Sequence[bytes]) -> Simple:
+def asking(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """ASKING: slots do not migrate by asking here, so there is nothing to follow."""
     return _OK
+
+
+SPECS: Final = (
+    asks("cluster", -2, cluster, summary="About slots and nodes.", words=_CLUSTER_WORDS),
+    talks("readonly", 1, readonly, summary="Reads from replicas are welcome."),
+    talks("readwrite", 1, readwrite, summary="Takes READONLY back."),
+    talks("asking", 1, asking, summary="Follows an ASK redirection."),
+)
+"""The commands of this module."""

@@ -5,21 +5,20 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Sequence
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.tokens import Token
+from router.endpoints.resp.command_spec import asks, talks
+from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, name_of
 from router.endpoints.resp.wire.arguments import SYNTAX, shown, strict_integer, text_of
 from router.endpoints.resp.wire.problems import problem_of, wrong_arity
 from router.endpoints.resp.wire.replies import Problem, Simple
 
-if TYPE_CHECKING:
-    from router.endpoints.resp.connection.client import Client
-
 __all__ = [
-    "CLIENT_WORDS",
     "COMPATIBLE_WITH",
+    "SPECS",
     "auth",
     "client",
     "echo",
@@ -41,7 +40,7 @@ _NO_PASSWORD: Final = Problem(
 # A name is shown in one line of CLIENT LIST, which separates by spaces.
 _BAD_NAME: Final = Problem("ERR Client names cannot contain spaces, newlines or special characters.")
 
-CLIENT_WORDS: Final = {
+_CLIENT_WORDS: Final = {
     "ID": 2,
     "SETNAME": 3,
     "GETNAME": 2,
@@ -57,7 +56,7 @@ COMPATIBLE_WITH: Final = "7.0.0"
 """The version of Redis whose replies the commands here give; clients look at it before they use what is newer."""
 
 
-def ping(client: Client, args: Sequence[bytes]) -> Any:
+def ping(client: CommandContext, args: Sequence[bytes]) -> Any:
     """PING [message]"""
     if len(args) > 1:
         raise wrong_arity("ping")
@@ -66,18 +65,18 @@ def ping(client: Client, args: Sequence[bytes]) -> Any:
     return args[0] if args else Simple("PONG")
 
 
-def echo(client: Client, args: Sequence[bytes]) -> bytes:
+def echo(client: CommandContext, args: Sequence[bytes]) -> bytes:
     """ECHO message"""
     return args[0]
 
 
-def time(client: Client, args: Sequence[bytes]) -> list[str]:
+def time(client: CommandContext, args: Sequence[bytes]) -> list[str]:
     """TIME"""
     now_us = clock.time_ns() // 1000
     return [str(now_us // 1_000_000), str(now_us % 1_000_000)]
 
 
-def hello(client: Client, args: Sequence[bytes]) -> dict[str, Any]:
+def hello(client: CommandContext, args: Sequence[bytes]) -> dict[str, Any]:
     """HELLO [2 | 3 [AUTH user password] [SETNAME name]]"""
     protocol = client.protocol
     name: bytes | None = None
@@ -122,7 +121,7 @@ def hello(client: Client, args: Sequence[bytes]) -> dict[str, Any]:
     }
 
 
-def auth(client: Client, args: Sequence[bytes]) -> Simple:
+def auth(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """AUTH [user] password"""
     if len(args) > 2:
         raise SYNTAX
@@ -134,14 +133,14 @@ def auth(client: Client, args: Sequence[bytes]) -> Simple:
     return _OK
 
 
-def _check_password(client: Client, user: bytes, password: bytes) -> None:
+def _check_password(client: CommandContext, user: bytes, password: bytes) -> None:
     secret = client.server.secret
     # Without a password the user `default` may come with any, as in Redis.
     if user != b"default" or (secret and not compare_digest(password, secret)):
         raise _WRONG_PASSWORD
 
 
-async def select(client: Client, args: Sequence[bytes]) -> Simple:
+async def select(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """SELECT number | name: a number's table is made when it is first used, a name has to be there."""
     name = name_of(args[0])
     number = int(args[0]) if args[0].isdigit() else 0
@@ -155,13 +154,13 @@ async def select(client: Client, args: Sequence[bytes]) -> Simple:
     return _OK
 
 
-def quit_(client: Client, args: Sequence[bytes]) -> Simple:
+def quit_(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """QUIT"""
     client.finish("QUIT")
     return _OK
 
 
-def reset(client: Client, args: Sequence[bytes]) -> Simple:
+def reset(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """RESET"""
     client.transaction, client.aborted = None, False
     client.watched = {}
@@ -175,7 +174,7 @@ def reset(client: Client, args: Sequence[bytes]) -> Simple:
     return Simple("RESET")
 
 
-def client(client: Client, args: Sequence[bytes]) -> Any:
+def client(client: CommandContext, args: Sequence[bytes]) -> Any:
     """CLIENT ID | SETNAME | GETNAME | INFO | LIST | SETINFO | NO-EVICT | NO-TOUCH"""
     name, rest = text_of(args[0]).upper(), args[1:]
     if name == "ID":
@@ -198,7 +197,7 @@ def client(client: Client, args: Sequence[bytes]) -> Any:
     return _OK
 
 
-def _listed(client: Client, options: Sequence[bytes]) -> list[Client]:
+def _listed(client: CommandContext, options: Sequence[bytes]) -> list[CommandContext]:
     clients = client.server.clients
     if not options:
         return [clients[number] for number in sorted(clients)]
@@ -225,7 +224,7 @@ def _checked_name(name: bytes) -> bytes:
     return name
 
 
-def _line(client: Client) -> str:
+def _line(client: CommandContext) -> str:
     """One connection, as Redis tells of it."""
     now = client.server.loop.time()
     host, port = client.local_address
@@ -241,3 +240,19 @@ def _line(client: Client) -> str:
         f"lib-ver={text_of(client.library.get('lib-ver', b''))} "
         f"table={client.table_name}"
     )
+
+
+_FIRST: Final = ("no_auth", "no_multi")
+
+SPECS: Final = (
+    talks("ping", -1, ping, "pubsub", summary="Answers PONG."),
+    talks("echo", 2, echo, summary="Answers what it was given."),
+    talks("hello", -1, hello, *_FIRST, summary="Begins a connection: protocol, name, password."),
+    talks("auth", -2, auth, *_FIRST, summary="Gives the password."),
+    asks("select", 2, select, summary="Goes to another table."),
+    talks("quit", -1, quit_, *_FIRST, "pubsub", summary="Ends the connection."),
+    talks("reset", 1, reset, *_FIRST, "pubsub", summary="Makes the connection as it was at its beginning."),
+    talks("client", -2, client, summary="About connections.", words=_CLIENT_WORDS),
+    talks("time", 1, time, summary="Returns the server's clock."),
+)
+"""The commands of this module."""

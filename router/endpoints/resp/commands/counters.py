@@ -8,14 +8,16 @@ here, from what was read, and written under the condition that nobody wrote in b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from router.endpoints.resp.command_spec import changes
 from router.endpoints.resp.data.views import View
 from router.endpoints.resp.wire.arguments import integer, long_double, long_double_sum
 from router.endpoints.resp.wire.replies import Problem
 from serving_tier.fold.entry import NEVER
 from serving_tier.fold.numbers import INTEGER_MAX, INTEGER_MIN
 
-__all__ = ["decr", "decrby", "incr", "incrby", "incrbyfloat"]
+__all__ = ["SPECS", "decr", "decrby", "incr", "incrby", "incrbyfloat"]
 
 
 def _add(view: View, key: bytes, change: int) -> int:
@@ -58,3 +60,13 @@ def incrbyfloat(view: View, args: Sequence[bytes]) -> bytes:
     after = long_double_sum(before, long_double(args[1]))
     view.put(key, after, NEVER if entry is None else entry.expires_at_ms)
     return after
+
+
+SPECS: Final = (
+    changes("incr", 2, incr, "Adds one."),
+    changes("incrby", 3, incrby, "Adds an integer."),
+    changes("decr", 2, decr, "Subtracts one."),
+    changes("decrby", 3, decrby, "Subtracts an integer."),
+    changes("incrbyfloat", 3, incrbyfloat, "Adds a decimal number."),
+)
+"""The commands of this module."""

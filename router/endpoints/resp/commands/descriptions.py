@@ -12,12 +12,10 @@ Pure data. What this server itself looks at (arity, where keys are, what may be 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.wire.replies import Members, Simple
-
-if TYPE_CHECKING:
-    from router.endpoints.resp.commands.command_table import CommandSpec
 
 __all__ = ["DESCRIPTIONS", "Description", "described", "documented"]
 

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from log_tier.model.errors import ConditionFailed, DuramenError, InvalidToken
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import Condition, Expiry, Operation, attribute_of
 from log_tier.model.tokens import Token
+from router.endpoints.resp.command_spec import asks, reads, talks
 from router.endpoints.resp.commands.strings import set_options
+from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.reads import check_keys
-from router.endpoints.resp.data.shared_writer import Record
-from router.endpoints.resp.data.views import View, known_version
+from router.endpoints.resp.data.views import Record, View, known_version
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
 from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import Problem, Simple
 from serving_tier.fold.entry import NEVER
 
-if TYPE_CHECKING:
-    import asyncio
-
-    from router.endpoints.resp.connection.client import Client
-
-__all__ = ["after", "getv", "level", "setv", "token"]
+__all__ = ["SPECS", "after", "getv", "level", "setv", "token"]
 
 _LEVELS: Final = ("session", "eventual", "strong")
 
 
-async def token(client: Client, args: Sequence[bytes]) -> str:
+async def token(client: CommandContext, args: Sequence[bytes]) -> str:
     """DURAMEN.TOKEN: everything that this connection may have seen of its table, as text for any other process."""
     table = await client.current_table()
     return str(table.token().merge(Token(client.token.tables, session=False)))
 
 
-def after(client: Client, args: Sequence[bytes]) -> Simple:
+def after(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """DURAMEN.AFTER token: this connection's reads wait until they are not older than the token."""
     try:
         asked = Token.parse(text_of(args[0]))
@@ -48,7 +45,7 @@ def after(client: Client, args: Sequence[bytes]) -> Simple:
     return Simple("OK")
 
 
-def level(client: Client, args: Sequence[bytes]) -> Any:
+def level(client: CommandContext, args: Sequence[bytes]) -> Any:
     """DURAMEN.LEVEL [session | eventual | strong]"""
     if not args:
         return client.level
@@ -81,7 +78,7 @@ class _Written:
             self._future.set_exception(error)
 
 
-async def setv(client: Client, args: Sequence[bytes]) -> int | None:
+async def setv(client: CommandContext, args: Sequence[bytes]) -> int | None:
     """DURAMEN.SETV key value version [EX s | PX ms | EXAT s | PXAT ms]: the new version, nil where it has another one.
 
     Version -1 stands for a key that is not there. The log decides, once, and every replica alike.
@@ -107,3 +104,20 @@ async def setv(client: Client, args: Sequence[bytes]) -> int | None:
         return int(await future)
     except ConditionFailed:
         return None
+
+
+SPECS: Final = (
+    asks("duramen.token", 1, token, summary="Returns a token of all that was seen."),
+    talks("duramen.after", 2, after, "alone", summary="Lets the next reads wait for a token."),
+    talks("duramen.level", -1, level, "alone", summary="session, eventual or strong."),
+    reads("duramen.getv", 2, getv, "Returns a value with its version."),
+    asks(
+        "duramen.setv",
+        -4,
+        setv,
+        "write",
+        summary="Sets a value if its version is still the one that is named.",
+        keys=(1, 1, 1),
+    ),
+)
+"""The commands of this module."""

@@ -7,21 +7,20 @@ before the command came is gone; what others write meanwhile is there or not, as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Final
 
 from log_tier.model.identifiers import Partition
 from router.admin.clear import clear_table
+from router.endpoints.resp.command_spec import asks
+from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.wire.arguments import SYNTAX, text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import Problem, Simple
 
-if TYPE_CHECKING:
-    from router.endpoints.resp.connection.client import Client
-
-__all__ = ["flushdb"]
+__all__ = ["SPECS", "flushdb"]
 
 
-async def flushdb(client: Client, args: Sequence[bytes]) -> Simple:
+async def flushdb(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """FLUSHDB [ASYNC|SYNC]: both are the same here; the reply comes when no later read shows an old key."""
     if len(args) > 1 or (args and text_of(args[0]).upper() not in ("ASYNC", "SYNC")):
         raise SYNTAX
@@ -34,3 +33,7 @@ async def flushdb(client: Client, args: Sequence[bytes]) -> Simple:
     for number, offset in enumerate(cleared):
         table.raise_floor(Partition(number), offset)
     return Simple("OK")
+
+
+SPECS: Final = (asks("flushdb", -1, flushdb, "write", summary="Clears the table: an empty version, by a barrier."),)
+"""The commands of this module."""

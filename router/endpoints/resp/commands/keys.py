@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from router.endpoints.resp.command_spec import CommandSpec, changes, reads
 from router.endpoints.resp.data.views import View
 from router.endpoints.resp.wire.arguments import expiry_problem, integer, shown, text_of
 from router.endpoints.resp.wire.replies import Problem, Simple
@@ -12,6 +13,7 @@ from serving_tier.fold.entry import NEVER
 from serving_tier.fold.numbers import INTEGER_MAX, INTEGER_MIN
 
 __all__ = [
+    "SPECS",
     "delete",
     "exists",
     "expire",
@@ -146,3 +148,24 @@ def _only(options: Sequence[bytes]) -> set[str]:
     if {"GT", "LT"} <= only:
         raise Problem("ERR GT and LT options at the same time are not compatible")
     return only
+
+
+SPECS: Final = (
+    reads("exists", -2, exists, "Counts those of the keys that are there.", last=-1),
+    reads("touch", -2, exists, "Counts those of the keys that are there.", last=-1),
+    reads("type", 2, type_, "Returns the type of a value: always string."),
+    reads("ttl", 2, ttl, "Returns the seconds until a key expires."),
+    reads("pttl", 2, pttl, "Returns the milliseconds until a key expires."),
+    reads("expiretime", 2, expiretime, "Returns when a key expires, in seconds since 1970."),
+    reads("pexpiretime", 2, pexpiretime, "Returns when a key expires, in ms since 1970."),
+    *(
+        CommandSpec(name, -2, frozenset({"write"}), "change", delete, 1, -1, 1, None, True, "Deletes keys.")
+        for name in ("del", "unlink")
+    ),
+    changes("persist", 2, persist, "Lets a key never expire."),
+    changes("expire", -3, expire, "Lets a key expire in so many seconds."),
+    changes("pexpire", -3, pexpire, "Lets a key expire in so many milliseconds."),
+    changes("expireat", -3, expireat, "Lets a key expire at a time in seconds."),
+    changes("pexpireat", -3, pexpireat, "Lets a key expire at a time in milliseconds."),
+)
+"""The commands of this module."""

@@ -4,33 +4,28 @@ No turn of the event loop is long, however many keys there are: pages are read i
 to be merged in a millisecond, and keys are compared with a pattern some at a time, by the number of bytes that this may
 compare (`router/endpoints/resp/wire/patterns.py`). KEYS with a pattern that begins with literal bytes walks over the
 keys that begin with them.
-
-A cursor of Redis is a number of 64 bits, and a position in key order is a key. So the endpoint remembers positions
-under random numbers: the last ten thousand of all connections. An older one is refused, and its walk begins again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from log_tier.model.identifiers import Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from router.data.requests import ScanRequest, ScanResult
 from router.data.scan import SCAN_LIMIT_MAX
+from router.endpoints.resp.command_spec import asks
+from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
-from router.endpoints.resp.wire.limits import CURSORS_MAX, KEYS_REPLY_MAX, REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.limits import KEYS_REPLY_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
 from router.endpoints.resp.wire.replies import Problem
 
-if TYPE_CHECKING:
-    from router.endpoints.resp.connection.client import Client
-
-__all__ = ["Cursors", "keys", "randomkey", "scan"]
+__all__ = ["SPECS", "keys", "randomkey", "scan"]
 
 _COUNT_DEFAULT: Final = 10
 
@@ -44,31 +39,7 @@ _TURN_STEPS: Final = 500_000
 _SAMPLE: Final = 256
 
 
-class Cursors:
-    """Positions of walks under the numbers that clients know them by."""
-
-    def __init__(self, limit: int = CURSORS_MAX) -> None:
-        self._limit = limit
-        self._positions: OrderedDict[int, tuple[str, bytes]] = OrderedDict()
-
-    def keep(self, table: str, position: bytes) -> int:
-        """A number for a position in a table."""
-        number = random.getrandbits(63) + 1
-        self._positions[number] = (table, position)
-        if len(self._positions) > self._limit:
-            self._positions.popitem(last=False)
-        return number
-
-    def find(self, table: str, number: int) -> bytes:
-        """The position; it stays, as a client may ask for a page twice. Raises `Problem`."""
-        found = self._positions.get(number)
-        if found is None or found[0] != table:
-            raise Problem("ERR invalid cursor: it is not known here (any more), begin again with 0")
-        self._positions.move_to_end(number)
-        return found[1]
-
-
-async def scan(client: Client, args: Sequence[bytes]) -> list[object]:
+async def scan(client: CommandContext, args: Sequence[bytes]) -> list[object]:
     """SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]"""
     try:
         number = int(args[0])
@@ -123,7 +94,9 @@ async def _matching(pattern: Glob, keys: Sequence[bytes]) -> list[bytes]:
     return found
 
 
-async def _page(client: Client, table: ServedTable, start: bytes, limit: int, end: bytes | None = None) -> ScanResult:
+async def _page(
+    client: CommandContext, table: ServedTable, start: bytes, limit: int, end: bytes | None = None
+) -> ScanResult:
     freshness = client.freshness(table)
     wanted = client.server.own_partitions(table)
     request = ScanRequest(
@@ -147,7 +120,7 @@ async def _page(client: Client, table: ServedTable, start: bytes, limit: int, en
     return page
 
 
-async def _pages(client: Client, table: ServedTable, prefix: bytes) -> AsyncIterator[Sequence[bytes]]:
+async def _pages(client: CommandContext, table: ServedTable, prefix: bytes) -> AsyncIterator[Sequence[bytes]]:
     """All keys that begin with `prefix`, page by page."""
     start, end = prefix, _after(prefix)
     while True:
@@ -164,7 +137,7 @@ def _after(prefix: bytes) -> bytes | None:
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
 
 
-async def keys(client: Client, args: Sequence[bytes]) -> list[bytes]:
+async def keys(client: CommandContext, args: Sequence[bytes]) -> list[bytes]:
     """KEYS pattern: everything at once, so for small tables; not of one moment, as SCAN is not."""
     pattern = Glob(args[0])
     found: list[bytes] = []
@@ -175,7 +148,7 @@ async def keys(client: Client, args: Sequence[bytes]) -> list[bytes]:
     return found
 
 
-async def randomkey(client: Client, args: Sequence[bytes]) -> bytes | None:
+async def randomkey(client: CommandContext, args: Sequence[bytes]) -> bytes | None:
     """RANDOMKEY: evenly from a small table; from a large one, one of those that follow a random place."""
     table = await client.current_table()
     page = await _page(client, table, b"", _SAMPLE)
@@ -198,3 +171,11 @@ def _between(first: bytes, last: bytes) -> bytes:
     low = int.from_bytes(first[shared : shared + 4].ljust(4, b"\0"))
     high = int.from_bytes(last[shared : shared + 4].ljust(4, b"\0"))
     return last[:shared] + random.randint(low, high).to_bytes(4)
+
+
+SPECS: Final = (
+    asks("randomkey", 1, randomkey, "readonly", summary="Returns some key."),
+    asks("scan", -2, scan, "readonly", summary="Walks over the keys, some at a time."),
+    asks("keys", 2, keys, "readonly", summary="Returns the keys that match a pattern."),
+)
+"""The commands of this module."""

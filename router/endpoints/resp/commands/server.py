@@ -6,23 +6,22 @@ import asyncio
 import os
 import platform
 import resource
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from log_tier.model.identifiers import NOTHING, Partition
+from router.endpoints.resp.command_spec import CommandSpec, asks, talks
 from router.endpoints.resp.commands.connection import COMPATIBLE_WITH
 from router.endpoints.resp.commands.descriptions import described, documented
+from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, ServedTable
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import Problem
 
-if TYPE_CHECKING:
-    from router.endpoints.resp.connection.client import Client
+__all__ = ["SPECS", "command", "dbsize", "info", "wait"]
 
-__all__ = ["COMMAND_WORDS", "command", "dbsize", "info", "wait"]
-
-COMMAND_WORDS: Final = {"COUNT": 2, "INFO": -2, "DOCS": -2, "LIST": -2, "GETKEYS": -4}
+_COMMAND_WORDS: Final = {"COUNT": 2, "INFO": -2, "DOCS": -2, "LIST": -2, "GETKEYS": -4}
 """What may follow COMMAND, with its arity."""
 
 _SECTIONS: Final = ("server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "keyspace")
@@ -34,7 +33,7 @@ _NAMES_MAX: Final = 256
 _WAIT_PAUSE_S: Final = 0.005
 
 
-async def info(client: Client, args: Sequence[bytes]) -> str:
+async def info(client: CommandContext, args: Sequence[bytes]) -> str:
     """INFO [section …]"""
     wanted = {text_of(section).lower() for section in args} or {"default"}
     if wanted & {"default", "all", "everything"}:
@@ -49,7 +48,7 @@ async def info(client: Client, args: Sequence[bytes]) -> str:
     return "\r\n".join(texts)
 
 
-def _section(client: Client, section: str) -> dict[str, object]:
+def _section(client: CommandContext, section: str) -> dict[str, object]:
     server = client.server
     if section == "server":
         uptime = int(server.loop.time() - server.opened_s)
@@ -94,7 +93,7 @@ def _section(client: Client, section: str) -> dict[str, object]:
     return {"cluster_enabled": int(server.clustered)}
 
 
-async def _keyspace(client: Client) -> dict[str, object]:
+async def _keyspace(client: CommandContext) -> dict[str, object]:
     """The numbered tables that were used so far."""
     lines: dict[str, object] = {}
     for number in range(NUMBERS):
@@ -106,12 +105,12 @@ async def _keyspace(client: Client) -> dict[str, object]:
     return lines
 
 
-async def dbsize(client: Client, args: Sequence[bytes]) -> int:
+async def dbsize(client: CommandContext, args: Sequence[bytes]) -> int:
     """DBSIZE: an exact count of what is here; of a table on several nodes, what the nodes say."""
     return await _count(client, await client.current_table())
 
 
-async def _count(client: Client, table: ServedTable) -> int:
+async def _count(client: CommandContext, table: ServedTable) -> int:
     table.look()
     counts: list[int] = []
     for partition in client.server.own_partitions(table):
@@ -129,7 +128,7 @@ def _expiring(table: ServedTable) -> int:
     return sum(replica.index.statistics().expiries for replica in table.replicas if replica is not None)
 
 
-async def wait(client: Client, args: Sequence[bytes]) -> int:
+async def wait(client: CommandContext, args: Sequence[bytes]) -> int:
     """WAIT replicas milliseconds: how many replicas besides the first have applied what this server acknowledged.
 
     That a write is on stable storage is not asked here: it was when it was answered.
@@ -147,7 +146,7 @@ async def wait(client: Client, args: Sequence[bytes]) -> int:
         await asyncio.sleep(_WAIT_PAUSE_S)
 
 
-def _reached(client: Client, table: ServedTable) -> int:
+def _reached(client: CommandContext, table: ServedTable) -> int:
     """The fewest further replicas that have applied what was seen, over all partitions that were written."""
     membership = client.server.membership
     if membership is None:
@@ -164,44 +163,39 @@ def _reached(client: Client, table: ServedTable) -> int:
 # --- COMMAND
 
 
-def command(client: Client, args: Sequence[bytes]) -> Any:
+def command(client: CommandContext, args: Sequence[bytes]) -> Any:
     """COMMAND | COMMAND COUNT | INFO [name …] | DOCS [name …] | LIST | GETKEYS command …"""
-    from router.endpoints.resp.commands.command_table import COMMANDS
-
+    commands = client.server.commands
     if not args:
-        return [described(spec) for spec in COMMANDS.values()]
+        return [described(spec) for spec in commands.values()]
     subcommand = text_of(args[0]).upper()
     if subcommand == "GETKEYS":
-        return _keys_of(args[1:])
+        return _keys_of(commands, args[1:])
     if len(args) > _NAMES_MAX + 1:
         raise Problem(f"ERR COMMAND {subcommand} takes at most {_NAMES_MAX} names, not {len(args) - 1}")
     names = [text_of(name).lower() for name in args[1:]]
     if subcommand == "COUNT":
-        return len(COMMANDS)
+        return len(commands)
     if subcommand == "INFO":
-        return [_information(name) for name in names or COMMANDS]
+        return [_information(commands, name) for name in names or commands]
     if subcommand == "DOCS":
-        return {name: documented(COMMANDS[name]) for name in names or COMMANDS if name in COMMANDS}
+        return {name: documented(commands[name]) for name in names or commands if name in commands}
     if names:
         raise SYNTAX
-    return list(COMMANDS)
+    return list(commands)
 
 
-def _information(name: str) -> list[Any] | None:
+def _information(commands: Mapping[str, CommandSpec], name: str) -> list[Any] | None:
     """Of a command, or of a subcommand as `client|list`."""
-    from router.endpoints.resp.commands.command_table import COMMANDS
-
-    spec = COMMANDS.get(name.partition("|")[0])
+    spec = commands.get(name.partition("|")[0])
     if spec is None:
         return None
     report = described(spec)
     return report if name == spec.name else next((each for each in report[-1] if each[0] == name), None)
 
 
-def _keys_of(words: Sequence[bytes]) -> list[bytes]:
-    from router.endpoints.resp.commands.command_table import find_command
-
-    spec = find_command(words[0]) if words else None
+def _keys_of(commands: Mapping[str, CommandSpec], words: Sequence[bytes]) -> list[bytes]:
+    spec = commands.get(text_of(words[0]).lower()) if words else None
     if spec is None:
         raise Problem("ERR Invalid command specified")
     if not spec.fits(len(words)):
@@ -210,3 +204,12 @@ def _keys_of(words: Sequence[bytes]) -> list[bytes]:
     if not keys:
         raise Problem("ERR The command has no key arguments")
     return keys
+
+
+SPECS: Final = (
+    talks("command", -1, command, summary="About commands.", words=_COMMAND_WORDS),
+    asks("info", -1, info, summary="Tells how the server is."),
+    asks("dbsize", 1, dbsize, "readonly", summary="Counts the keys of the table."),
+    asks("wait", 3, wait, summary="Waits for replicas to apply what was written."),
+)
+"""The commands of this module."""

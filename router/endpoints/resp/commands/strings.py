@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from log_tier.model.record import VALUE_BYTES_MAX
-from router.endpoints.resp.data.views import View
+from log_tier.model.record import VALUE_BYTES_MAX, Expiry, Operation, attribute_of
+from router.endpoints.resp.command_spec import blinds, changes, reads
+from router.endpoints.resp.data.views import Record, View
 from router.endpoints.resp.wire.arguments import SYNTAX, expiry_time, integer
 from router.endpoints.resp.wire.limits import MGET_BYTES_MAX
+from router.endpoints.resp.wire.problems import wrong_arity
 from router.endpoints.resp.wire.replies import Problem, Simple
 from serving_tier.fold.entry import NEVER
 
 __all__ = [
+    "SPECS",
     "SetOptions",
     "append",
     "get",
@@ -229,3 +232,59 @@ def setrange(view: View, args: Sequence[bytes]) -> int:
     after = before[:at].ljust(at, b"\0") + value + before[at + len(value) :]
     view.put(key, after, NEVER if entry is None else entry.expires_at_ms)
     return len(after)
+
+
+# --- writes that need not read
+
+_PUT_AT: Final = attribute_of(Operation.PUT, expiry=Expiry.AT)
+_PUT_KEEP: Final = attribute_of(Operation.PUT, expiry=Expiry.KEEP)
+
+
+def _blind_set(args: Sequence[bytes], now_ms: int) -> list[Record] | None:
+    key, value, *rest = args
+    options = set_options(rest, now_ms)
+    if options.condition or options.get:
+        return None
+    if options.keep:
+        return [Record(key, value, _PUT_KEEP)]
+    if options.expires_at_ms == NEVER:
+        return [Record(key, value)]
+    return [Record(key, value, _PUT_AT, 0, options.expires_at_ms)]
+
+
+def _blind_setex(args: Sequence[bytes], now_ms: int) -> list[Record]:
+    key, time, value = args
+    expires_at_ms = expiry_time(time, seconds=True, absolute=False, now_ms=now_ms, command="setex")
+    return [Record(key, value, _PUT_AT, 0, expires_at_ms)]
+
+
+def _blind_psetex(args: Sequence[bytes], now_ms: int) -> list[Record]:
+    key, time, value = args
+    expires_at_ms = expiry_time(time, seconds=False, absolute=False, now_ms=now_ms, command="psetex")
+    return [Record(key, value, _PUT_AT, 0, expires_at_ms)]
+
+
+def _blind_mset(args: Sequence[bytes], now_ms: int) -> list[Record]:
+    if len(args) % 2:
+        raise wrong_arity("mset")
+    return [Record(key, value) for key, value in zip(args[::2], args[1::2], strict=True)]
+
+
+SPECS: Final = (
+    reads("get", 2, get, "Returns the value of a key."),
+    reads("mget", -2, mget, "Returns the values of several keys.", last=-1),
+    reads("strlen", 2, strlen, "Returns the length of a value."),
+    reads("getrange", 4, getrange, "Returns a part of a value."),
+    blinds("set", -3, set_, _blind_set, "Sets the value of a key."),
+    blinds("setex", 4, setex, _blind_setex, "Sets a value that expires, in seconds."),
+    blinds("psetex", 4, psetex, _blind_psetex, "Sets a value that expires, in milliseconds."),
+    blinds("mset", -3, mset, _blind_mset, "Sets the values of several keys.", last=-1, step=2),
+    changes("msetnx", -3, msetnx, "Sets several keys if none is there.", last=-1, step=2, slow=True),
+    changes("setnx", 3, setnx, "Sets a value if the key is not there."),
+    changes("getset", 3, getset, "Sets a value and returns the one before."),
+    changes("getdel", 2, getdel, "Returns a value and deletes its key."),
+    changes("getex", -2, getex, "Returns a value and changes when it expires."),
+    changes("append", 3, append, "Appends to a value."),
+    changes("setrange", 4, setrange, "Overwrites a part of a value.", slow=True),
+)
+"""The commands of this module."""

@@ -6,22 +6,21 @@ A subscription is confirmed after `Notifications.stand` has fixed the position o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from router.endpoints.resp.commands.notifications import numbered_table
+from router.endpoints.resp.command_spec import asks, talks
+from router.endpoints.resp.context import CommandContext
+from router.endpoints.resp.data.notifications import numbered_table
 from router.endpoints.resp.wire.patterns import check_pattern
 from router.endpoints.resp.wire.replies import NO_REPLY, Problem, Push, encode
 
-if TYPE_CHECKING:
-    from router.endpoints.resp.connection.client import Client
-
-__all__ = ["psubscribe", "punsubscribe", "subscribe", "unsubscribe"]
+__all__ = ["SPECS", "psubscribe", "punsubscribe", "subscribe", "unsubscribe"]
 
 # Channels and patterns of one connection.
 _SUBSCRIPTIONS_MAX: Final = 1000
 
 
-async def subscribe(client: Client, args: Sequence[bytes]) -> Any:
+async def subscribe(client: CommandContext, args: Sequence[bytes]) -> Any:
     """SUBSCRIBE channel [channel …]: `__keyspace@N__:key` or `__keyevent@N__:event`"""
     for channel in args:
         if numbered_table(channel) is None:
@@ -32,7 +31,7 @@ async def subscribe(client: Client, args: Sequence[bytes]) -> Any:
     return await _listen(client, b"subscribe", client.channels, args)
 
 
-async def psubscribe(client: Client, args: Sequence[bytes]) -> Any:
+async def psubscribe(client: CommandContext, args: Sequence[bytes]) -> Any:
     """PSUBSCRIBE pattern [pattern …]"""
     for pattern in args:
         check_pattern(pattern)
@@ -40,17 +39,17 @@ async def psubscribe(client: Client, args: Sequence[bytes]) -> Any:
     return await _listen(client, b"psubscribe", client.patterns, args)
 
 
-def unsubscribe(client: Client, args: Sequence[bytes]) -> Any:
+def unsubscribe(client: CommandContext, args: Sequence[bytes]) -> Any:
     """UNSUBSCRIBE [channel …]"""
     return _leave(client, b"unsubscribe", client.channels, args)
 
 
-def punsubscribe(client: Client, args: Sequence[bytes]) -> Any:
+def punsubscribe(client: CommandContext, args: Sequence[bytes]) -> Any:
     """PUNSUBSCRIBE [pattern …]"""
     return _leave(client, b"punsubscribe", client.patterns, args)
 
 
-async def _listen(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
+async def _listen(client: CommandContext, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
     if len(client.channels) + len(client.patterns) + len(names) > _SUBSCRIPTIONS_MAX:
         raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
     notifications = client.server.notifications
@@ -66,7 +65,7 @@ async def _listen(client: Client, kind: bytes, chosen: set[bytes], names: Sequen
     return NO_REPLY
 
 
-def _leave(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
+def _leave(client: CommandContext, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
     if len(names) > _SUBSCRIPTIONS_MAX:
         raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
     left = list(names or sorted(chosen))
@@ -82,6 +81,17 @@ def _leave(client: Client, kind: bytes, chosen: set[bytes], names: Sequence[byte
     return NO_REPLY
 
 
-def _tell(client: Client, kind: bytes, name: bytes | None) -> None:
+def _tell(client: CommandContext, kind: bytes, name: bytes | None) -> None:
     listening = len(client.channels) + len(client.patterns)
     client.reply_queue.emit(encode(Push([kind, name, listening]), client.protocol))
+
+
+_LISTENING: Final = ("pubsub", "loading", "stale", "alone")
+
+SPECS: Final = (
+    asks("subscribe", -2, subscribe, *_LISTENING, summary="Listens to channels."),
+    talks("unsubscribe", -1, unsubscribe, "pubsub", "alone", summary="Listens no more."),
+    asks("psubscribe", -2, psubscribe, *_LISTENING, summary="Listens to patterns."),
+    talks("punsubscribe", -1, punsubscribe, "pubsub", "alone", summary="Listens no more."),
+)
+"""The commands of this module."""

@@ -11,30 +11,26 @@ WATCH remembers versions. EXEC runs only if every watched key still has its vers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from log_tier.model.identifiers import Offset, Partition
+from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, asks, talks
+from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Overlay, Step, View
+from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.limits import TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX
 from router.endpoints.resp.wire.problems import CROSS_SLOT
 from router.endpoints.resp.wire.replies import Problem, Simple
 
-if TYPE_CHECKING:
-    from router.endpoints.resp.commands.command_table import CommandSpec
-    from router.endpoints.resp.connection.client import Client
-    from router.endpoints.resp.data.tables import ServedTable
-    from router.endpoints.resp.wire.fallback_parser import Command
-
-__all__ = ["begin", "discard", "enqueue", "execute", "multi", "unwatch", "watch"]
+__all__ = ["SPECS", "begin", "discard", "enqueue", "execute", "multi", "unwatch", "watch"]
 
 _OK: Final = Simple("OK")
 _QUEUED: Final = Simple("QUEUED")
 
-_DATA: Final = frozenset({"read", "change", "blind"})
 
-
-def multi(client: Client, args: Sequence[bytes]) -> Simple:
+def multi(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """MULTI"""
     if client.transaction is not None:
         raise Problem("ERR MULTI calls can not be nested")
@@ -43,7 +39,7 @@ def multi(client: Client, args: Sequence[bytes]) -> Simple:
     return _OK
 
 
-def discard(client: Client, args: Sequence[bytes]) -> Simple:
+def discard(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """DISCARD"""
     if client.transaction is None:
         raise Problem("ERR DISCARD without MULTI")
@@ -51,11 +47,11 @@ def discard(client: Client, args: Sequence[bytes]) -> Simple:
     return _OK
 
 
-def enqueue(client: Client, spec: CommandSpec, command: Command) -> Simple | Problem:
+def enqueue(client: CommandContext, spec: CommandSpec, command: Command) -> Simple | Problem:
     """A command between MULTI and EXEC."""
     assert client.transaction is not None, "not between MULTI and EXEC"
     problem: Problem | None = None
-    if (spec.kind not in _DATA and spec.kind != "talk") or "alone" in spec.flags:
+    if (spec.kind not in DATA_KINDS and spec.kind != "talk") or "alone" in spec.flags:
         problem = Problem(f"ERR {spec.name} cannot be used in a transaction here")
     elif len(client.transaction) >= TRANSACTION_COMMANDS_MAX:
         problem = Problem(f"ERR a transaction has at most {TRANSACTION_COMMANDS_MAX} commands")
@@ -71,7 +67,7 @@ def enqueue(client: Client, spec: CommandSpec, command: Command) -> Simple | Pro
     return _QUEUED
 
 
-def _end(client: Client) -> None:
+def _end(client: CommandContext) -> None:
     client.transaction, client.aborted, client.watched = None, False, {}
     client.changed()
 
@@ -84,7 +80,7 @@ class _Transaction(NamedTuple):
     guards: Mapping[bytes, Offset]
     """The watched keys with the versions that they had."""
 
-    def place(self, client: Client, table: ServedTable) -> Partition:
+    def place(self, client: CommandContext, table: ServedTable) -> Partition:
         """The partition of all its keys. Raises `Problem` where there is none."""
         client.server.check_place(client, table, [*self.keys, *self.guards])
         places = {table.partition_of(key) for key in (*self.keys, *self.guards)}
@@ -92,12 +88,12 @@ class _Transaction(NamedTuple):
             raise CROSS_SLOT
         return next(iter(places))
 
-    def step(self, client: Client) -> Step:
+    def step(self, client: CommandContext) -> Step:
         """All its commands, one after the other, as one."""
         return lambda view, _: [_run(client, spec, command, view) for spec, command in self.queued]
 
 
-def _take(client: Client) -> _Transaction:
+def _take(client: CommandContext) -> _Transaction:
     """End the transaction: what there is to run. Raises `Problem` where it is not to be run."""
     queued = client.transaction
     if queued is None:
@@ -108,11 +104,11 @@ def _take(client: Client) -> _Transaction:
         raise Problem("EXECABORT Transaction discarded because of previous errors.")
     if any(name != client.table_name for name, _ in watched):
         raise Problem("ERR the watched keys are in another table: WATCH and EXEC go with one SELECT")
-    keys = [key for spec, command in queued if spec.kind in _DATA for key in spec.keys(command)]
+    keys = [key for spec, command in queued if spec.kind in DATA_KINDS for key in spec.keys(command)]
     return _Transaction(queued, keys, {key: version for (_, key), version in watched.items()})
 
 
-def begin(client: Client) -> bool:
+def begin(client: CommandContext) -> bool:
     """EXEC in a pipeline: hand the transaction to its round; False where it has to wait, or is one for `execute`.
 
     Raises `Problem`.
@@ -120,7 +116,7 @@ def begin(client: Client) -> bool:
     table, queued = client.table, client.transaction
     if table is None or table.gone or client.level != "session" or client.token.tables:
         return False
-    if queued is None or all(spec.kind not in _DATA for spec, _ in queued) or not client.pipeline.takes:
+    if queued is None or all(spec.kind not in DATA_KINDS for spec, _ in queued) or not client.pipeline.takes:
         return False
     transaction = _take(client)
     partition = transaction.place(client, table)
@@ -136,7 +132,7 @@ def begin(client: Client) -> bool:
     return True
 
 
-async def execute(client: Client, args: Sequence[bytes]) -> Any:
+async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     """EXEC"""
     transaction = _take(client)
     if not transaction.keys and not transaction.guards:
@@ -152,14 +148,14 @@ async def execute(client: Client, args: Sequence[bytes]) -> Any:
     )
 
 
-def _run(client: Client, spec: CommandSpec, command: Command, view: View | None) -> Any:
+def _run(client: CommandContext, spec: CommandSpec, command: Command, view: View | None) -> Any:
     try:
-        return spec.run(view if spec.kind in _DATA else client, command[1:])
+        return spec.run(view if spec.kind in DATA_KINDS else client, command[1:])
     except Problem as problem:
         return problem
 
 
-async def watch(client: Client, args: Sequence[bytes]) -> Simple:
+async def watch(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """WATCH key [key …]"""
     if client.transaction is not None:
         raise Problem("ERR WATCH inside MULTI is not allowed")
@@ -177,7 +173,17 @@ async def watch(client: Client, args: Sequence[bytes]) -> Simple:
     return _OK
 
 
-def unwatch(client: Client, args: Sequence[bytes]) -> Simple:
+def unwatch(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """UNWATCH"""
     client.watched = {}
     return _OK
+
+
+SPECS: Final = (
+    talks("multi", 1, multi, "no_multi", summary="Begins a transaction."),
+    asks("exec", 1, execute, "no_multi", summary="Runs the transaction."),
+    talks("discard", 1, discard, "no_multi", summary="Forgets the transaction."),
+    asks("watch", -2, watch, "no_multi", summary="Lets EXEC fail if keys change.", keys=(1, -1, 1)),
+    talks("unwatch", 1, unwatch, summary="Forgets the watched keys."),
+)
+"""The commands of this module."""

@@ -3,5 +3,6 @@
 `fast_path.py` answers GET, MGET and SET without options; `slow_path.py` runs what has to wait or reads before it
 writes. `session.py` is what a connection carries from one command to the next.
 
-Reading order: `session.py`, `fast_path.py`, `slow_path.py`, `client.py`, `intake.py`, `runs.py`, `pipeline.py`.
+Reading order: `context.py` (what the parts see of the whole), `session.py`, `intake.py`, `socket_input.py`, `runs.py`,
+`slow_path.py`, `pipeline.py`, `fast_path.py`, `farewell.py`, `client.py`.
 """

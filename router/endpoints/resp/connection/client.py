@@ -21,19 +21,22 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from log_tier.model.errors import DuramenError
-from router.endpoints.resp.commands.command_table import CommandSpec, find_command, unknown_command
+from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
+from router.endpoints.resp.commands.command_table import find_command, unknown_command
 from router.endpoints.resp.commands.transactions import begin, enqueue
+from router.endpoints.resp.connection.context import ConnectionOwner
+from router.endpoints.resp.connection.farewell import Farewell
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, FastPath
 from router.endpoints.resp.connection.intake import Intake
-from router.endpoints.resp.connection.pipeline import DATA_KINDS, Pipeline, runs_in_a_round
+from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
 from router.endpoints.resp.connection.session import Session
 from router.endpoints.resp.connection.slow_path import perform, write_blind
+from router.endpoints.resp.connection.socket_input import SocketInput
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
-from router.endpoints.resp.server.farewell import Farewell
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import STANDING_WORD, ConnectionState, encode_state
@@ -41,15 +44,10 @@ from router.endpoints.resp.wire.limits import (
     BACKLOG_BYTES_MAX,
     OUTPUT_BYTES_MAX,
     OUTPUT_PAUSE_BYTES,
-    QUEUED_BYTES_MAX,
-    QUEUED_COMMANDS_MAX,
     UNANSWERED_MAX,
 )
 from router.endpoints.resp.wire.replies import Problem, encode, size_of
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
-
-if TYPE_CHECKING:
-    from router.endpoints.resp.server.resp_server import RespServer
 
 __all__ = ["Client"]
 
@@ -65,28 +63,24 @@ _TURN_SHARE_OF_RUNS: Final = 4
 class Client(Session, asyncio.Protocol):
     """A connection. Made by the endpoint for each; everything here runs on the event loop."""
 
-    def __init__(self, server: RespServer, *, behind: bool = False) -> None:
+    def __init__(self, server: ConnectionOwner, *, behind: bool = False) -> None:
         """`behind`: it is the upstream connection of a connection of a reader process."""
         super().__init__(server)
         self._behind = behind
         self._fence_secret = STANDING_WORD
         """What a reader process asks for a marker by: see `router/endpoints/resp/wire/fence.py`."""
-        self._origin = ""
-        """Where the client of a upstream connection is."""
         self.closing = False
         self.touched = False
         self._intake = Intake()
         self.queue: deque[Command] = deque()
         """Commands that were read and have not begun, but for the first, which may be the one that runs."""
-        self.queued_bytes = 0
-        """What came since the queue was empty."""
+        self._input: SocketInput
         self._task: asyncio.Task[None] | None = None
         """The command that runs by itself."""
         self._poison: str | None = None
         """A protocol error, told when all before it is answered."""
-        self._transport: asyncio.Transport
+        self.transport: asyncio.Transport
         self.reply_queue: ReplyQueue
-        self._reading = True
         self._ended = False
         """It sends no more."""
         self._turn_scheduled = False
@@ -98,9 +92,10 @@ class Client(Session, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody is there."""
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
+        self._input = SocketInput(self.transport, self._intake, self.queue)
         self.reply_queue = ReplyQueue(
-            self._transport,
+            self.transport,
             self.server.loop,
             filled=self._touch,
             tell=self._told_bytes,
@@ -109,7 +104,7 @@ class Client(Session, asyncio.Protocol):
         )
         self.pipeline = Pipeline(self)
         if not self.server.admit(self):
-            self._transport.write(b"-ERR max number of clients reached\r\n")
+            self.transport.write(b"-ERR max number of clients reached\r\n")
             self.close("the door has as many connections as it takes")
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -134,16 +129,16 @@ class Client(Session, asyncio.Protocol):
             return
         if self.closing or self._poison is not None:
             return
-        self.queued_bytes += len(data)
+        self._input.queued_bytes += len(data)
         if self.reply_queue.stalled or self._turn_scheduled or self._intake.waiting_bytes:
             self._intake.put(data)
             self.reply_queue.heard()
         else:
             self._take(data)
         if not self.queue and not self._intake.more:
-            self.queued_bytes = 0
-        elif self._reading and not self._room_for_more():
-            self._read(False)
+            self._input.queued_bytes = 0
+        elif self._input.on and not self._room_for_more():
+            self._input.turn(False)
 
     def _take(self, data: bytes) -> None:
         """Parse what came, as far as one turn goes, and begin with it."""
@@ -155,19 +150,15 @@ class Client(Session, asyncio.Protocol):
         self._run()
 
     def _room_for_more(self) -> bool:
-        """May more be read from the socket? A client that does not read its replies may send a pipeline of a size."""
-        if self.reply_queue.stalled:
-            waiting = self._intake.waiting_bytes
-            if waiting > BACKLOG_BYTES_MAX and self._reading:
-                logger.warning(
-                    "client %s at %s: %s bytes of commands wait until it reads its replies, more than %s: it is not "
-                    "read until then",
-                    *(self.id, self.address, waiting, BACKLOG_BYTES_MAX),
-                )
-            return waiting <= BACKLOG_BYTES_MAX
-        return (
-            not self._intake.more and len(self.queue) <= QUEUED_COMMANDS_MAX and self.queued_bytes <= QUEUED_BYTES_MAX
-        )
+        stalled = self.reply_queue.stalled
+        room = self._input.has_room(stalled=stalled)
+        if stalled and not room and self._input.on:
+            logger.warning(
+                "client %s at %s: %s bytes of commands wait until it reads its replies, more than %s: it is not "
+                "read until then",
+                *(self.id, self.address, self._intake.waiting_bytes, BACKLOG_BYTES_MAX),
+            )
+        return room
 
     def eof_received(self) -> bool:
         """It sends no more; answers that are on their way still go out."""
@@ -181,7 +172,7 @@ class Client(Session, asyncio.Protocol):
         """It does not read its replies: its commands wait, and go on being read until they are too many."""
         self.reply_queue.stall()
         if not self.closing:
-            self._read(self._room_for_more())
+            self._input.turn(self._room_for_more())
 
     def resume_writing(self) -> None:
         """It has read most of them."""
@@ -189,36 +180,11 @@ class Client(Session, asyncio.Protocol):
         self.server.changes.go_on()
         if not self.closing:
             self._run()
-            self._read_again()
+            self._input_on_again()
 
-    def _read(self, reading: bool) -> None:
-        if self.closing or reading is self._reading:
-            return
-        self._reading = reading
-        if reading:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
-
-    def _read_again(self) -> None:
-        if not self.queue and not self._intake.more:
-            self.queued_bytes = 0
-        if not self._reading and self._room_for_more() and len(self.queue) <= QUEUED_COMMANDS_MAX // 2:
-            self._read(True)
-
-    @property
-    def address(self) -> str:
-        """Of the other end."""
-        if self._origin:
-            return self._origin
-        peer = self._transport.get_extra_info("peername")
-        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else f"{self.server.socket_path}:0"
-
-    @property
-    def local_address(self) -> tuple[str, int]:
-        """Host and port at which it reached this server."""
-        name = self._transport.get_extra_info("sockname")
-        return (name[0], name[1]) if isinstance(name, tuple) else ("127.0.0.1", self.server.port)
+    def _input_on_again(self) -> None:
+        if not self.closing:
+            self._input.turn_on_again(stalled=self.reply_queue.stalled)
 
     def close(self, reason: str) -> None:
         """Send what there is, then end the connection."""
@@ -229,7 +195,7 @@ class Client(Session, asyncio.Protocol):
             self.reply_queue.close()
             self._intake.clear()
             ended = self._ended or self.server.closing
-            Farewell.begin(self._transport, self.connection_lost, self.server.farewells, ended=ended)
+            Farewell.begin(self.transport, self.connection_lost, self.server.farewells, ended=ended)
 
     def finish(self, reason: str) -> None:
         """The command that runs now is the last one: send its reply, and end."""
@@ -246,7 +212,7 @@ class Client(Session, asyncio.Protocol):
             logger.warning("client %s at %s is dropped: %s", self.id, self.address, reason)
             self.server.connections_dropped += 1
             self.closing = True
-        self._transport.abort()
+        self.transport.abort()
 
     @property
     def stalled(self) -> bool:
@@ -256,7 +222,7 @@ class Client(Session, asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """Nothing has to be done when a reply has left."""
-        return not self.queue and not self._intake.more and self._poison is None and self._reading and not self.closing
+        return not self.queue and not self._intake.more and self._poison is None and self._input.on and not self.closing
 
     def _told_bytes(self, error: DuramenError) -> bytes:
         return encode(self.report(error), self.protocol)
@@ -307,8 +273,8 @@ class Client(Session, asyncio.Protocol):
                 self.close(self._poison or "it has sent all that it wanted")
         if not self.closing:
             reply_queue.flush()
-            if not self._reading:
-                self._read_again()
+            if not self._input.on:
+                self._input_on_again()
 
     def _take_turns(self) -> None:
         if not self._turn_scheduled:
@@ -337,18 +303,9 @@ class Client(Session, asyncio.Protocol):
         spec = find_command(name)
         if spec is None:
             return self._refuse(unknown_command(command))
-        if not self.authenticated and "no_auth" not in spec.flags:
-            return self._refuse(Problem("NOAUTH Authentication required."))
-        refusal = spec.refusal(command)
+        refusal = self.refusal(spec, command)
         if refusal is not None:
             return self._refuse(refusal)
-        if self.subscribed and "pubsub" not in spec.flags:
-            return self._refuse(
-                Problem(
-                    f"ERR Can't execute '{spec.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
-                    "are allowed in this context"
-                )
-            )
         if self.transaction is not None and "no_multi" not in spec.flags:
             return self._answer(enqueue(self, spec, command))
         self.last_command = spec.name
@@ -406,7 +363,7 @@ class Client(Session, asyncio.Protocol):
     def _stand(self, command: Command) -> bool:
         """Tell the reader process that all before this is answered, and how the connection stands."""
         if len(command) > 1:
-            self._fence_secret, self._origin = command[1], text_of(command[2])
+            self._fence_secret, self.origin = command[1], text_of(command[2])
         table = self.table = self.table or self.server.tables.at_hand(self.table_name)
         page = table.page if table is not None and not table.gone else None
         self.queue.popleft()
@@ -428,6 +385,7 @@ class Client(Session, asyncio.Protocol):
         except DuramenError as error:
             reply = self.report(error)
         except Exception:
+            # A bug of ours, of whatever type: it is raised on. The client must not wait for a reply that never comes.
             logger.exception("client %s: %s failed", self.id, self.last_command)
             self._task = None
             self.reply_queue.emit(b"-ERR internal error\r\n")

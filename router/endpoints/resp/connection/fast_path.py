@@ -11,11 +11,12 @@ False, having done nothing, and the slow path (`client.py`) says what is wrong.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
+from router.endpoints.resp.connection.context import ClientContext
 from router.endpoints.resp.connection.pipeline import runs_in_a_round
 from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.connection.slow_path import write_plain
@@ -24,9 +25,6 @@ from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.framing import lone_get, lone_set
 from router.endpoints.resp.wire.limits import UNANSWERED_MAX
 from router.endpoints.resp.wire.replies import OK
-
-if TYPE_CHECKING:
-    from router.endpoints.resp.connection.client import Client
 
 __all__ = ["GET_WORDS", "SET_WORDS", "TURN", "FastPath"]
 
@@ -47,7 +45,7 @@ class FastPath:
 
     __slots__ = ("_client", "_lone", "_reads", "_runs")
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ClientContext) -> None:
         self._client = client
         self._reads = client.server.reads
         self._runs = GetRuns(client.server.reads)
@@ -176,7 +174,7 @@ class _LoneSet:
 
     __slots__ = ("_client", "reply")
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ClientContext) -> None:
         self._client = client
         self.reply: bytes | None = None
 

@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import EXPIRY_SHIFT, Expiry
-from router.endpoints.resp.commands.command_table import CommandSpec, find_command
+from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
+from router.endpoints.resp.commands.command_table import find_command
+from router.endpoints.resp.connection.context import ClientContext
 from router.endpoints.resp.connection.slow_path import share_of, sum_of
 from router.endpoints.resp.data.jobs import Job, Receiver
 from router.endpoints.resp.data.reads import check_keys
@@ -31,13 +33,7 @@ from router.endpoints.resp.wire.limits import OUTPUT_BYTES_MAX, RUNNING_BYTES_MA
 from router.endpoints.resp.wire.problems import CROSS_SLOT
 from router.endpoints.resp.wire.replies import encode, size_of
 
-if TYPE_CHECKING:
-    from router.endpoints.resp.connection.client import Client
-
-__all__ = ["DATA_KINDS", "Pipeline", "runs_in_a_round"]
-
-DATA_KINDS: Final = frozenset({"read", "change", "blind"})
-"""Of the commands that are functions of a view."""
+__all__ = ["Pipeline", "runs_in_a_round"]
 
 # So many reads in a row wait for what is before them.
 _READS_ALONE: Final = 16
@@ -87,7 +83,7 @@ class Pipeline:
 
     __slots__ = ("_client", "_outbox", "_size", "running")
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ClientContext) -> None:
         self._client = client
         self._outbox = client.reply_queue
         self.running = 0
@@ -174,7 +170,7 @@ class Pipeline:
         return encode(reply, protocol)
 
 
-def _asks(spec: CommandSpec, args: Sequence[bytes], client: Client) -> bool:
+def _asks(spec: CommandSpec, args: Sequence[bytes], client: ClientContext) -> bool:
     """Does a write of this kind look at what is there, by its options? Raises `Problem`."""
     assert spec.blind is not None, spec.name
     if spec.name == "set" and len(args) == 2:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
 
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.model.identifiers import Offset
 from log_tier.model.tokens import Token
+from router.endpoints.resp.command_spec import CommandSpec
+from router.endpoints.resp.connection.context import ConnectionOwner
 from router.endpoints.resp.data.reads import Freshness
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, ServedTable
 from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import NULL, Problem
-
-if TYPE_CHECKING:
-    from router.endpoints.resp.commands.command_table import CommandSpec
-    from router.endpoints.resp.server.resp_server import RespServer
 
 __all__ = ["Session"]
 
@@ -23,9 +21,12 @@ __all__ = ["Session"]
 class Session:
     """The state of one connection. Commands change it, and then call `changed`."""
 
-    def __init__(self, server: RespServer) -> None:
+    def __init__(self, server: ConnectionOwner) -> None:
         self.server = server
         self.id = server.next_id()
+        self.transport: asyncio.Transport
+        self.origin = ""
+        """Where the client is, if this is the upstream connection of a reader process."""
         self.name = b""
         self.library: dict[str, bytes] = {}
         """What CLIENT SETINFO was told."""
@@ -71,6 +72,32 @@ class Session:
     def subscribed(self) -> bool:
         """It listens, and by RESP2 that is all it may do."""
         return self.protocol == 2 and bool(self.channels or self.patterns)
+
+    def refusal(self, spec: CommandSpec, command: Command) -> Problem | None:
+        """Why a command is not to run on this connection; None where it may."""
+        if not self.authenticated and "no_auth" not in spec.flags:
+            return Problem("NOAUTH Authentication required.")
+        refusal = spec.refusal(command)
+        if refusal is None and self.subscribed and "pubsub" not in spec.flags:
+            return Problem(
+                f"ERR Can't execute '{spec.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+                "are allowed in this context"
+            )
+        return refusal
+
+    @property
+    def address(self) -> str:
+        """Of the other end."""
+        if self.origin:
+            return self.origin
+        peer = self.transport.get_extra_info("peername")
+        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else f"{self.server.socket_path}:0"
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """Host and port at which it reached this server."""
+        name = self.transport.get_extra_info("sockname")
+        return (name[0], name[1]) if isinstance(name, tuple) else ("127.0.0.1", self.server.port)
 
     def select(self, name: str, table: ServedTable | None, number: int) -> None:
         """Go to another table."""

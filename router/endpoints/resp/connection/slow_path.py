@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.record import GROUPED, KEY_BYTES_MAX
+from router.endpoints.resp.command_spec import CommandSpec
+from router.endpoints.resp.connection.context import ClientContext
 from router.endpoints.resp.data.reads import check_keys
-from router.endpoints.resp.data.shared_writer import Record
-from router.endpoints.resp.data.views import ReadOnlyView, Step
+from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.views import ReadOnlyView, Record, Step
+from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.problems import CROSS_SLOT
 from router.endpoints.resp.wire.reply_queue import Slot
-
-if TYPE_CHECKING:
-    from router.endpoints.resp.commands.command_table import CommandSpec
-    from router.endpoints.resp.connection.client import Client
-    from router.endpoints.resp.data.tables import ServedTable
-    from router.endpoints.resp.wire.fallback_parser import Command
 
 __all__ = ["perform", "share_of", "sum_of", "write_blind", "write_plain"]
 
 
-async def perform(client: Client, spec: CommandSpec, command: Command) -> Any:
+async def perform(client: ClientContext, spec: CommandSpec, command: Command) -> Any:
     """A command on keys, however long it takes; its reply. Raises `Problem`, and what the core raises."""
     keys = spec.keys(command)
     check_keys(keys)
@@ -44,7 +41,7 @@ async def perform(client: Client, spec: CommandSpec, command: Command) -> Any:
 
 
 async def _change(
-    client: Client, table: ServedTable, spec: CommandSpec, args: Sequence[bytes], keys: Sequence[bytes]
+    client: ClientContext, table: ServedTable, spec: CommandSpec, args: Sequence[bytes], keys: Sequence[bytes]
 ) -> Any:
     """A command that reads and writes; over several partitions where it can be cut in pieces."""
     step: Step = spec.run
@@ -80,7 +77,7 @@ def share_of(
     return keys, mine
 
 
-def write_plain(client: Client, table: ServedTable, keys: list[bytes], values: list[bytes]) -> bool:
+def write_plain(client: ClientContext, table: ServedTable, keys: list[bytes], values: list[bytes]) -> bool:
     """Put values, whatever was there, on their way to the log; False where that is one for the slow path."""
     if not (min(map(len, keys)) > 0 and max(map(len, keys)) <= KEY_BYTES_MAX):
         return False
@@ -124,7 +121,7 @@ def _grouped(
     return groups, places
 
 
-def write_blind(client: Client, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
+def write_blind(client: ClientContext, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
     """A write that does not ask what was there, on its way to the log; False where its options ask for the slow path.
 
     Raises `Problem`. What goes to one partition is one atomic group.

@@ -10,21 +10,11 @@ from typing import NamedTuple, Protocol
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition
-from log_tier.model.record import PLAIN_PUT
 from router.data.requests import WritePart
 from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.views import Record
 
 __all__ = ["Draft", "Record", "Sent", "Waiter"]
-
-
-class Record(NamedTuple):
-    """One record of a group."""
-
-    key: bytes
-    value: bytes
-    attribute: int = PLAIN_PUT
-    version: int = 0
-    expiry_ms: int = 0
 
 
 class Waiter(Protocol):

@@ -19,8 +19,7 @@ from typing import Any, Final, Protocol
 
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, PLAIN_PUT, Condition, Expiry, Operation
-from router.endpoints.resp.data.drafts import Record
-from router.endpoints.resp.data.views import APPENDED, Overlay, PendingVersion, Step
+from router.endpoints.resp.data.views import APPENDED, Overlay, PendingVersion, Record, Step
 from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem
 from serving_tier.fold.entry import NEVER
 

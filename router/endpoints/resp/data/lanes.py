@@ -18,12 +18,11 @@ from log_tier.model.errors import (
     WriteUnknown,
 )
 from log_tier.model.identifiers import Offset, Partition
-from router.endpoints.resp.data.drafts import Record
 from router.endpoints.resp.data.jobs import Group, Job, Owner, groups_of, records_of, with_versions
 from router.endpoints.resp.data.reads import Freshness, Reads
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import Overlay
+from router.endpoints.resp.data.views import Overlay, Record
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import size_of
 from serving_tier.fold.entry import Entry

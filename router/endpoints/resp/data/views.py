@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.record import PLAIN_PUT
 from serving_tier.fold.entry import NEVER, Entry
 
-__all__ = ["APPENDED", "Overlay", "PendingVersion", "ReadOnlyView", "Step", "View", "known_version"]
+__all__ = ["APPENDED", "Overlay", "PendingVersion", "ReadOnlyView", "Record", "Step", "View", "known_version"]
 
 
 class View(Protocol):
@@ -47,6 +48,16 @@ class View(Protocol):
 
 Step = Callable[[View, Sequence[bytes]], Any]
 """A data command: changes the view, returns the reply or raises `Problem`; arguments without the command's name."""
+
+
+class Record(NamedTuple):
+    """One record that a command writes: one of a group."""
+
+    key: bytes
+    value: bytes
+    attribute: int = PLAIN_PUT
+    version: int = 0
+    expiry_ms: int = 0
 
 
 class ReadOnlyView:

@@ -29,7 +29,8 @@ What holds:
 - Q5 The server keeps no values in memory for its endpoint while it has readers: between the commit of a batch and the
      moment at which the cache hears of it, a reader may have shown what the cache does not know.
 
-Reading order: `reader_table.py` (a table as a reader sees it), `proxy.py` (a connection), `reader_process.py`. The
+Reading order: `reader_table.py` (a table as a reader sees it), `reader_state.py` (what connections share), `proxy.py`
+(a connection), `reader_process.py`. The
 markers between the two processes are in `router/endpoints/resp/wire/fence.py`, the shared memory in
 `router/endpoints/resp/data/freshness_page.py`, `upstream.py`.
 """

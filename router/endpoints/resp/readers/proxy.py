@@ -16,17 +16,20 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from log_tier.model.errors import DuramenError
-from router.endpoints.resp.commands.command_table import CommandSpec, find_command
+from router.endpoints.resp.command_spec import CommandSpec
+from router.endpoints.resp.commands.command_table import find_command
+from router.endpoints.resp.connection.farewell import Farewell
 from router.endpoints.resp.connection.fast_path import TURN
 from router.endpoints.resp.connection.intake import Intake
 from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
+from router.endpoints.resp.readers.reader_state import ReaderState
+from router.endpoints.resp.readers.reader_table import ReaderTable
 from router.endpoints.resp.readers.upstream import Twin, has_one_line, packed
-from router.endpoints.resp.server.farewell import Farewell
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
 from router.endpoints.resp.wire.framing import lone_get
@@ -34,10 +37,6 @@ from router.endpoints.resp.wire.limits import BACKLOG_BYTES_MAX, OUTPUT_PAUSE_BY
 from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import NULL, Problem, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
-
-if TYPE_CHECKING:
-    from router.endpoints.resp.readers.reader_process import ReaderProcess
-    from router.endpoints.resp.readers.reader_table import ReaderTable
 
 __all__ = ["Relay"]
 
@@ -56,7 +55,7 @@ _TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
 class Relay(asyncio.Protocol):
     """The client's side. Everything here runs on the event loop."""
 
-    def __init__(self, process: ReaderProcess) -> None:
+    def __init__(self, process: ReaderState) -> None:
         self._process = process
         self._loop = process.loop
         self._reads = process.reads
@@ -105,14 +104,14 @@ class Relay(asyncio.Protocol):
         )
         self._reads_on = False
         self._transport.pause_reading()
-        self._process.relays.add(self)
+        self._process.connections.add(self)
         self._meeting = self._loop.create_task(self._meet())
 
     async def _meet(self) -> None:
         deadline = self._loop.time() + _MEET_S
         while True:
             try:
-                await self._loop.create_unix_connection(lambda: Twin(self), str(self._process.twin_path))
+                await self._loop.create_unix_connection(lambda: Twin(self), str(self._process.upstream_path))
             except OSError as error:
                 if self._loop.time() > deadline:
                     logger.warning("the server cannot be reached: %s", error)
@@ -181,7 +180,7 @@ class Relay(asyncio.Protocol):
         """It is gone."""
         self._closing = True
         self._outbox.resume()
-        self._process.relays.discard(self)
+        self._process.connections.discard(self)
         self._queue.clear()
         if self._meeting is not None:
             self._meeting.cancel()

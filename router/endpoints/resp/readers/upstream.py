@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol, cast
 
-from router.endpoints.resp.commands.command_table import CommandSpec
+from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
 

@@ -14,7 +14,7 @@ import grpc
 
 from log_tier.model.errors import DuramenError
 from log_tier.rpc.wire import Wire
-from router.endpoints.resp.commands.cluster import Place
+from router.endpoints.resp.context import Place
 from router.membership.live_membership import LiveMembership
 from router.proto import fast_door_pb2, fast_door_pb2_grpc
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Maps
@@ -16,22 +16,25 @@ from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
 from router.admin.admin import OpenAdmin
 from router.data.requests import Connection
-from router.endpoints.resp.commands.cluster import Place
-from router.endpoints.resp.commands.native import Batches
-from router.endpoints.resp.commands.notifications import Notifications
-from router.endpoints.resp.commands.scans import Cursors
+from router.endpoints.resp.command_spec import CommandSpec
+from router.endpoints.resp.commands.command_table import COMMANDS
 from router.endpoints.resp.connection.client import Client
+from router.endpoints.resp.connection.context import AdmittedClient
+from router.endpoints.resp.connection.farewell import Farewell
+from router.endpoints.resp.context import CommandContext, Place
 from router.endpoints.resp.data.changes import Changes
+from router.endpoints.resp.data.cursors import Cursors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
+from router.endpoints.resp.data.native_batches import NativeBatches
+from router.endpoints.resp.data.notifications import Notifications
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable, Tables
 from router.endpoints.resp.data.value_cache import CacheRoom
-from router.endpoints.resp.readers.reader_process import TWIN_SOCKET, ReaderTask
-from router.endpoints.resp.server.farewell import Farewell
+from router.endpoints.resp.readers.reader_state import UPSTREAM_SOCKET, ReaderTask
 from router.endpoints.resp.server.peers import Peers
-from router.endpoints.resp.server.sockets import BACKLOG, RespSettings, RespSockets, tls_context
-from router.endpoints.resp.wire.limits import CONNECTIONS_MAX
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets, tls_context
+from router.endpoints.resp.wire.limits import CONNECTIONS_MAX, LISTEN_BACKLOG
 from router.endpoints.resp.wire.replies import Problem
 from router.membership.live_membership import LiveMembership
 from serving_tier.node.node import Node
@@ -82,7 +85,7 @@ class RespServer:
         self.run_id = secrets.token_hex(20)
         self.port = sockets.port
         self.socket_path = str(settings.socket_path or "")
-        self.clients: dict[int, Client] = {}
+        self.clients: dict[int, AdmittedClient] = {}
         """By id."""
         self.farewells: set[Farewell] = set()
         """Connections that got their last reply."""
@@ -107,13 +110,14 @@ class RespServer:
         )
         self.reads = Reads(connection, clock_ms)
         self.writer = SharedWriter(connection)
-        self.batches = Batches(connection)
+        self.batches = NativeBatches(connection)
         self.changes = Changes(self.reads, self.writer, clock_ms)
+        self.commands: Mapping[str, CommandSpec] = COMMANDS
         self.cursors = Cursors()
-        self.notifications = Notifications(self)
+        self.notifications = Notifications(connection, maps, self.tables)
         self._ids = 0
         self._tasks = TaskSet()
-        self._touched: list[Client] = []
+        self._touched: list[AdmittedClient] = []
         self._servers: list[asyncio.Server] = []
         self._sockets = sockets
 
@@ -156,17 +160,19 @@ class RespServer:
         if sockets.tcp is not None:
             context = tls_context(settings)
             server._servers.append(
-                await server.loop.create_server(client, sock=sockets.tcp, ssl=context, backlog=BACKLOG)
+                await server.loop.create_server(client, sock=sockets.tcp, ssl=context, backlog=LISTEN_BACKLOG)
             )
 
         def upstream() -> Client:
             return Client(server, behind=True)
 
         if server.pages is not None:
-            path = str(server.pages.folder / TWIN_SOCKET)
-            server._servers.append(await server.loop.create_unix_server(upstream, path=path, backlog=BACKLOG))
+            path = str(server.pages.folder / UPSTREAM_SOCKET)
+            server._servers.append(await server.loop.create_unix_server(upstream, path=path, backlog=LISTEN_BACKLOG))
         if sockets.unix is not None:
-            server._servers.append(await server.loop.create_unix_server(client, sock=sockets.unix, backlog=BACKLOG))
+            server._servers.append(
+                await server.loop.create_unix_server(client, sock=sockets.unix, backlog=LISTEN_BACKLOG)
+            )
         return server
 
     def reader_tasks(self) -> list[ReaderTask]:
@@ -198,7 +204,7 @@ class RespServer:
         """How many connections it takes: their share of the process' open files, and not more than Redis does."""
         return min(CONNECTIONS_MAX, self._connections_share)
 
-    def admit(self, client: Client) -> bool:
+    def admit(self, client: AdmittedClient) -> bool:
         """Accept a new connection, or refuse it over the limit."""
         self.connections_taken += 1
         if len(self.clients) >= self.connections_max:
@@ -208,7 +214,7 @@ class RespServer:
         client.table = self.tables.at_hand(client.table_name)
         return True
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: AdmittedClient) -> None:
         """A connection is gone."""
         if self.clients.pop(client.id, None) is not None:
             self.commands_done += client.commands
@@ -218,7 +224,7 @@ class RespServer:
         """Run a command that takes a while. It is carried through, also if its connection ends meanwhile."""
         return self._tasks.start(work)
 
-    def touch(self, client: Client) -> None:
+    def touch(self, client: AdmittedClient) -> None:
         """One of its slots was filled: it is looked at when all of this round are."""
         if not client.touched:
             client.touched = True
@@ -269,7 +275,7 @@ class RespServer:
             return every
         return [each for each in every if next(iter(self.holders(table, each)), "") == self.node_id]
 
-    def misplaced(self, client: Client, table: ServedTable, keys: Sequence[bytes]) -> Problem | None:
+    def misplaced(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> Problem | None:
         """Where the client should rather ask, if it knows what that means and this node does not hold the keys."""
         if self.peers is None or not client.asked_for_map or not keys or table.ref.partitioner != "slot":
             return None
@@ -283,7 +289,7 @@ class RespServer:
                 return Problem(f"MOVED {slot_of(keys[0])} {place.host}:{place.port}")
         return None
 
-    def check_place(self, client: Client, table: ServedTable, keys: Sequence[bytes]) -> None:
+    def check_place(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> None:
         """Raises the `MOVED` that `misplaced` gives."""
         problem = self.misplaced(client, table, keys)
         if problem is not None:

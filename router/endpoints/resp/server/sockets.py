@@ -9,16 +9,11 @@ import ssl
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from log_tier.model.errors import InvalidRequest, PortInUse
-from router.endpoints.resp.wire.limits import OUTPUT_STALL_S
+from router.endpoints.resp.wire.limits import LISTEN_BACKLOG, OUTPUT_STALL_S
 
-__all__ = ["BACKLOG", "RespSettings", "RespSockets", "tls_context"]
-
-# Connections that wait to be accepted: a pool of some hundreds may come all at once, and one that finds no room here
-# tries again after a second.
-BACKLOG: Final = 1024
+__all__ = ["RespSettings", "RespSockets", "tls_context"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +106,7 @@ def _bound(host: str, port: int, *, shares: bool = False) -> socket.socket:
         if shares:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         made.bind((host, port))
-        made.listen(BACKLOG)
+        made.listen(LISTEN_BACKLOG)
         made.setblocking(False)
     except (OSError, OverflowError) as error:
         made.close()
@@ -133,7 +128,7 @@ def _bound_path(path: Path) -> socket.socket:
                 raise
             path.unlink()  # of a server that was killed
             made.bind(str(path))
-        made.listen(BACKLOG)
+        made.listen(LISTEN_BACKLOG)
         made.setblocking(False)
     except OSError as error:
         made.close()

@@ -16,6 +16,7 @@ __all__ = [
     "CURSORS_MAX",
     "INLINE_BYTES_MAX",
     "KEYS_REPLY_MAX",
+    "LISTEN_BACKLOG",
     "MGET_BYTES_MAX",
     "OUTPUT_BYTES_MAX",
     "OUTPUT_PAUSE_BYTES",
@@ -32,6 +33,10 @@ __all__ = [
 
 # Redis' own default for `maxclients`. An idle connection costs some 6 KiB here.
 CONNECTIONS_MAX: Final = 10_000
+
+# Connections that wait to be accepted: a pool of some hundreds may come all at once, and one that finds no room here
+# tries again after a second.
+LISTEN_BACKLOG: Final = 1024
 
 # Redis' own limit. It also bounds the list that the parser makes before the first argument has come: 8 MiB.
 ARGUMENTS_MAX: Final = 1024 * 1024

@@ -25,6 +25,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from router.data.direct_reads import NOT_FRESH
+from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.data.floors import Floors
 from router.endpoints.resp.data.tables import ServedTable
 
@@ -52,12 +53,17 @@ def behind(server: ServerThread, table: ServedTable, partition: Partition = ZERO
 
 def asked_while_behind(server: ServerThread, connection: Raw, *words: bytes | str | int) -> None:
     """Send a read, and return when the server waits for the replica, or has answered, which it may not."""
-    before = [client for client in server.server.clients.values() if client._task is not None]
+
+    def busy() -> set[int]:
+        clients = server.server.clients.values()
+        return {client.id for client in clients if isinstance(client, Client) and client._task is not None}
+
+    before = busy()
     connection.send(packed(*words))
     deadline = time.monotonic() + DEADLINE_S
     while not select.select([connection.socket], [], [], 0)[0]:
         assert time.monotonic() < deadline, "the read neither waits nor is answered"
-        if any(client._task is not None and client not in before for client in server.server.clients.values()):
+        if busy() - before:
             break
         time.sleep(0.001)
 

@@ -17,7 +17,8 @@ from kit.resp.real_redis import RealRedis
 from kit.resp.server_thread import ServerThread
 
 from log_tier.model.record import KEY_BYTES_MAX
-from router.endpoints.resp.commands import notifications, scans
+from router.endpoints.resp.commands import scans
+from router.endpoints.resp.data import notifications
 from router.endpoints.resp.wire.patterns import PATTERN_BYTES_MAX, PATTERN_CLASSES_MAX, Glob
 from router.endpoints.resp.wire.replies import Problem
 

@@ -26,25 +26,23 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
+from log_tier.catalog.catalog import Maps
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.record import EXPIRY_SHIFT, OPERATION_MASK, PLAIN_PUT, Expiry, Operation
-from router.data.requests import WatchEvent
-from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS
+from router.data.requests import Connection, WatchEvent
+from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, Tables
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
 from router.endpoints.resp.wire.replies import Problem, Push, encode
+from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
-if TYPE_CHECKING:
-    from router.endpoints.resp.connection.client import Client
-    from router.endpoints.resp.server.resp_server import RespServer
-
-__all__ = ["Notifications", "numbered_table"]
+__all__ = ["Listener", "Notifications", "numbered_table"]
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +78,22 @@ _NAMES: Final = {
 }
 
 
+class Listener(Protocol):
+    """A connection that may listen."""
+
+    channels: set[bytes]
+    patterns: set[bytes]
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def protocol(self) -> int: ...
+
+    @property
+    def reply_queue(self) -> ReplyQueue: ...
+
+
 class _Watch:
     """The watch of one numbered table."""
 
@@ -96,11 +110,14 @@ class _Watch:
 class Notifications:
     """Who listens, and the watches that feed them."""
 
-    def __init__(self, server: RespServer) -> None:
-        self._server = server
-        self._channels: dict[bytes, dict[int, Client]] = {}
+    def __init__(self, connection: Connection, maps: Maps, tables: Tables) -> None:
+        self._connection = connection
+        self._maps = maps
+        self._tables = tables
+        self._loop = asyncio.get_running_loop()
+        self._channels: dict[bytes, dict[int, Listener]] = {}
         """Who listens to a channel, by the connections' ids."""
-        self._patterns: dict[bytes, dict[int, Client]] = {}
+        self._patterns: dict[bytes, dict[int, Listener]] = {}
         self._globs: dict[bytes, Glob] = {}
         """Compiled when the first change is compared with it."""
         self._counts: Counter[int] = Counter()
@@ -156,14 +173,14 @@ class Notifications:
                 f"{len(self._patterns)} at this moment"
             )
 
-    def add(self, client: Client, name: bytes, *, pattern: bool) -> None:
+    def add(self, client: Listener, name: bytes, *, pattern: bool) -> None:
         """A connection listens to a channel or a pattern, which it did not before. O(1)."""
         listeners = (self._patterns if pattern else self._channels).setdefault(name, {})
         if not listeners:
             self._counts.update(_numbers_of(name))
         listeners[client.id] = client
 
-    def remove(self, client: Client, name: bytes, *, pattern: bool) -> None:
+    def remove(self, client: Listener, name: bytes, *, pattern: bool) -> None:
         """A connection listens to it no more. O(1)."""
         names = self._patterns if pattern else self._channels
         del names[name][client.id]
@@ -189,11 +206,11 @@ class Notifications:
             watch = self._watches[number] = _Watch(number)
             if made_since:
                 watch.standing.set()
-            watch.task = self._server.loop.create_task(self._watch(watch), name=f"notifications of db{number}")
+            watch.task = self._loop.create_task(self._watch(watch), name=f"notifications of db{number}")
         for number in self._watches.keys() - wanted:
             self._watches.pop(number).task.cancel()
         if self._any and self._news is None:
-            self._news = self._server.loop.create_task(self._follow_news(), name="notifications: new tables")
+            self._news = self._loop.create_task(self._follow_news(), name="notifications: new tables")
 
     def _numbers(self, names: Sequence[bytes]) -> Iterator[int]:
         """The databases that channels or patterns may be about. One that names no number is about all that are
@@ -207,12 +224,12 @@ class Notifications:
                     yield number
 
     def _numbers_there(self) -> list[int]:
-        there = {table.name for table in self._server.maps.map.tables.values()}
+        there = {table.name for table in self._maps.map.tables.values()}
         return [number for number in range(1, NUMBERS) if f"db{number}" in there]
 
     async def _follow_news(self) -> None:
         """While somebody listens to all databases, look for new ones."""
-        maps = self._server.maps
+        maps = self._maps
         while self._any:
             if not self._watches.keys() >= set(self._numbers_there()):
                 self.compare()
@@ -231,7 +248,7 @@ class Notifications:
         watch = self._watches.get(number)
         return watch is not None and watch.standing.is_set()
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: Listener) -> None:
         """A connection listens no more."""
         if client.channels or client.patterns:
             for name in client.channels:
@@ -245,12 +262,12 @@ class Notifications:
         table_id = ""
         while True:
             try:
-                table = await self._server.tables.open(watch.name)
+                table = await self._tables.open(watch.name)
                 if table.ref.id != table_id:
                     # All of a table that was made after the confirmation is news.
                     first = dict.fromkeys(map(Partition, range(table.partitions)), Offset(0))
                     table_id, watch.positions = table.ref.id, first if watch.standing.is_set() else {}
-                events: Any = self._server.connection.watch(table.ref.id, watch.positions)
+                events: Any = self._connection.watch(table.ref.id, watch.positions)
                 async with aclosing(events) as stream:
                     async for event in cast("Any", stream):
                         if event.positions is not None:
@@ -260,7 +277,7 @@ class Notifications:
                             continue
                         await self._pass_on(watch.number, table.ref.id, event, watch.positions)
             except TableNotFound as error:
-                found = self._server.tables.at_hand(watch.name)
+                found = self._tables.at_hand(watch.name)
                 if found is not None and found.ref.id == table_id:
                     found.gone = True
                 logger.info("notifications of %s begin again: %s", watch.name, error)
@@ -311,7 +328,7 @@ class Notifications:
                 await self._tell_all(listeners, Push([b"pmessage", pattern, channel, text]))
             await self._spend(glob.steps(len(channel)))
 
-    async def _tell_all(self, listeners: Mapping[int, Client], message: Push) -> None:
+    async def _tell_all(self, listeners: Mapping[int, Listener], message: Push) -> None:
         encoded = {protocol: encode(message, protocol) for protocol in (2, 3)}
         for client in list(listeners.values()):
             client.reply_queue.push(encoded[client.protocol])

@@ -1,0 +1,130 @@
+"""What a command is: its name, how many words it has, where its keys are, and what runs it. Pure.
+
+Each module of `commands/` declares its own; `commands/command_table.py` collects them. Kinds:
+
+    read     a `Step` that changes nothing        blind   a `Step` that need not read before it writes; `blind` makes
+    change   a `Step` that reads and writes               its records where that holds for its options
+    talk     about the connection: answers at once
+    ask      everything else: a coroutine
+
+The flag `no_multi` lets a command run between MULTI and EXEC, `alone` refuses it there; the others wait for EXEC.
+
+Arity, key positions and flags are those of Redis 7, which COMMAND reports to clients: some route by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from router.endpoints.resp.data.views import Record
+from router.endpoints.resp.wire.arguments import shown, text_of
+from router.endpoints.resp.wire.problems import wrong_arity
+from router.endpoints.resp.wire.replies import Problem
+
+__all__ = ["DATA_KINDS", "Blind", "CommandSpec", "asks", "blinds", "changes", "reads", "talks"]
+
+Blind = Callable[[Sequence[bytes], int], "list[Record] | None"]
+"""Arguments and the time in ms → the records of a write that does not read; None where its options make it read.
+Raises `Problem`."""
+
+DATA_KINDS: Final = frozenset({"read", "change", "blind"})
+"""Of the commands that are functions of a view."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """One command. Positions count the command's name as 0."""
+
+    name: str
+    arity: int
+    """How many words it has, its name included; negative: at least so many."""
+    flags: frozenset[str]
+    kind: Literal["read", "change", "blind", "talk", "ask"]
+    run: Callable[..., Any]
+    first: int = 0
+    """The first key; 0: no keys."""
+    last: int = 0
+    """The last one; negative: from the end."""
+    step: int = 0
+    blind: Blind | None = None
+    divisible: bool = False
+    """Over several partitions, each does its part, and the replies are added."""
+    summary: str = ""
+    subcommands: Mapping[str, int] | None = None
+    """The arity of each, where the next word is one of these."""
+
+    def refusal(self, command: Sequence[bytes]) -> Problem | None:
+        """Why these words are no command, whatever they mean; None where they may be one."""
+        if not self.fits(len(command)):
+            return wrong_arity(self.name)
+        if self.subcommands is not None and len(command) > 1:
+            name = text_of(command[1]).upper()
+            arity = self.subcommands.get(name)
+            if arity is None:
+                return Problem(f"ERR unknown subcommand '{shown(command[1])}'. Try {self.name.upper()} HELP.")
+            if not _fits(arity, len(command)):
+                return wrong_arity(f"{self.name}|{name.lower()}")
+        return None
+
+    def fits(self, words: int) -> bool:
+        """Is this a number of words that it can have?"""
+        return _fits(self.arity, words)
+
+    def keys(self, command: Sequence[bytes]) -> Sequence[bytes]:
+        """The keys of a command."""
+        if not self.first:
+            return ()
+        last = self.last if self.last >= 0 else len(command) + self.last
+        return command[self.first : last + 1 : self.step]
+
+
+def _fits(arity: int, words: int) -> bool:
+    return words == arity if arity > 0 else words >= -arity
+
+
+_READ: Final = frozenset({"readonly", "fast"})
+_WRITE: Final = frozenset({"write", "denyoom", "fast"})
+_SLOW_WRITE: Final = frozenset({"write", "denyoom"})
+_TALK: Final = frozenset({"fast", "loading", "stale"})
+
+
+def reads(name: str, arity: int, run: Callable[..., Any], summary: str, *, last: int = 1) -> CommandSpec:
+    """A command that reads the keys from its first argument to `last`."""
+    return CommandSpec(name, arity, _READ, "read", run, 1, last, 1, summary=summary)
+
+
+def changes(
+    name: str, arity: int, run: Callable[..., Any], summary: str, *, last: int = 1, step: int = 1, slow: bool = False
+) -> CommandSpec:
+    """A command that reads and writes."""
+    flags = _SLOW_WRITE if slow else _WRITE
+    return CommandSpec(name, arity, flags, "change", run, 1, last, step, summary=summary)
+
+
+def blinds(
+    name: str, arity: int, run: Callable[..., Any], blind: Blind, summary: str, *, last: int = 1, step: int = 1
+) -> CommandSpec:
+    """A command that writes without reading, by most of its options."""
+    return CommandSpec(name, arity, _SLOW_WRITE, "blind", run, 1, last, step, blind, last != 1, summary)
+
+
+def talks(
+    name: str, arity: int, run: Callable[..., Any], *flags: str, summary: str, words: Mapping[str, int] | None = None
+) -> CommandSpec:
+    """A command about the connection that answers at once. `words`: the arity of each subcommand."""
+    return CommandSpec(name, arity, _TALK.union(flags), "talk", run, summary=summary, subcommands=words)
+
+
+def asks(
+    name: str,
+    arity: int,
+    run: Callable[..., Any],
+    *flags: str,
+    summary: str,
+    words: Mapping[str, int] | None = None,
+    keys: tuple[int, int, int] = (0, 0, 0),
+) -> CommandSpec:
+    """A coroutine. `keys`: first, last and step."""
+    return CommandSpec(name, arity, frozenset(flags), "ask", run, *keys, summary=summary, subcommands=words)

@@ -1,0 +1,53 @@
+"""What the parts of a connection see of the whole, and what a connection asks of the server that has it. Types only.
+
+`client.py` is made of the parts, so they know this protocol and not the class. The server makes the connections, so
+they know what they need of it and not the server itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from router.endpoints.resp.connection.farewell import Farewell
+from router.endpoints.resp.context import CommandContext, ServerContext
+from router.endpoints.resp.wire.fallback_parser import Command
+
+__all__ = ["AdmittedClient", "ClientContext", "ConnectionOwner"]
+
+
+class ClientContext(CommandContext, Protocol):
+    """A connection, as the paths of its commands see it. See `Client` for each field."""
+
+    null: bytes
+    queue: deque[Command]
+
+    @property
+    def idle(self) -> bool: ...
+    def drop(self, reason: str) -> None: ...
+
+
+class AdmittedClient(CommandContext, Protocol):
+    """A connection, as the server sees it."""
+
+    touched: bool
+
+    def answered(self) -> None: ...
+    def close(self, reason: str) -> None: ...
+
+
+class ConnectionOwner(ServerContext, Protocol):
+    """The server that has a connection. See `RespServer`."""
+
+    stall_s: float
+    socket_path: str
+    farewells: set[Farewell]
+    closing: bool
+
+    def next_id(self) -> int: ...
+    def admit(self, client: AdmittedClient) -> bool: ...
+    def leave(self, client: AdmittedClient) -> None: ...
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+    def touch(self, client: AdmittedClient) -> None: ...

@@ -1,0 +1,143 @@
+"""What a command may see of its connection and of the server. Types only: no code of either is imported here.
+
+Commands are below the connections that run them: they know these two protocols, and `connection/client.py` and
+`server/resp_server.py` satisfy them. The server holds the table of all commands, so that COMMAND can describe them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.tokens import Token
+from router.admin.admin import OpenAdmin
+from router.data.requests import Connection
+from router.endpoints.resp.command_spec import CommandSpec
+from router.endpoints.resp.data.changes import Changes
+from router.endpoints.resp.data.cursors import Cursors
+from router.endpoints.resp.data.freshness_page import FreshnessPages
+from router.endpoints.resp.data.jobs import Owner
+from router.endpoints.resp.data.native_batches import NativeBatches
+from router.endpoints.resp.data.notifications import Listener, Notifications
+from router.endpoints.resp.data.reads import Freshness, Reads
+from router.endpoints.resp.data.shared_writer import SharedWriter
+from router.endpoints.resp.data.tables import ServedTable, Tables
+from router.endpoints.resp.data.views import Step
+from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.replies import Problem
+from router.membership.live_membership import LiveMembership
+from serving_tier.node.node import Node
+
+__all__ = ["CommandContext", "Place", "Rounds", "ServerContext"]
+
+
+class Place(NamedTuple):
+    """Where a node's RESP endpoint is."""
+
+    node: str
+    host: str
+    port: int
+
+
+class ServerContext(Protocol):
+    """What all connections share. See `RespServer` for each field."""
+
+    commands: Mapping[str, CommandSpec]
+    connection: Connection
+    membership: LiveMembership | None
+    node: Node | None
+    node_id: str
+    admin: OpenAdmin | None
+    secret: bytes
+    clock_ms: Callable[[], int]
+    loop: asyncio.AbstractEventLoop
+    opened_s: float
+    run_id: str
+    port: int
+    pages: FreshnessPages | None
+    connections_taken: int
+    connections_refused: int
+    connections_dropped: int
+    commands_done: int
+    tables: Tables
+    reads: Reads
+    writer: SharedWriter
+    changes: Changes
+    batches: NativeBatches
+    cursors: Cursors
+    notifications: Notifications
+
+    @property
+    def clients(self) -> Mapping[int, CommandContext]: ...
+    @property
+    def connections_max(self) -> int: ...
+    @property
+    def clustered(self) -> bool: ...
+    @property
+    def epoch(self) -> int: ...
+    async def places(self, here: Place) -> dict[str, Place]: ...
+    def holders(self, table: ServedTable, partition: Partition) -> Sequence[str]: ...
+    def own_partitions(self, table: ServedTable) -> list[Partition]: ...
+    def misplaced(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> Problem | None: ...
+    def check_place(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> None: ...
+
+
+class Rounds(Protocol):
+    """The commands of a connection that run in rounds. See `Pipeline`."""
+
+    @property
+    def takes(self) -> bool: ...
+    def queue(
+        self,
+        table: ServedTable,
+        partition: Partition,
+        keys: Sequence[bytes],
+        step: Step,
+        args: Sequence[bytes],
+        *,
+        size: int,
+        reads: bool = True,
+        watched: Mapping[bytes, Offset] | None = None,
+    ) -> None: ...
+
+
+class CommandContext(Listener, Owner, Protocol):
+    """The connection that a command came by. See `Session` and `Client` for each field."""
+
+    id: int
+    name: bytes
+    library: dict[str, bytes]
+    protocol: int
+    authenticated: bool
+    number: int
+    table_name: str
+    table: ServedTable | None
+    level: str
+    token: Token
+    transaction: list[tuple[CommandSpec, Command]] | None
+    aborted: bool
+    watched: dict[tuple[str, bytes], Offset]
+    asked_for_map: bool
+    commands: int
+    last_command: str
+    connected_s: float
+    closing: bool
+
+    @property
+    def server(self) -> ServerContext: ...
+    @property
+    def pipeline(self) -> Rounds: ...
+    @property
+    def subscribed(self) -> bool: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def local_address(self) -> tuple[str, int]: ...
+    def changed(self) -> None: ...
+    def select(self, name: str, table: ServedTable | None, number: int) -> None: ...
+    def freshness(self, table: ServedTable) -> Freshness: ...
+    def caught_up(self, table: ServedTable) -> None: ...
+    def finish(self, reason: str) -> None: ...
+    async def current_table(self) -> ServedTable: ...

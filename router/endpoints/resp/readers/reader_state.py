@@ -1,0 +1,74 @@
+"""What a reader process is for, and what its connections share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from router.endpoints.resp.connection.farewell import Farewell
+from router.endpoints.resp.data.freshness_page import Tally
+from router.endpoints.resp.data.local_reads import LocalReads
+from router.endpoints.resp.readers.reader_table import ReaderTables
+from router.endpoints.resp.wire.limits import OUTPUT_STALL_S
+
+__all__ = ["UPSTREAM_SOCKET", "ReaderState", "ReaderTask"]
+
+UPSTREAM_SOCKET: Final = "twin.sock"
+"""Where the server listens for upstream connections, in the folder of the pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderTask:
+    """What one reader process is for."""
+
+    folder: Path
+    """Of the pages and the server's socket."""
+    number: int
+    """Which of the readers it is, from 0."""
+    readers: int
+    """How many there are."""
+    stall_s: float = OUTPUT_STALL_S
+    """As in `RespSettings`."""
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class ReaderState:
+    """Shared by the connections of one reader process. Belongs to one event loop."""
+
+    def __init__(self, task: ReaderTask) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.upstream_path = task.folder / UPSTREAM_SOCKET
+        self.tables = ReaderTables(task.folder)
+        self.reads = LocalReads(self.clock_ms)
+        self.connections: set[_Closable] = set()
+        self.farewells: set[Farewell] = set()
+        self.closing = False
+        self.stall_s = task.stall_s
+        self._tally = Tally(task.folder, task.readers)
+        self._number = task.number
+
+    @staticmethod
+    def clock_ms() -> int:
+        """In ms since 1970."""
+        return SYSTEM_CLOCK.wall_ms()
+
+    def answered(self, commands: int) -> None:
+        """So many were answered here."""
+        self._tally.cells[self._number] += commands
+
+    async def close(self) -> None:
+        """End all connections."""
+        self.closing = True
+        for farewell in list(self.farewells):
+            farewell.close()
+        for connection in list(self.connections):
+            connection.close()
+        await asyncio.sleep(0)
+        self.tables.close()
+        self._tally.close()
