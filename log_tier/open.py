@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.log import Log
+from log_tier.rpc.address import checked_address
 
 __all__ = ["LOG_FOLDER", "open_log"]
 
@@ -32,7 +33,7 @@ async def open_log(url: str) -> Log:
     if parts.scheme == "grpc" and parts.netloc:
         from log_tier.remote.remote_log import RemoteLog
 
-        return await RemoteLog.open(parts.netloc)
+        return await RemoteLog.open(checked_address(parts.netloc))
     if parts.scheme == "kafka":
         try:
             from log_tier.kafka import KafkaLog

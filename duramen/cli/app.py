@@ -126,5 +126,7 @@ def _usage(error: TyperException, as_json: bool) -> int:
         sys.stdout.write(error.format_message() + "\n")
         return USAGE
     command = context.command_path if context is not None else "duramen"
+    if command == "duramen" and message.startswith("No such option"):
+        message += ": options stand behind the command"
     say_error("usage", f"{message} (see `{command} --help`)", {}, retryable=False, as_json=as_json)
     return USAGE

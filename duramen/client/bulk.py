@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from duramen.client.context import ClientContext
 from duramen.client.model.consistency import Asked
 from duramen.client.model.requests import check_key, check_value, record_of
 from log_tier.model.batch import Columns
+from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
@@ -66,15 +67,24 @@ async def put_window(
     ttl: float | None,
     deadline: float,
     offsets: dict[Partition, Offset],
+    *,
+    begin: int,
 ) -> None:
-    """Write one window of pairs; `offsets` learns the last offset of each partition that was written."""
+    """Write one window of pairs; `offsets` learns the last offset of each partition that was written.
+
+    `begin`: how many pairs came before this window, for the message about one that is none.
+    """
     count, partition_of = ref.partitions, ref.partition_of
     keys: list[list[bytes]] = [[] for _ in range(count)]
     values: list[list[bytes]] = [[] for _ in range(count)]
-    for key, value in window:
-        partition = partition_of(check_key(key))
-        keys[partition].append(key)
-        values[partition].append(check_value(value))
+    try:
+        for key, value in window:
+            partition = partition_of(check_key(key))
+            keys[partition].append(key)
+            values[partition].append(check_value(value))
+    except (TypeError, ValueError, InvalidRequest):
+        _check_pairs(window, begin)
+        raise
     model = record_of(Operation.PUT, b"k", b"", ttl=ttl)
     calls: list[tuple[Partition, asyncio.Future[Written]]] = []
     with _Together(calls):
@@ -92,6 +102,17 @@ async def put_window(
         await _all(call for _, call in calls)
     for partition, call in calls:
         offsets[partition] = max(offsets.get(partition, NOTHING), call.result().last)
+
+
+def _check_pairs(window: Sequence[object], begin: int) -> None:
+    """Raise `InvalidRequest` for the first item that is no pair; two bytes would unpack as two numbers."""
+    for at, item in enumerate(window, begin):
+        is_sequence = isinstance(item, Sequence) and not isinstance(item, (bytes, bytearray, str))
+        if not is_sequence:
+            raise InvalidRequest(f"put_many takes pairs (key, value); item {at} is {type(item).__name__}")
+        if len(cast("Sequence[object]", item)) != 2:
+            kind, size = type(item).__name__, len(cast("Sequence[object]", item))
+            raise InvalidRequest(f"put_many takes pairs (key, value); item {at} is a {kind} of {size}")
 
 
 class _Together:

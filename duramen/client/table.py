@@ -11,7 +11,7 @@ from duramen.client.bulk import WINDOW_RECORDS, get_many, put_window
 from duramen.client.context import ClientContext
 from duramen.client.lookup import TableLookup
 from duramen.client.model.consistency import SESSION, Level
-from duramen.client.model.requests import check_key, number_of, record_of, update_of
+from duramen.client.model.requests import check_key, iterator_of, number_of, record_of, update_of
 from duramen.client.model.results import Change, Done, Entry, ManyDone, Number
 from duramen.client.scan import ScanRange, scan_table
 from duramen.client.transport.resp_fast_path import FastPathTable, Lost
@@ -124,7 +124,7 @@ class Table:
         Takes any number of keys; one request carries up to 10,000. The keys of one partition are read in one
         transaction; there is no common moment of several partitions. Raises what `get` does.
         """
-        wanted = [check_key(key) for key in keys]
+        wanted = [check_key(key) for key in iterator_of(keys, "get_many takes keys")]
         deadline = self._context.deadline(timeout)
         ref = self.lookup.ref or await self.lookup.resolve(deadline)
         asked = SESSION
@@ -345,12 +345,16 @@ class Table:
         """
         deadline = self._context.deadline(timeout)
         ref = self.lookup.ref or await self.lookup.resolve(deadline)
-        stream = iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
+        stream = iterator_of(
+            pairs.items() if isinstance(pairs, Mapping) else pairs, "put_many takes pairs (key, value), or a mapping"
+        )
         offsets: dict[Partition, Offset] = {}
         records = 0
         while window := list(islice(stream, WINDOW_RECORDS)):
             deadline = self._context.deadline(timeout)
-            await self.lookup.noticing_drops(put_window(self._context, ref, window, ttl, deadline, offsets))
+            await self.lookup.noticing_drops(
+                put_window(self._context, ref, window, ttl, deadline, offsets, begin=records)
+            )
             records += len(window)
         return ManyDone(ref.id, records, offsets)
 

@@ -210,7 +210,8 @@ class _Announcer:
                 flush=True,
             )
             return
-        say(f"{self._role} {self._name} is up on {self._host}:{running.port}")
+        who = self._role if self._name == self._role else f"{self._role} {self._name}"
+        say(f"{who} is up on {self._host}:{running.port}")
         if getattr(running, "resp_port", 0):
             say(f"  redis     redis-cli -p {running.resp_port}")
         for key, value in self._fields.items():

@@ -72,6 +72,9 @@ def build(
       duramen bulk build flights flights.parquet --key carrier --key flight --url file:///bulk/flights/1
       duramen bulk build flights 's3a://lake/flights/*.parquet' --key id --url s3://bulk/flights/2 --swap
     """
+    from spark_bulk.runtime.requirements import check_packages
+
+    check_packages()
     from spark_bulk.build.bulk import build_index
     from spark_bulk.session import local_session
 

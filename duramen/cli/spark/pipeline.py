@@ -59,6 +59,9 @@ def repush(
       duramen repush flights --url file:///bulk/flights/v3 --function cleaning:without_tests --swap
       duramen repush flights --url file:///bulk/wide/1 --into flights_wide
     """
+    from spark_bulk.runtime.requirements import check_packages
+
+    check_packages()
     from spark_bulk.repush import repush as work
     from spark_bulk.session import local_session
 
@@ -105,6 +108,9 @@ def export(
       duramen export flights /exports/flights
       duramen export flights /exports/flights --changes       # what came since, again and again
     """
+    from spark_bulk.runtime.requirements import check_packages
+
+    check_packages()
     from spark_bulk.export import export_changes, export_table
     from spark_bulk.session import local_session
 

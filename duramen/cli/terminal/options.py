@@ -11,6 +11,7 @@ import typer
 
 from duramen.client.model import consistency as levels
 from log_tier.model.errors import InvalidRequest
+from log_tier.rpc.address import checked_address
 
 if TYPE_CHECKING:
     from duramen.blocking import Database
@@ -103,8 +104,6 @@ def connected(at: str, timeout: float) -> Iterator[Database]:
 
 def check_at(at: str, timeout: float) -> None:
     """Raises `InvalidRequest` for what is no address, and for no time."""
-    host, colon, port = at.rpartition(":")
-    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
-        raise InvalidRequest(f"{at!r} is no address: --at takes HOST:PORT, like {AT_DEFAULT}")
+    checked_address(at)
     if timeout <= 0:
         raise InvalidRequest(f"--timeout takes a number of seconds above 0, not {timeout:g}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from log_tier.model.errors import DuramenError
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["console", "say", "say_error", "say_failure", "say_json", "say_note", "say_table"]
+
+# Columns; wider than every table.
+_WIDTH_UNBOUNDED: Final = 10_000
 
 
 def say(text: str) -> None:
@@ -50,10 +54,17 @@ def say_failure(error: DuramenError, *, as_json: bool) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Rich's console; it drops colours by itself where nobody sees them."""
+    """Rich's console; it drops colours by itself where nobody sees them.
+
+    Where the output is no terminal and `COLUMNS` is not set, lines are as long as they are: rich's 80 columns would cut
+    what another program reads.
+    """
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    made = Console(stderr=stderr, highlight=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = _WIDTH_UNBOUNDED
+    return made
 
 
 def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
@@ -64,7 +75,7 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left")
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
     console().print(table)

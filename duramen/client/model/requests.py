@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from duramen.client.model.results import Number
 from log_tier.model.batch import Columns
@@ -20,7 +20,9 @@ from log_tier.model.record import (
     attribute_of,
 )
 
-__all__ = ["check_key", "check_value", "joined", "number_of", "record_of", "update_of"]
+__all__ = ["check_key", "check_value", "iterator_of", "joined", "number_of", "record_of", "update_of"]
+
+T = TypeVar("T")
 
 _UPDATES: Final = {
     "add": Operation.ADD,
@@ -60,6 +62,14 @@ def check_value(value: bytes) -> bytes:
             limit=VALUE_BYTES_MAX,
         )
     return value
+
+
+def iterator_of(given: Iterable[T], wanted: str) -> Iterator[T]:
+    """An iterator over an argument, or `InvalidRequest` that says what the call takes."""
+    try:
+        return iter(given)
+    except TypeError as error:
+        raise InvalidRequest(f"{wanted}; this is {type(given).__name__}") from error
 
 
 def record_of(

@@ -25,6 +25,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.log import Log
 from log_tier.remote.remote_log import RemoteLog
+from log_tier.rpc.address import checked_address
 from router.data.requests import Connection
 from router.membership.live_membership import LiveMembership
 from router.remote.connection import GrpcConnection
@@ -43,9 +44,12 @@ _LOG_S: Final = 1.0
 
 
 def split_targets(target: str | Sequence[str]) -> list[str]:
-    """`host:port`, several of them with commas between, or a sequence. Raises `InvalidRequest` where there is none."""
+    """`host:port`, several of them with commas between, or a sequence.
+
+    Raises `InvalidRequest` where there is none, and for one that is no address.
+    """
     given = target.split(",") if isinstance(target, str) else list(target)
-    targets = [each.strip() for each in given if each.strip()]
+    targets = [checked_address(each.strip()) for each in given if each.strip()]
     if not targets:
         raise InvalidRequest(f"{target!r} names no server: connect takes host:port, or several of them")
     return targets

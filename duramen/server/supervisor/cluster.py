@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from duramen.server.supervisor.child import Child, Event
+from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.model.errors import ForeignFolder, InvalidRequest
 
 __all__ = ["NODES_MAX", "ClusterOptions", "supervise"]
@@ -168,13 +169,16 @@ def _prepare(data: Path) -> Path:
     data = data.absolute()
     if data.exists() and not data.is_dir():
         raise ForeignFolder(f"{data} is a file, the data folder must be a folder: name another one")
-    data.mkdir(parents=True, exist_ok=True)
-    strangers = sorted(entry.name for entry in data.iterdir() if entry.name not in _OURS)
-    if strangers:
-        raise ForeignFolder(
-            f"{data} holds {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}, which Duramen did not make: "
-            "name an empty folder, or one that Duramen made"
-        )
-    for name in (_NODES, _SNAPSHOTS, _OUTPUT):
-        (data / name).mkdir(exist_ok=True)
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        strangers = sorted(entry.name for entry in data.iterdir() if entry.name not in _OURS)
+        if strangers:
+            raise ForeignFolder(
+                f"{data} holds {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}, which Duramen did not "
+                "make: name an empty folder, or one that Duramen made"
+            )
+        for name in (_NODES, _SNAPSHOTS, _OUTPUT):
+            (data / name).mkdir(exist_ok=True)
+    except OSError as error:
+        raise refusal_of(error, data) from error
     return data

@@ -218,7 +218,7 @@ class TestErrors:
             (["frob"], "No such command 'frob'"),
             (["put", "t"], "Missing argument"),
             (["put", "t", "k", "v", "--ttl", "soon"], "--ttl"),
-            (["get", "t", "k", "--at", "nowhere"], "--at takes HOST:PORT"),
+            (["get", "t", "k", "--at", "nowhere"], "is no address: give HOST:PORT"),
             (["get", "t", "k", "--timeout", "0"], "--timeout"),
             (["up", "--port", "70000"], "0 to 65535"),
         ],

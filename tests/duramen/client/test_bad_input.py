@@ -72,6 +72,29 @@ async def test_keys(flights: Table, call: Any, key: object, message: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([(b"a", b"1"), (b"b", b"2", b"3")], r"put_many takes pairs \(key, value\); item 1 is a tuple of 3"),
+        ([b"ab"], r"put_many takes pairs \(key, value\); item 0 is bytes"),
+        ([(b"a", b"1"), None], r"put_many takes pairs \(key, value\); item 1 is NoneType"),
+        ([(b"a",)], r"item 0 is a tuple of 1"),
+        (3, r"put_many takes pairs \(key, value\), or a mapping; this is int"),
+        (None, r"put_many takes pairs \(key, value\), or a mapping; this is NoneType"),
+    ],
+)
+async def test_pairs(flights: Table, pairs: Any, message: str) -> None:
+    with pytest.raises(duramen.InvalidRequest, match=message):
+        await flights.put_many(pairs)
+    assert await records(flights) == 0
+
+
+@pytest.mark.parametrize("keys", [None, 3])
+async def test_keys_that_are_none(flights: Table, keys: Any) -> None:
+    with pytest.raises(duramen.InvalidRequest, match=r"get_many takes keys; this is (int|NoneType)"):
+        await flights.get_many(keys)
+
+
+@pytest.mark.parametrize(
     ("value", "message"),
     [
         (bytes(VALUE_BYTES_MAX + 1), r"has 4194305 bytes; values have at most 4194304: cut it in pieces"),
