@@ -31,7 +31,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServicer):
 
     async def Follow(self, request: cluster_pb2.FollowRequest, context: _Context) -> None:  # noqa: N802
         try:
-            async with self._streams.served():
+            async with self._streams.served(context):
                 cluster = self._maps.map
                 while True:
                     view = cluster_pb2.ClusterView(

@@ -11,8 +11,6 @@ from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import check_batch
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import (
-    DeadlineExceeded,
-    Disconnected,
     DuramenError,
     InvalidRequest,
     LimitExceeded,
@@ -30,7 +28,7 @@ from log_tier.model.identifiers import (
 )
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.proto import log_pb2, log_pb2_grpc
-from log_tier.rpc.problems import error_of
+from log_tier.rpc.problems import error_of, may_have_happened
 from log_tier.rpc.wire import Wire
 
 __all__ = ["RemoteLog"]
@@ -88,10 +86,10 @@ class RemoteLog:
         request = log_pb2.AppendRequest(topic_id=table_id_to_bytes(topic), partition=partition, batch=batch)
         try:
             reply = await self._ask(self._stub.Append, request)
-        except (Disconnected, DeadlineExceeded) as error:
-            if error.fields.get("sent") == 0:
-                raise
-            raise self._unknown(error, partition) from error
+        except DuramenError as error:
+            if may_have_happened(error):
+                raise self._unknown(error, partition) from error
+            raise
         return Appended(Offset(reply.base_offset), reply.timestamp_ms)
 
     async def append_many(
@@ -116,11 +114,9 @@ class RemoteLog:
                 ]
             )
             reply = await self._ask(self._stub.AppendMany, request)
-        except (Disconnected, DeadlineExceeded) as error:
-            if error.fields.get("sent") == 0:
-                return [error] * len(parts)
-            return [self._unknown(error, partition) for _, partition, _ in parts]
         except DuramenError as error:
+            if may_have_happened(error):
+                return [self._unknown(error, partition) for _, partition, _ in parts]
             return [error] * len(parts)
         return [
             error_of(result.problem)
@@ -189,7 +185,7 @@ class RemoteLog:
         return int((await self._wire.ask(self._stub.Compact, request, timeout=None)).dropped)
 
     async def close(self) -> None:
-        """Close the connection; calls that are under way end with `DatabaseClosed`."""
+        """Close the connection. Calls under way end with `Disconnected`, appends with `WriteUnknown`."""
         await self._wire.close()
 
 

@@ -96,7 +96,7 @@ class LogService(log_pb2_grpc.LogServicer):
                 follow=request.follow,
                 chunk_bytes=chunk_bytes,
             )
-            async with self._streams.served(), aclosing(reader) as chunks:
+            async with self._streams.served(context), aclosing(reader) as chunks:
                 async for chunk in chunks:
                     await context.write(_reply(chunk))
         except DuramenError as error:

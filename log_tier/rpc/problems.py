@@ -22,7 +22,7 @@ from log_tier.proto.problem_pb2 import Problem
 from log_tier.rpc.details import STATUS_KEY, status_details
 from log_tier.rpc.status import status_of
 
-__all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "problem_of"]
+__all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "may_have_happened", "problem_of"]
 
 PROBLEM_KEY: Final = "duramen-problem-bin"
 
@@ -81,7 +81,11 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: DuramenError
 
 
 def error_of_call(failure: grpc.aio.AioRpcError, target: str) -> DuramenError:
-    """The error behind a call that failed: the server's own, or what gRPC met on the way."""
+    """The error behind a call that failed: the server's own, or what gRPC met on the way.
+
+    A status of gRPC's own that does not say whether the server did anything (`UNKNOWN` and `INTERNAL`: its handler
+    broke) gives an error with the field `answered=0`. A write that ends so may have happened.
+    """
     metadata: Any = failure.trailing_metadata() or ()
     for key, value in metadata:
         if key == PROBLEM_KEY and isinstance(value, bytes):
@@ -89,11 +93,20 @@ def error_of_call(failure: grpc.aio.AioRpcError, target: str) -> DuramenError:
                 return error_of(Problem.FromString(value))
             except DecodeError:
                 break
-    kind = _FOREIGN.get(failure.code().name, DuramenError)
+    kind = _FOREIGN.get(failure.code().name)
     details = failure.details() or failure.code().name
     if kind is Disconnected:
         not_sent = {"sent": 0} if _NOT_SENT in details else {}
         return Disconnected(
             f"no Duramen server answers at {target} ({details}); is it running? `duramen up` starts one", **not_sent
         )
+    if kind is None:
+        return DuramenError(f"the call to {target} failed: {details}", answered=0)
     return kind(f"the call to {target} failed: {details}")
+
+
+def may_have_happened(error: DuramenError) -> bool:
+    """Whether a call that ended with this error of `Wire.ask` may have reached the server and changed something."""
+    if isinstance(error, (Disconnected, DeadlineExceeded)):
+        return error.fields.get("sent") != 0
+    return error.fields.get("answered") == 0

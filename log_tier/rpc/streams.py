@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import grpc
 
@@ -31,12 +32,20 @@ class OpenStreams:
         return len(self._tasks)
 
     @asynccontextmanager
-    async def served(self) -> AsyncIterator[None]:
+    async def served(self, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[None]:
         """Serve a stream inside; raises `ShuttingDown` there once `end` was called, before or meanwhile.
 
         Send with `context.write`, not with `yield`: a handler that yields is suspended outside of this block while a
         slow client is written to, and the end of its task would then reach gRPC as silence instead of the reason.
+
+        The call's initial metadata leave first, before `end` can reach the task. gRPC would send them with the first
+        message otherwise; if that write is cancelled while the client is slow, gRPC sends them a second time with the
+        status, refuses that itself (`GRPC_CALL_ERROR_TOO_MANY_OPERATIONS`), and the client waits for ever.
         """
+        if self._ended:
+            raise _refusal()
+        with suppress(grpc.aio.InternalError):  # the client went away; the first message finds out
+            await context.send_initial_metadata(())
         if self._ended:
             raise _refusal()
         task = asyncio.current_task()

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from typing import Any
 
-from log_tier.model.errors import DatabaseClosed
+from log_tier.model.errors import DatabaseClosed, Disconnected
 from log_tier.rpc.channel import CHANNEL_OPTIONS
 from log_tier.rpc.core import grpc_core
 from log_tier.rpc.problems import error_of_call
@@ -18,7 +18,8 @@ __all__ = ["Wire"]
 class Wire:
     """A channel. It connects with the first call, and again by itself after a loss.
 
-    Whatever goes wrong on the way becomes one of our errors; gRPC's own exceptions end here.
+    Whatever goes wrong on the way becomes one of our errors; gRPC's own exceptions end here. A `CancelledError` passes
+    only if the task that waits for the call was cancelled: gRPC raises one too when a call is cancelled below its task.
     """
 
     def __init__(self, target: str) -> None:
@@ -68,12 +69,14 @@ class Wire:
             raise DatabaseClosed(f"the connection to {self.target} was closed; connect again")
 
     def _check_cancelled(self) -> None:
-        """A call that ends because its channel was closed looks as if its task had been cancelled, and is not."""
+        """Raise `Disconnected` unless it was the waiting task that was cancelled."""
         task = asyncio.current_task()
-        if self._closed and (task is None or not task.cancelling()):
-            raise DatabaseClosed(f"the connection to {self.target} was closed while the call was under way") from None
+        if task is not None and task.cancelling():
+            return
+        what = "the connection to {} was closed" if self._closed else "the call to {} was cancelled"
+        raise Disconnected(f"{what.format(self.target)} while the call was under way; call again") from None
 
     async def close(self) -> None:
-        """Close the channel; calls that are under way end with `DatabaseClosed`. Idempotent."""
+        """Close the channel. Calls under way end with `Disconnected`, later ones with `DatabaseClosed`. Idempotent."""
         self._closed = True
         await self.channel.close(None)

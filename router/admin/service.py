@@ -77,7 +77,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         try:
             admin = await self._admin()
             verified = admin.verify(request.table, partition, timeout=timeout)
-            async with self._streams.served(), aclosing(cast("Any", verified)) as answers:
+            async with self._streams.served(context), aclosing(cast("Any", verified)) as answers:
                 async for answer in answers:
                     await context.write(answer)
         except DuramenError as error:
@@ -95,7 +95,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
                 await context.write(await admin.job(request.job))
                 return
             followed: Any = admin.follow_job(request.job)
-            async with self._streams.served(), aclosing(followed) as answers:
+            async with self._streams.served(context), aclosing(followed) as answers:
                 async for answer in answers:
                     await context.write(answer)
         except DuramenError as error:

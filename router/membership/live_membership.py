@@ -78,7 +78,7 @@ class LiveMembership:
         gone = [member for member in self.members.values() if members.get(member.id) is not member]
         self.members = members
         for member in gone:
-            self._closing.start(member.close(), name=f"close the connections to node {member.id}")
+            self._closing.start(member.retire(), name=f"close the connections to node {member.id}")
         self._changed.notify_all()
 
     async def _watch_silence(self) -> None:
@@ -138,7 +138,7 @@ class LiveMembership:
                 yield node, Disconnected(f"node {node} at {view.address or 'no address'} is not there: {view.reason}")
 
     async def close(self) -> None:
-        """Stop following; calls under way end with `DatabaseClosed`. Idempotent."""
+        """Stop following. Calls under way end with `Disconnected`, later ones with `DatabaseClosed`. Idempotent."""
         await end_tasks(*self._followers)
         await self._closing.wait()
         await asyncio.gather(*(member.close() for member in self.members.values()))

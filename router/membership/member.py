@@ -59,6 +59,7 @@ class Member:
         self._wire = Wire(entry.address)
         self._follower: asyncio.Task[None] | None = None
         self._closing = TaskSet()
+        self._retired = False
 
     @property
     def id(self) -> str:
@@ -134,10 +135,8 @@ class Member:
         self.under_way += 1
         try:
             return await question(connection)
-        except DatabaseClosed as error:
-            if connection is self._connection:
-                raise
-            raise self._lost() from error
+        except (DatabaseClosed, Disconnected) as error:
+            raise self._reason(error, given_up=connection is not self._connection) from error
         finally:
             self.under_way -= 1
 
@@ -148,10 +147,8 @@ class Member:
             async with aclosing(question(connection)) as replies:
                 async for reply in replies:
                     yield reply
-        except DatabaseClosed as error:
-            if connection is self._connection:
-                raise
-            raise self._lost() from error
+        except (DatabaseClosed, Disconnected) as error:
+            raise self._reason(error, given_up=connection is not self._connection) from error
 
     async def ask_node(self, method: str, request: Any, *, timeout: float) -> Any:
         """Call a method of `duramen.v1.Node`. Raises what the node says."""
@@ -159,18 +156,27 @@ class Member:
         stub = node_pb2_grpc.NodeStub(wire.channel)  # type: ignore[no-untyped-call]
         try:
             return await wire.ask(getattr(stub, method), request, timeout=timeout)
-        except DatabaseClosed as error:
-            if wire is self._wire:
-                raise
-            raise self._lost() from error
+        except (DatabaseClosed, Disconnected) as error:
+            raise self._reason(error, given_up=wire is not self._wire) from error
 
-    def _lost(self) -> Disconnected:
+    def _reason(self, error: DatabaseClosed | Disconnected, *, given_up: bool) -> DatabaseClosed | Disconnected:
+        """Why a question ended. `given_up`: the connection that it was asked over is not this member's any more."""
+        if error.fields.get("sent") == 0 or not (given_up or self._retired):
+            return error
         return Disconnected(
             f"node {self.id} at {self.entry.address} was lost while it was asked: {self.view.reason or 'it is back'}"
         )
 
+    async def retire(self) -> None:
+        """Close it because the map does not have it any more. Calls under way, and later ones, raise `Disconnected`:
+        another node can answer them."""
+        self._retired = True
+        self.view = replace(self.view, alive=False, reason="the cluster's map has it no more, or at another address")
+        await self.close()
+
     async def close(self) -> None:
-        """Stop following and close both connections; calls under way end with `DatabaseClosed`. Idempotent."""
+        """Stop following and close both connections. Calls under way end with `Disconnected`, later ones with
+        `DatabaseClosed`. Idempotent."""
         await end_tasks(self._follower)
         await self._wire.close()
         await self._connection.close()

@@ -134,5 +134,5 @@ class GrpcConnection:
         await self._wire.ask(self._tables.Drop, tables.FindTableRequest(name=name), timeout=timeout)
 
     async def close(self) -> None:
-        """Close the channel; calls that are under way end with `DatabaseClosed`."""
+        """Close the channel. Calls under way end with `Disconnected`, later ones with `DatabaseClosed`."""
         await self._wire.close()

@@ -51,7 +51,7 @@ class NodeService(node_pb2_grpc.NodeServicer):
             if request.once:
                 await context.write(await self._feed.once())
                 return
-            async with self._streams.served(), aclosing(cast("Any", self._feed.subscribe())) as messages:
+            async with self._streams.served(context), aclosing(cast("Any", self._feed.subscribe())) as messages:
                 async for message in messages:
                     await context.write(message)
         except DuramenError as error:
@@ -60,7 +60,7 @@ class NodeService(node_pb2_grpc.NodeServicer):
     async def Copy(self, request: node_pb2.CopyRequest, context: _Context) -> None:  # noqa: N802
         try:
             replica = self._node.replica(table_id_from_bytes(request.table_id), Partition(request.partition))
-            async with self._streams.served(), aclosing(self._copies.send(replica)) as parts:
+            async with self._streams.served(context), aclosing(self._copies.send(replica)) as parts:
                 async for part in parts:
                     await _within_patience(context.write(node_pb2.CopyChunk(**part._asdict())))
         except DuramenError as error:

@@ -73,7 +73,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
             start = {Partition(entry.partition): Offset(entry.offset) for entry in request.start}
             partitions = [Partition(partition) for partition in request.partitions]
             watch = self._inner.watch(table_id_from_bytes(request.table_id), start, partitions)
-            async with self._streams.served(), aclosing(watch) as events:
+            async with self._streams.served(context), aclosing(watch) as events:
                 async for event in events:
                     await context.write(messages.watch_reply(event))
         except DuramenError as error:

@@ -15,7 +15,7 @@ from kit.deadlines import until
 
 from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.commands import RegisterNode
-from log_tier.model.errors import DatabaseClosed, DeadlineExceeded, Disconnected, InvalidRequest
+from log_tier.model.errors import DeadlineExceeded, Disconnected, InvalidRequest
 from log_tier.model.identifiers import Partition
 from log_tier.model.table_ref import TableRef
 from router.data.requests import ReadPart, WritePart
@@ -140,7 +140,7 @@ async def test_a_node_under_a_new_address(cluster: TestCluster, membership: Live
     await until(lambda: membership.members["n2"] is not before)
     await until(lambda: "node n3 answers" in membership.members["n2"].view.reason)
     assert not membership.members["n2"].alive
-    with pytest.raises(DatabaseClosed):
+    with pytest.raises(Disconnected, match="was lost while it was asked: the cluster's map"):
         await until_closed(before)
     await catalog.submit(RegisterNode("n2", cluster.nodes["n2"].address, "identity of n2"))
     await until(lambda: membership.members["n2"].alive)

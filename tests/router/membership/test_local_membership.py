@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import duramen
+import duramen.aio
 from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.wiring.single_machine import NODE_ID
 from log_tier.catalog.commands import RegisterNode

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, cast
 import grpc
 
 from log_tier.model.batch import Columns
-from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound, Unavailable
+from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -190,9 +190,6 @@ class KVService(kv_pb2_grpc.KVServicer):
                 return await call(plane, found, deadline)
         except DuramenError as error:
             await abort(context, error)
-        except asyncio.CancelledError:
-            await _end_as_lost(context)
-            raise
 
     async def _send(
         self, name: str, context: _Context, stream: Callable[[Plane, TableRef, float], AsyncIterator[Any]]
@@ -203,21 +200,11 @@ class KVService(kv_pb2_grpc.KVServicer):
         try:
             plane = await self._plane()
             table = await plane.connection.find_table(name, timeout=timeout)
-            async with self._streams.served(), aclosing(cast("Any", stream(plane, table, deadline))) as messages:
+            async with self._streams.served(context), aclosing(cast("Any", stream(plane, table, deadline))) as messages:
                 async for message in messages:
                     await context.write(message)
         except DuramenError as error:
             await abort(context, error)
-        except asyncio.CancelledError:
-            await _end_as_lost(context)
-            raise
-
-
-async def _end_as_lost(context: _Context) -> None:
-    """End a call with `Unavailable` if a call to a lost node was cancelled below it while its caller still waits."""
-    task = asyncio.current_task()
-    if task is not None and not task.cancelling():
-        await abort(context, Unavailable("the node that was to answer is lost: try again"))
 
 
 async def _read(
