@@ -5,6 +5,7 @@ be rebuilt. The newest batches are also kept in memory (`tail_cache.py`), so a f
 disk. `partition_log.py` is the writing half of a partition, `reader.py` the reading half; `cold_reader.py` reads old
 data in a thread that may block.
 
-Reading order: `sparse_index.py`, `segment.py`, `tail_cache.py`, `partition_log.py`, `reader.py`, `cold_reader.py`,
-`memory_blocks.py`, `inspection.py` (reading files from outside, for an operator), `open_files.py`.
+Reading order: `sparse_index.py`, `segment.py`, `tail_cache.py`, `open_files.py`, `growing_file.py` (the newest
+segment's), `partition_log.py`, `reader.py`, `cold_reader.py`, `memory_blocks.py`, `inspection.py` (reading files from
+outside, for an operator).
 """

@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
+from log_tier.embedded.segments.growing_file import GrowingFile
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.segment import Segment
 from log_tier.embedded.segments.sparse_index import SparseIndex, encode_entries
 from log_tier.embedded.segments.tail_cache import TailCache, TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
-from log_tier.embedded.storage.disk import NO_SPACE, Disk, File, SyncFailed
-from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN, PREALLOCATION_FACTOR, ClockMs, EngineSettings
+from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
+from log_tier.embedded.storage.settings import ClockMs, EngineSettings
 from log_tier.model.batch_header import place_of, stamp_batch
-from log_tier.model.errors import DiskFull, DuramenError, LogDamaged, LogStopped
+from log_tier.model.errors import DiskFull, DuramenError, LogDamaged
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Appended, Bounds, Topic
 
@@ -97,15 +97,8 @@ class PartitionLog:
         self._clock = clock
         self._place = place_of(topic.id, number)
         self._files = files
-        self._file: File | None = None
-        """The newest segment's file, open for writing; None until the first append, between two segments, and while
-        other partitions need the descriptor more (`release`)."""
-        self.is_in_commit = False
-        """Whether something is staged in the file that is not published yet."""
-        self._unsynced = False
-        """Whether the file holds bytes that only the journal has made stable."""
-        self._capacity = capacity
-        """How much of the newest segment's file is preallocated, whether it is open or not; 0: nothing."""
+        self._file = GrowingFile(disk, folder, files, segment_bytes=settings.segment_bytes, capacity=capacity)
+        """The newest segment's."""
         index = segments[-1].index if segments else None
         self._indexed = index.entry(-1)[1] if index else 0
         """Position of the newest index entry."""
@@ -183,27 +176,20 @@ class PartitionLog:
                 staged.end_position += len(batch)
                 staged.end = base = Offset(base + span)
                 done += 1
-            file = self._file
-            assert file is not None, "room was made in a file"
-            self.is_in_commit = True
-            file.pwrite(staged.data, staged.position)
+            self._file.write(staged.data, staged.position)
         return appended, staged, None
 
     def settle(self, staged: Staged) -> None:
         """Sync the segment, then publish. Raises `LogStopped`."""
-        file = self._file
-        assert file is not None, "what is staged lies in an open file"
-        _sync(file, self.folder)
-        self._unsynced = False
-        self._publish(staged)
+        self._file.sync()
+        self._publish(staged, synced=True)
 
     def publish(self, staged: Staged) -> None:
         """Let readers see what the journal has brought to stable storage."""
-        self._unsynced = True
-        self._publish(staged)
+        self._publish(staged, synced=False)
 
-    def _publish(self, staged: Staged) -> None:
-        self.is_in_commit = False
+    def _publish(self, staged: Staged, *, synced: bool) -> None:
+        self._file.published(synced=synced)
         segment = staged.segment
         index = segment.index
         assert index is not None, "the newest segment has its index in memory"
@@ -263,68 +249,33 @@ class PartitionLog:
             if error.errno not in OUT_OF_DESCRIPTORS or not self._files.shed(_SHED_FILES):
                 raise
             room = self._make_room(first, total)
-        self._files.used(self)
+        self._file.used()
         return room
 
     def _make_room(self, first: int, total: int) -> int:
         """See that `first` of `total` more bytes fit into the newest file; return up to where it may be written."""
-        full = self.settings.segment_bytes
         segment = self.segments[-1] if self.segments else None
-        if segment is not None and not self._sealed and segment.bytes and segment.bytes + first > full:
+        is_full = segment is not None and segment.bytes > 0 and segment.bytes + first > self.settings.segment_bytes
+        if is_full and not self._sealed:
             self.seal()
             self._sealed = True
         if segment is None or self._sealed:
             segment = self._begin_segment(first)
             self._sealed = False
-        elif self._file is None:
-            self._file = self._opened(segment.path)
-            if not self._capacity:
-                self._capacity = segment.bytes
-        if segment.bytes + first > self._capacity:
-            factor = PREALLOCATION_FACTOR if self._capacity < 1 << 20 else 2
-            wanted = max(self._capacity * factor, PREALLOCATION_BYTES_MIN, segment.bytes + total)
-            needed = segment.bytes + first
-            try:
-                self._grow(max(min(wanted, full), needed))
-            except OSError as error:
-                if error.errno not in NO_SPACE or isinstance(error, SyncFailed) or wanted <= needed:
-                    raise
-                self._grow(needed)  # the disk has no room for more than this batch
-        if self.checkpoint.newest_segment != segment.base or self.checkpoint.reserved_bytes < self._capacity:
+        elif not self._file.is_open:
+            self._file.open(segment.path)
+            if not self._file.capacity:
+                self._file.capacity = segment.bytes
+        self._file.make_room(segment.bytes, first, total)
+        if self.checkpoint.newest_segment != segment.base or self.checkpoint.reserved_bytes < self._file.capacity:
             self.save_checkpoint()
-        return self._capacity
-
-    def _opened(self, path: Path, *, create: bool = False) -> File:
-        self._files.make_room()
-        file = self.disk.open(path, write=True, create=create)
-        self._files.used(self)
-        return file
-
-    def _grow(self, size: int) -> None:
-        file, capacity = self._file, self._capacity
-        assert file is not None, "only an open segment grows"
-        try:
-            file.preallocate(capacity, size - capacity)
-        except OSError:
-            file.truncate(capacity)
-            raise
-        _sync(file, self.folder)
-        self._capacity = size
+        return self._file.capacity
 
     def _begin_segment(self, size: int) -> Segment:
         segment = Segment(self.folder, self.next_offset, self.next_offset, 0, 0, SparseIndex())
-        file = self._file = self._opened(segment.path, create=True)
-        self._capacity = self._indexed = 0
         # Its name reaches stable storage with the checkpoint, which is written before anything is written to it.
-        try:
-            self._grow(max(min(PREALLOCATION_BYTES_MIN, self.settings.segment_bytes), size))
-        except OSError:
-            self._file = None
-            self._files.closed(self)
-            file.close()
-            with suppress(OSError):  # an empty file that is left is found, and taken, by the next try
-                self.disk.unlink(segment.path)
-            raise
+        self._file.begin(segment.path, size)
+        self._indexed = 0
         with self.lock:
             self.segments.append(segment)
         return segment
@@ -335,38 +286,19 @@ class PartitionLog:
 
         The checkpoint goes first: from then on the file may be as short as its batches, and not shorter.
         """
-        if self._file is None and not self._capacity:
+        if not self._file.is_open and not self._file.capacity:
             return
         segment = self.segments[-1]
-        if self._file is None:
-            self._file = self._opened(segment.path)
-        file = self._file
+        if not self._file.is_open:
+            self._file.open(segment.path)
         self.save_checkpoint(clean=clean, reserved_bytes=segment.bytes)
-        file.truncate(segment.bytes)
-        _sync(file, self.folder)
-        self._unsynced = False
-        self._file, self._capacity = None, 0
-        self._files.closed(self)
-        file.close()
+        self._file.seal(segment.bytes)
         self._unwritten = []
         self.write_index(segment)
 
     def release(self) -> None:
-        """Close the file, because another partition needs the descriptor. The next append opens it again.
-
-        Bytes that only the journal made stable are synced first: what the kernel would have to say about them later
-        may be forgotten together with the file. Raises `LogStopped` where that fails.
-        """
-        file, self._file = self._file, None
-        self._files.closed(self)
-        if file is None:
-            return
-        try:
-            if self._unsynced:
-                _sync(file, self.folder)
-                self._unsynced = False
-        finally:
-            file.close()
+        """Close the newest segment's file; the next append opens it again. Raises `LogStopped` where a sync failed."""
+        self._file.release()
 
     def write_index(self, segment: Segment, entries: list[tuple[int, int]] | None = None) -> None:
         """Append entries to the index file, or write it anew. It is a cache: without it, a scan takes its place."""
@@ -396,7 +328,7 @@ class PartitionLog:
             end=self.next_offset,
             newest_segment=segment.base if segment else NOTHING,
             clean_bytes=segment.bytes if clean and segment else -1,
-            reserved_bytes=self._capacity if reserved_bytes is None else reserved_bytes,
+            reserved_bytes=self._file.capacity if reserved_bytes is None else reserved_bytes,
         )
         checkpoint.write(self.disk, self.folder / names.CHECKPOINT)
         self.checkpoint = checkpoint
@@ -410,18 +342,5 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Close the file as it is: the topic was deleted, or the disk failed."""
-        self._capacity = 0
-        self._files.closed(self)
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def _sync(file: File, folder: Path) -> None:
-    try:
-        file.fdatasync()
-    except OSError as error:
-        raise LogStopped(
-            f"a sync of {error.filename or folder} failed ({error.strerror}), so what is on the disk is unknown: this "
-            "log acknowledges nothing more. Reads go on; look at the disk, then restart to recover what it really holds"
-        ) from error
+        self._file.capacity = 0
+        self._file.close()
