@@ -14,6 +14,6 @@ What holds:
 What this package does not do: it stores nothing and sends nothing. `log.py` is the seam: the `Log` protocol that every
 engine implements and everything above the log tier uses.
 
-Reading order: `identifiers.py`, `errors/`, `record.py`, `batch_header.py`, `batch.py`, `barrier.py`,
-`partitioner.py`, `table_ref.py`, `tokens.py`, `log.py`, `sealed_json.py`.
+Reading order: `identifiers.py`, `errors/`, `record.py`, `batch_header.py`, `batch.py`, `batch_cut.py`,
+`barrier.py`, `partitioner.py`, `table_ref.py`, `tokens.py`, `log.py`, `sealed_json.py`.
 """

@@ -20,7 +20,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
-from log_tier.model.batch import Columns, cut_run, encode_batch
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch_cut import cut_run
 from log_tier.model.errors import DuramenError, OffsetTrimmed, TokenAhead
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Log, Topic

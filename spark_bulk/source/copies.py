@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.threads import Stop, in_thread
-from log_tier.model.batch import cut_batch
+from log_tier.model.batch_cut import cut_batch
 from log_tier.model.batch_header import Place, read_header, split_batches
 from log_tier.model.errors import (
     DiskFull,

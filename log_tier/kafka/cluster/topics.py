@@ -12,20 +12,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from copy import copy
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
 
-from log_tier.concurrency.backoff import Backoff
 from log_tier.kafka.cluster.address import KafkaAddress, check_kafka_name
 from log_tier.kafka.cluster.client_log_filter import CONNECTION_NEWS
+from log_tier.kafka.cluster.cluster_client import ANSWER_S, ClusterClient
 from log_tier.kafka.cluster.durability import weaknesses
-from log_tier.kafka.cluster.failures import failure, is_denial, is_missing_topic, is_passing
+from log_tier.kafka.cluster.failures import is_missing_topic
 from log_tier.kafka.cluster.known_topic import MISSED_TIMES, KnownTopic, Looks, Sight
 from log_tier.model.errors import (
     DuramenError,
@@ -46,19 +45,9 @@ _logger.addFilter(CONNECTION_NEWS)
 
 _T = TypeVar("_T")
 
-# A question to a cluster that does not answer fails after this long; followers and writers have their own patience.
-_ANSWER_S: Final = 10.0
-
-# While it waits for the first one, it listens after so long for why none comes, and then after twice as long.
-_LISTEN_S: Final = 1.0
-
-# One try of it: a broker that was just lost is still asked for some seconds, until the others notice.
-_REQUEST_S: Final = 3.0
-
 # A topic that was made is usable when every partition has a leader: some 100 ms, some seconds on a busy cluster.
 _SETTLE_S: Final = 30.0
 _PAUSE_S: Final = 0.02
-_PAUSE_MAX_S: Final = 0.5
 
 # How often the topics in use are looked at.
 _LOOK_EVERY_S: Final = 1.0
@@ -92,9 +81,7 @@ class Topics:
     def __init__(self, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None]) -> None:
         self._address = address
         self._on_gone = on_gone
-        self._denial: KafkaError | None = None
-        """Why the cluster did not let us in the last time that we tried: no answer tells, it just does not come."""
-        self._client: Any = AdminClient(address.client({"error_cb": self._note}), logger=_logger)
+        self._cluster = ClusterClient(address)
         self._known: dict[TableId, KnownTopic] = {}
         self._gone: dict[TableId, DuramenError] = {}
         self._looks = Looks()
@@ -104,11 +91,8 @@ class Topics:
     @classmethod
     async def open(cls, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None]) -> Topics:
         """Reach the cluster. Raises `Disconnected`, `AccessDenied`, or `InvalidRequest` for a property that is none."""
-        try:
-            topics = cls(address, on_gone)
-        except KafkaException as error:
-            raise InvalidRequest(f"these Kafka properties cannot be used: {error.args[0].str()}") from error
-        await asyncio.to_thread(topics._metadata)
+        topics = cls(address, on_gone)
+        await asyncio.to_thread(topics._cluster.metadata)
         topics._watcher.start()
         return topics
 
@@ -117,7 +101,7 @@ class Topics:
         self._closing.set()
         if self._watcher.is_alive():
             await asyncio.to_thread(self._watcher.join)
-        self._client = None  # the last one to hold it: its connections end with it
+        self._cluster.close()
 
     # --- topics
 
@@ -129,20 +113,20 @@ class Topics:
                 f"a topic has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
             )
         kafka_name = self._address.topic_name(name)
-        brokers = len((await asyncio.to_thread(self._metadata)).brokers)
+        brokers = len((await asyncio.to_thread(self._cluster.metadata)).brokers)
         replication = self._address.replication or min(_BROKERS_WANTED, brokers)
         insync = self._address.min_insync or (2 if replication >= _BROKERS_WANTED else 1)
         settings = {**_SETTINGS, "min.insync.replicas": str(insync)}
         new = NewTopic(kafka_name, num_partitions=partitions, replication_factor=replication, config=settings)
         doing = f"making the topic {kafka_name} with replication {replication} on {brokers} brokers"
         try:
-            await self._ask(self._admin.create_topics([new])[kafka_name], doing)
+            await self._cluster.ask(self._cluster.admin.create_topics([new])[kafka_name], doing)
         except TableExists:
             await self._heard_of(kafka_name)  # so that whoever asks for it next finds it
             raise TableExists(f"the topic {kafka_name} exists") from None
         description = await self._settled(kafka_name, partitions)
         # A leader is told before it has begun to lead.
-        await self._offsets(kafka_name, list(map(Partition, range(partitions))), OffsetSpec.latest())
+        await self._cluster.offsets(kafka_name, list(map(Partition, range(partitions))), OffsetSpec.latest())
         return await self._know(kafka_name, description)
 
     async def adopt(self, kafka_name: str) -> KnownTopic:
@@ -162,12 +146,13 @@ class Topics:
         known = await self.find(topic)
         if known.adopted:
             raise InvalidRequest(f"the topic {known.kafka_name} belongs to others: Duramen does not delete it")
-        await self._ask(
-            self._admin.delete_topics([known.kafka_name])[known.kafka_name], f"deleting the topic {known.kafka_name}"
+        await self._cluster.ask(
+            self._cluster.admin.delete_topics([known.kafka_name])[known.kafka_name],
+            f"deleting the topic {known.kafka_name}",
         )
         self._lose(known, TableNotFound(f"the topic {known.topic.name} ({topic}) was deleted"), level=logging.INFO)
         for _ in range(int(_SETTLE_S / _PAUSE_S)):
-            (found,) = await self._describe([known.kafka_name])
+            (found,) = await self._cluster.describe([known.kafka_name])
             if found is None or _id_of(found) != topic:
                 return
             await asyncio.sleep(_PAUSE_S)
@@ -175,9 +160,9 @@ class Topics:
 
     async def all(self) -> list[Topic]:
         """The topics of our namespace, by name."""
-        metadata = await asyncio.to_thread(self._metadata)
+        metadata = await asyncio.to_thread(self._cluster.metadata)
         named = sorted((own, name) for name in metadata.topics if (own := self._address.own_name(name)) is not None)
-        described = await self._describe([name for _, name in named])
+        described = await self._cluster.describe([name for _, name in named])
         return [
             Topic(_id_of(found), own, len(found.partitions))
             for (own, _), found in zip(named, described, strict=True)
@@ -197,9 +182,9 @@ class Topics:
                 return known
             if topic in self._gone:
                 raise copy(self._gone[topic])
-            metadata = await asyncio.to_thread(self._metadata)
+            metadata = await asyncio.to_thread(self._cluster.metadata)
             names = sorted(metadata.topics, key=lambda name: self._address.own_name(name) is None)
-            for name, found in zip(names, await self._describe(names), strict=True):
+            for name, found in zip(names, await self._cluster.describe(names), strict=True):
                 if found is not None and not found.is_internal and _id_of(found) == topic:
                     return await self._know(name, found)
             pause = next(pauses, None)
@@ -218,7 +203,7 @@ class Topics:
     async def recheck(self, known: KnownTopic) -> None:
         """Look at a topic now, and some times more where it is not found. Raises why it is refused, if it is."""
         for pause in (*_HEARD_PAUSES_S, 0.0):
-            (found,) = await self._describe([known.kafka_name])
+            (found,) = await self._cluster.describe([known.kafka_name])
             self._judge(known, found, missed_times=1 if not pause else MISSED_TIMES)
             if known.topic.id in self._gone:
                 raise copy(self._gone[known.topic.id])
@@ -236,11 +221,11 @@ class Topics:
         name = known.kafka_name
         wanted = list(partitions)
         questions = [
-            self._offsets(name, wanted, OffsetSpec.earliest()),
-            self._offsets(name, wanted, OffsetSpec.latest()),
+            self._cluster.offsets(name, wanted, OffsetSpec.earliest()),
+            self._cluster.offsets(name, wanted, OffsetSpec.latest()),
         ]
         if known.adopted:
-            questions.append(self._offsets(name, wanted, OffsetSpec.latest(), committed=False))
+            questions.append(self._cluster.offsets(name, wanted, OffsetSpec.latest(), committed=False))
         lows, highs, *more = await asyncio.gather(*questions)
         if known.topic.id in self._gone:
             raise copy(self._gone[known.topic.id])
@@ -250,98 +235,24 @@ class Topics:
             for low, high, end in zip(lows, highs, written, strict=True)
         ]
 
-    async def _offsets(
-        self, name: str, partitions: Sequence[Partition], spec: Any, *, committed: bool = True
-    ) -> list[int]:
-        """One offset of each partition. Asks again while a leader is being found, as long as an answer may take."""
-        asked = [TopicPartition(name, partition) for partition in partitions]
-        doing = f"asking for the offsets of {name}"
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        deadline_s = asyncio.get_running_loop().time() + _ANSWER_S
-        backoff = Backoff(_PAUSE_S, _PAUSE_MAX_S, deadline_s=deadline_s)
-        while True:
-            answers = self._admin.list_offsets(
-                dict.fromkeys(asked, spec), isolation_level=level, request_timeout=_REQUEST_S
-            )
-            try:
-                found = [(await asyncio.wrap_future(answers[partition])).offset for partition in asked]
-            except KafkaException as error:
-                if not is_passing(error.args[0]) or not await backoff.pause():
-                    raise failure(error, doing) from error
-            else:
-                # Between two leaders librdkafka may know no offset, and call that no error.
-                if min(found) >= 0:
-                    return found
-                if not await backoff.pause():
-                    raise Unavailable(f"Kafka, {doing}: no leader told them within {_ANSWER_S:g} s: try again")
-
     async def trim(self, known: KnownTopic, partition: Partition, before: Offset) -> Offset:
         """Remove the records below `before`; return the earliest that is left."""
-        place = TopicPartition(known.kafka_name, partition, before)
-        (answer,) = self._admin.delete_records([place]).values()
-        found = await self._ask(answer, f"removing the records of {known.kafka_name}/{partition} below {before}")
-        if found.low_watermark < 0:
-            raise Unavailable(f"Kafka did not say where {known.kafka_name}/{partition} begins now: try again")
-        return Offset(found.low_watermark)
+        return await self._cluster.delete_records(known.kafka_name, partition, before)
 
-    # --- the cluster
-
-    @property
-    def _admin(self) -> Any:
-        if self._client is None:
-            raise ShuttingDown("the log is closing")
-        return self._client
-
-    async def _ask(self, answer: Future[_T], doing: str) -> _T:
-        try:
-            return await asyncio.wrap_future(answer)
-        except KafkaException as error:
-            raise failure(error, doing) from error
-
-    def _metadata(self) -> Any:
-        doing = f"asking {self._address.bootstrap} for its topics"
-        self._denial = None
-        deadline = time.monotonic() + _ANSWER_S
-        listen_s = _LISTEN_S
-        while True:
-            try:
-                return self._admin.list_topics(timeout=listen_s)
-            except KafkaException as error:
-                self._admin.poll(0)  # calls `_note`
-                if self._denial is not None:
-                    raise failure(self._denial, doing) from error
-                left_s = deadline - time.monotonic()
-                if not is_passing(error.args[0]) or left_s <= 0:
-                    raise failure(error, doing) from error
-            listen_s = min(2 * listen_s, left_s)
-
-    async def _describe(self, names: Sequence[str]) -> list[TopicDescription | None]:
-        """Descriptions, in order; None for a topic that is not there."""
-        if not names:
-            return []
-        answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=_ANSWER_S)
-        found: list[TopicDescription | None] = []
-        for name in names:
-            try:
-                found.append(await asyncio.wrap_future(answers[name]))
-            except KafkaException as error:
-                if not is_missing_topic(error.args[0]):
-                    raise failure(error, f"describing the topic {name}") from error
-                found.append(None)
-        return found
+    # --- what there is
 
     async def _heard_of(self, name: str) -> TopicDescription | None:
         """A description; for a topic that was just made, the request is repeated until the brokers know it."""
         for pause in _HEARD_PAUSES_S:
-            (found,) = await self._describe([name])
+            (found,) = await self._cluster.describe([name])
             if found is not None:
                 return found
             await asyncio.sleep(pause)
-        return (await self._describe([name]))[0]
+        return (await self._cluster.describe([name]))[0]
 
     async def _settled(self, name: str, partitions: int) -> TopicDescription:
         for _ in range(int(_SETTLE_S / _PAUSE_S)):
-            (found,) = await self._describe([name])
+            (found,) = await self._cluster.describe([name])
             if (
                 found is not None
                 and len(found.partitions) == partitions
@@ -354,8 +265,8 @@ class Topics:
 
     async def _know(self, name: str, description: TopicDescription) -> KnownTopic:
         resource = ConfigResource(ResourceType.TOPIC, name)
-        answer = self._admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource]
-        entries = await self._ask(answer, f"asking for the settings of the topic {name}")
+        answer = self._cluster.admin.describe_configs([resource], request_timeout=ANSWER_S)[resource]
+        entries = await self._cluster.ask(answer, f"asking for the settings of the topic {name}")
         settings = {each.name: each.value for each in entries.values() if each.value is not None}
         own = self._address.own_name(name)
         topic = Topic(_id_of(description), own if own is not None else name, len(description.partitions))
@@ -387,8 +298,8 @@ class Topics:
             if not known:
                 continue
             try:
-                answers = self._admin.describe_topics(
-                    TopicCollection([each.kafka_name for each in known]), request_timeout=_ANSWER_S
+                answers = self._cluster.admin.describe_topics(
+                    TopicCollection([each.kafka_name for each in known]), request_timeout=ANSWER_S
                 )
                 for each in known:
                     self._judge(each, _described(answers[each.kafka_name]), missed_times=MISSED_TIMES)
@@ -397,11 +308,6 @@ class Topics:
             except KafkaException as error:
                 # The cluster does not answer; whoever reads or writes learns it by itself.
                 _logger.info("the topics could not be looked at: %s", error)
-
-    def _note(self, error: KafkaError) -> None:
-        _logger.info("%s", error.str())
-        if is_denial(error):
-            self._denial = error
 
     def _judge(self, known: KnownTopic, found: TopicDescription | None, *, missed_times: int) -> None:
         sight = None if found is None else Sight(_id_of(found), len(found.partitions))

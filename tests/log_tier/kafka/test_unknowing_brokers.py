@@ -30,7 +30,7 @@ async def test_an_offset_that_nobody_knows_is_asked_for_again(kafka_url: str, mo
     try:
         topic = await log.create_topic("asked", partitions=1)
         await log.append(topic.id, Partition(0), encode_batch(Columns([b"key"], [b"value"])))
-        client = log._topics._client
+        client = log._topics._cluster._client
         asked = 0
 
         class WithoutLeader:
@@ -47,7 +47,7 @@ async def test_an_offset_that_nobody_knows_is_asked_for_again(kafka_url: str, mo
                     answer.set_result(SimpleNamespace(offset=UNKNOWN))
                 return answers
 
-        monkeypatch.setattr(log._topics, "_client", WithoutLeader())
+        monkeypatch.setattr(log._topics._cluster, "_client", WithoutLeader())
         assert await log.bounds(topic.id, Partition(0)) == Bounds(Offset(0), Offset(0))
         assert asked == 6
     finally:
@@ -61,9 +61,9 @@ async def test_a_topic_that_a_broker_has_not_heard_of_yet_is_found(
     maker, finder = await KafkaLog.open(kafka_url), await KafkaLog.open(kafka_url)
     try:
         topic = await maker.create_topic("new", partitions=1)
-        inner = finder._topics._metadata
+        inner = finder._topics._cluster.metadata
         answers = iter([SimpleNamespace(topics={}), SimpleNamespace(topics={})])
-        monkeypatch.setattr(finder._topics, "_metadata", lambda: next(answers, None) or inner())
+        monkeypatch.setattr(finder._topics._cluster, "metadata", lambda: next(answers, None) or inner())
         assert await finder.bounds(topic.id, Partition(0)) == Bounds(Offset(0), Offset(-1))
         assert next(answers, None) is None, "it was asked again"
     finally:

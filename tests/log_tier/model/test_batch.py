@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_tier.model.batch import BATCH_RECORDS_MAX, Columns, check_batch, cut_batch, decode_batch, encode_batch
+from log_tier.model.batch import BATCH_RECORDS_MAX, Columns, check_batch, decode_batch, encode_batch
+from log_tier.model.batch_cut import cut_batch
 from log_tier.model.batch_header import (
     ATTRIBUTES,
     BATCH_BYTES_MAX,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kit.log.stored_log import Said, StoredLog, put
 
 from log_tier.model.barrier import LiveVersion
-from log_tier.model.batch import Batch, cut_run, decode_batch
+from log_tier.model.batch import Batch, decode_batch
+from log_tier.model.batch_cut import cut_run
 from log_tier.model.batch_header import split_batches
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import Operation
