@@ -28,9 +28,10 @@ that comes from a file is checked in `segment.read_run`. A follower that has cau
 commit.
 
 **How it opens.** `data_folder` takes the lock and lists the topics, the journal puts back what segments had lost (or
-keeps the log closed, where acknowledged frames cannot be read), and `opening` looks at each partition: which files
-should be there, where the newest ends (`recovery`), and whether that is what journal and checkpoint prove. It reads one
-index and some 64 KiB per segment, so ten million records open in milliseconds; the rest is checked when it is read.
+keeps the log closed, where acknowledged frames cannot be read), and `open_partition` looks at each partition: which
+files should be there, where the newest ends (`segment_end`), and whether that is what journal and checkpoint prove. It
+reads one index and some 64 KiB per segment, so ten million records open in milliseconds; the rest is checked when it is
+read.
 
 **What it deliberately does not do.** It never looks at keys or values, except in `compaction`, which is called and not
 scheduled here. It does not replicate: damage to the last commit before a crash cannot be told from a tear with one
@@ -38,7 +39,7 @@ copy. It does not merge small partitions into one file; the price is two files a
 sync.
 
 **Reading order**: `storage/` (what there is on the disk, and the seam to it), `segments/`, `commit/`, `recovery/`,
-`upkeep/`, and `engine.py`, which wires them. `docs/FORMATS.md` has the bytes, `closing.py`, `statistics.py`.
+`upkeep/`, `closing.py`, `statistics.py`, and `engine.py`, which wires them. `docs/FORMATS.md` has the bytes.
 """
 
 from log_tier.embedded.engine import EmbeddedLog

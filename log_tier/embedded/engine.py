@@ -7,26 +7,20 @@ import contextlib
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
-from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell
-from log_tier.embedded.commit.journal import Journal
 from log_tier.embedded.recovery.data_folder import DataFolder
-from log_tier.embedded.recovery.open_partition import RecoveryReport, open_partition
+from log_tier.embedded.recovery.open_topics import OpenTopic, TopicOpener
 from log_tier.embedded.segments.memory_blocks import keep_freed_blocks
-from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.reader import read_partition
-from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.statistics import EngineStatistics
-from log_tier.embedded.storage import names
-from log_tier.embedded.storage.disk import NO_SPACE, Disk, LocalDisk, SyncFailed
+from log_tier.embedded.storage.disk import Disk, LocalDisk
 from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.embedded.storage.settings import TOPICS_MAX, ClockMs, EngineSettings
 from log_tier.embedded.upkeep.compactor import compact_partition
@@ -41,7 +35,7 @@ from log_tier.model.errors import (
     TableExists,
     TableNotFound,
 )
-from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name, table_id_to_bytes
+from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 
 __all__ = ["EmbeddedLog"]
@@ -55,12 +49,6 @@ _T = TypeVar("_T")
 _NO_ANSWER: Final = DuramenError("no answer yet: a bug if anybody sees this")
 
 
-@dataclass(slots=True)
-class _OpenTopic:
-    topic: Topic
-    partitions: list[PartitionLog]
-
-
 class EmbeddedLog:
     """The embedded log engine; `open` makes one.
 
@@ -70,10 +58,9 @@ class EmbeddedLog:
 
     def __init__(self, folder: DataFolder, disk: Disk, clock: ClockMs, settings: EngineSettings) -> None:
         self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
-        self._memory = TailMemory(settings.tail_bytes_max)
-        self._files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
+        self._opener = TopicOpener(folder, disk, clock, settings)
         self._committer = Committer(settings)
-        self._topics: dict[TableId, _OpenTopic] = {}
+        self._topics: dict[TableId, OpenTopic] = {}
         self._names: set[str] = set()
         """Of all topics. The keeper's."""
         self._closing = threading.Lock()
@@ -81,9 +68,7 @@ class EmbeddedLog:
         # Whatever changes which files there are happens in one thread, one thing at a time.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="duramen-log-keeper")
         self._readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="duramen-log-reader")
-        self._proved: dict[tuple[TableId, Partition], Offset] = {}
-        """The ends of partitions that the journal proves, while the log is being opened."""
-        self.recovery = RecoveryReport()
+        self.recovery = self._opener.report
         """What opening found; empty after a clean close."""
 
     @classmethod
@@ -127,59 +112,12 @@ class EmbeddedLog:
         try:
             topics = self._folder.topics(self.recovery)
             # First of all: recovery must see what had been acknowledged through the journal.
-            self._committer.journal = self._open_journal()
+            self._committer.journal = self._opener.open_journal()
             for topic in topics:
-                self._topics[topic.id] = self._open_topic(topic)
+                self._topics[topic.id] = self._opener.open_topic(topic)
                 self._names.add(topic.name)
         except OSError as error:
             raise refusal_of(error, self._folder.path) from error
-
-    def _open_journal(self) -> Journal | None:
-        try:
-            journal, replayed = Journal.open(
-                self._disk,
-                self._folder.path,
-                size=self._settings.journal_bytes,
-                log_id=table_id_to_bytes(self._folder.identity),
-                segment_of=self._newest_segment,
-            )
-        except OSError as error:
-            if error.errno not in NO_SPACE or isinstance(error, SyncFailed):
-                raise
-            self.recovery.notes.append("there is no room for a journal: each partition of a commit is synced by itself")
-            return None
-        if replayed.cut is not None:
-            self.recovery.cuts.append(replayed.cut)
-        self.recovery.notes.extend(replayed.notes)
-        self._proved = replayed.ends
-        return journal
-
-    def _newest_segment(self, topic: TableId, partition: Partition, base: Offset) -> Path | None:
-        folder = self._folder.partition_folder(topic, partition)
-        if not self._disk.exists(folder):
-            return None
-        bases = [found for name in self._disk.list(folder) if (found := names.segment_base(name)) is not None]
-        return folder / names.segment_name(base) if bases and max(bases) == base else None
-
-    def _open_topic(self, topic: Topic) -> _OpenTopic:
-        return _OpenTopic(
-            topic,
-            [
-                open_partition(
-                    topic,
-                    Partition(number),
-                    self._folder.partition_folder(topic.id, Partition(number)),
-                    disk=self._disk,
-                    clock=self._clock,
-                    settings=self._settings,
-                    memory=self._memory,
-                    report=self.recovery,
-                    proved_end=self._proved.get((topic.id, Partition(number)), Offset(0)),
-                    files=self._files,
-                )
-                for number in range(topic.partitions)
-            ],
-        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -232,7 +170,7 @@ class EmbeddedLog:
             commits=committer.commits,
             syncs=committer.syncs,
             bytes=committer.bytes,
-            tail_bytes=self._memory.bytes,
+            tail_bytes=self._opener.memory.bytes,
             recovery=self.recovery,
         )
 
@@ -279,7 +217,7 @@ class EmbeddedLog:
                 raise LimitExceeded(message, limit=TOPICS_MAX, size=len(self._topics))
             topic = self._folder.create(name, partitions)
             try:
-                opened = self._open_topic(topic)
+                opened = self._opener.open_topic(topic)
             except OSError:
                 self._folder.take_back(topic.id)
                 raise
@@ -329,7 +267,7 @@ class EmbeddedLog:
             raise self._refusal
         return sorted((opened.topic for opened in self._topics.values()), key=lambda topic: topic.name)
 
-    def _topic(self, topic: TableId) -> _OpenTopic:
+    def _topic(self, topic: TableId) -> OpenTopic:
         if self._refusal is not None:
             raise self._refusal
         opened = self._topics.get(topic)

@@ -27,7 +27,6 @@ Module = str
 
 # What is still to be mended. An entry that no longer applies fails the suite, so the lists only get shorter.
 LONG_FILES = {
-    "log_tier/embedded/engine.py",
     "serving_tier/replica/replica.py",
 }
 LONG_FUNCTIONS: set[str] = set()

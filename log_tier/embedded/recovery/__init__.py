@@ -4,5 +4,5 @@ The folder is checked first (`data_folder.py`), then the journal is replayed, th
 walked to its end (`segment_end.py`). A tear at the very end of the newest segment is cut, because it cannot have been
 acknowledged. Anything else that cannot be read is damage: its place is named, and nothing is cut (I8).
 
-Reading order: `data_folder.py`, `segment_end.py`, `open_partition.py`.
+Reading order: `data_folder.py`, `segment_end.py`, `open_partition.py`, `open_topics.py`.
 """
