@@ -33,6 +33,8 @@ __all__ = [
     "begin_version_job",
     "check_not_needed",
     "end_version_job",
+    "ended_by_swap",
+    "keep_of",
     "with_holder",
     "without_unstaged",
 ]
@@ -130,7 +132,7 @@ def end_version_job(cluster: ClusterMap, job: Job) -> ClusterMap:
         return _with_version(
             cluster, table, replace(version, state="staged" if version.state == "staging" else version.state)
         )
-    keep = job.arguments.get("keep", _KEEP_DEFAULT)
+    gone = ended_by_swap(table, version.number, keep_of(job.arguments))
     versions = [
         replace(each, state="live")
         if each is version
@@ -139,11 +141,21 @@ def end_version_job(cluster: ClusterMap, job: Job) -> ClusterMap:
         else each
         for each in table.versions
     ]
-    was_live = table.live_version
-    kept = [each.number for each in versions if each.state == "kept" and each.number != was_live]
-    surplus = max(0, len(kept) + 1 - max(0, int(keep)))
-    gone = set([*kept, was_live][:surplus])
     return _with_versions(cluster, table, tuple(each for each in versions if each.number not in gone))
+
+
+def keep_of(arguments: Mapping[str, Argument]) -> int:
+    """How many versions a swap leaves for a rollback."""
+    keep = arguments.get("keep", _KEEP_DEFAULT)
+    return max(0, keep) if isinstance(keep, int) else _KEEP_DEFAULT
+
+
+def ended_by_swap(table: TableEntry, number: int, keep: int) -> tuple[int, ...]:
+    """The versions of a table that end when version `number` goes live: the oldest ones, but for `keep`."""
+    was_live = table.live_version
+    kept = [each.number for each in table.versions if each.state == "kept" and each.number not in (number, was_live)]
+    surplus = max(0, len(kept) + 1 - keep)
+    return tuple([*kept, was_live][:surplus])
 
 
 def check_not_needed(table: TableEntry, action: str) -> None:

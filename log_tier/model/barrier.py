@@ -1,9 +1,13 @@
 """The barrier: the record at which a partition goes from one version of its table to another. Pure.
 
-    operation BARRIER, empty key, value = JSON:  {"v":1,"version":2,"job":1041}
+    operation BARRIER, empty key, value = JSON:  {"v":1,"version":2,"job":1041,"url":"empty:12/530","ended":[1]}
 
 Everything before it is decided and read with the version that was live until then, everything after it with the one
 that it names. JSON, because a person who looks at the log shall be able to read what happened; there is one a day.
+
+A replica that replays the log meets barriers of versions that the catalog has forgotten long ago. `url` says where such
+a version was built, so that the replica can fetch or make it once more; `ended` says which versions nobody needs behind
+this barrier, so that the replica does not keep all of them. Barriers of before have neither.
 
 A barrier takes effect only where its job is later in the catalog than the last one that did: one that was delayed (its
 sender was paused, and somebody else finished the job) changes nothing, on every replica alike.
@@ -33,6 +37,10 @@ class Barrier(NamedTuple):
     """The version that is live from here on."""
     job: int
     """The catalog offset of the job that put it here."""
+    url: str = ""
+    """Where the version was built; empty: nowhere, or not known."""
+    ended: tuple[int, ...] = ()
+    """The versions that ended with this barrier: no later one names them."""
 
 
 class LiveVersion(NamedTuple):
@@ -54,7 +62,8 @@ ORIGINAL: Final = LiveVersion()
 
 def barrier_batch(barrier: Barrier, *, producer_id: int, sequence: int) -> bytes:
     """A batch with nothing but a barrier."""
-    value = json.dumps({"v": _FORMAT_VERSION, **barrier._asdict()}, separators=(",", ":")).encode()
+    fields = {name: value for name, value in barrier._asdict().items() if value not in ("", ())}
+    value = json.dumps({"v": _FORMAT_VERSION, **fields}, separators=(",", ":")).encode()
     columns = Columns([b""], [value], attributes=[int(Operation.BARRIER)])
     return encode_batch(columns, producer_id=producer_id, sequence=sequence)
 
@@ -64,10 +73,16 @@ def parse_barrier(value: bytes) -> Barrier | None:
     try:
         document = json.loads(value)
         fields = [document["version"], document["job"]]
-        known = document["v"] == _FORMAT_VERSION and all(type(field) is int for field in fields)
-    except (ValueError, KeyError, TypeError, RecursionError):
+        url, ended = document.get("url", ""), document.get("ended", [])
+        known = document["v"] == _FORMAT_VERSION and all(type(field) is int for field in (*fields, *ended))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    barrier = Barrier(*fields)
-    if not known or not 0 < barrier.version <= _VERSION_MAX or not 0 <= barrier.job <= _JOB_MAX:
+    barrier = Barrier(fields[0], fields[1], url, tuple(ended))
+    if (
+        not known
+        or not isinstance(url, str)
+        or not 0 < barrier.version <= _VERSION_MAX
+        or not 0 <= barrier.job <= _JOB_MAX
+    ):
         return None
     return barrier

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+from log_tier.catalog.version_fold import ended_by_swap, keep_of
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
@@ -36,7 +37,9 @@ async def put_barriers(run: TaskRun, log: Log) -> str:
     """
     number = int(run.job.arguments["version"])
     table = run.cluster.table(run.task.table)
-    barrier = Barrier(number, run.job.id)
+    version = table.version(number)
+    ended = ended_by_swap(table, number, keep_of(run.job.arguments))
+    barrier = Barrier(number, run.job.id, "" if version is None else version.url, ended)
     run.progress("putting barriers", 0, table.partitions)
     parts = []
     for partition in map(Partition, range(table.partitions)):

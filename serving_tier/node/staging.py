@@ -1,9 +1,14 @@
 """Staging: the versions of a node's replicas kept in step with the catalog's map.
 
     in the map, not here         fetch it from where it was built, verify every byte, catch up beside the live one
-    here, not in the map         close and remove it (a version is deleted by the map alone)
-    a barrier names one          fetch it, and let the replica go over it; where that cannot be (it was never built
-    that is not here             somewhere, its log is gone) the whole replica is fetched anew from another one
+    here, not in the map         close and remove it, when no barrier that lies ahead of the replica can name it
+    a barrier names one          fetch it from where the barrier says, though the map has forgotten it, and let the
+    that is not here             replica go over it; where that cannot be (it was never built somewhere, its log is
+                                 gone) the whole replica is fetched anew from another one
+
+A version that the map has dropped was swapped in before that, if it ever was: its barriers lie below the log's end of
+the moment at which the map was seen. A replica keeps the version until it has applied that offset, or a barrier that
+says that the version has ended. Else a replica that lags behind two swaps could not pass the first one any more.
 
 A version that could not be fetched for now is tried again as long as the map asks for it: the job that wants it sees
 the last trouble. Damaged files are refused and fetched again; a full disk refuses the version, and the live one is
@@ -36,11 +41,12 @@ from log_tier.model.errors import (
     IndexDamaged,
     InvalidRequest,
     OffsetTrimmed,
+    ReplicaBehind,
     ShuttingDown,
     SnapshotStoreUnavailable,
     TableNotFound,
 )
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Offset, Partition
 from serving_tier.node.node import Node, ReplicaName
 from serving_tier.replica.replica import Replica
 from serving_tier.versions.empty import is_empty, make_empty
@@ -59,6 +65,9 @@ _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
 # A place or a log that is away may be back at any moment.
 _RETRY_AWAY_MAX_S: Final = 2.0
+
+# How often a version that may go when the replica has caught up is looked at: it may have failed meanwhile.
+_LOOK_S: Final = 1.0
 
 # Versions that are fetched at the same time: one disk and one network serve them all, and reads as well.
 _FETCHES_MAX: Final = 2
@@ -117,7 +126,8 @@ class Staging:
             numbers = {version.number for version in table.versions} or {1}
             here = replica.versions.here() | {replica.index.version}
             for number in here - numbers - {replica.index.version}:
-                self._start((name, number), self._remove(replica, number))
+                if (name, number) not in self._tasks:
+                    self._start((name, number), self._remove(replica, number))
             for version in table.versions:
                 if _is_wanted(version) and version.number not in here and (name, version.number) not in self._tasks:
                     self._start((name, version.number), self._stage(replica, table, version.number, version.url))
@@ -129,18 +139,19 @@ class Staging:
 
     def version_missing(self, replica: Replica) -> None:
         """A replica waits at a barrier: bring the version, or fetch the whole replica from elsewhere."""
-        barrier = replica.awaits
+        barrier = replica.awaited_barrier
         assert barrier is not None, f"{replica.name} waits for no version"
-        name, number = (replica.topic.id, replica.partition), int(barrier.fields["version"])
+        name, number = (replica.topic.id, replica.partition), barrier.version
         if (name, number) in self._tasks:
             return
         table = self._maps.map.tables.get(name[0])
         version = None if table is None else table.version(number)
-        if table is None or version is None or not version.url:
+        url = barrier.url if version is None else version.url
+        if table is None or not url:
             logger.warning("%s waits for version %s, which was built nowhere: it is fetched anew", replica.name, number)
             self._replace(replica)
             return
-        self._start((name, number), self._stage(replica, table, number, version.url, needed=True))
+        self._start((name, number), self._stage(replica, table, number, url, needed=True))
 
     async def wait_level(self, name: ReplicaName, number: int, progress: Progress) -> None:
         """Return when a replica is level with a version. Raises what keeps it, as the last try found it."""
@@ -192,15 +203,17 @@ class Staging:
             self._progress[name] = (phase, done, total)
 
         backoff = Backoff(_RETRY_FIRST_S, _RETRY_MAX_S)
-        while self._still(replica, number):
+        while self._still(replica, number, needed=needed):
             folder = replica.version_folder(number)
             try:
                 async with self._room:
                     if not await asyncio.to_thread(folder.exists):
                         progress("fetching", 0, 0)
                         await self._fetch(url, table, replica.partition, folder, progress)
-                    progress("catching up", 0, 0)
-                    await replica.add_version(number)
+                # Outside of the room: a version may stand ahead of the live one, and the live one may be waiting at
+                # a barrier for a version that has to be fetched first.
+                progress("catching up", 0, 0)
+                await replica.add_version(number)
                 self._troubles.pop(name, None)
                 return
             except (TableNotFound, ShuttingDown):
@@ -218,21 +231,45 @@ class Staging:
             self._moved.notify_all()
             await backoff.pause()
 
-    def _still(self, replica: Replica, number: int) -> bool:
-        """Is it still asked for, of a replica that is still here?"""
+    def _still(self, replica: Replica, number: int, *, needed: bool = False) -> bool:
+        """Is it still asked for, of a replica that is still here? `needed`: by a barrier at least."""
         name = (replica.topic.id, replica.partition)
         table = self._maps.map.tables.get(name[0])
-        if table is None or table.version(number) is None or self._node.hosted().get(name) is not replica:
+        asked = table is not None and (needed or table.version(number) is not None)
+        if not asked or self._node.hosted().get(name) is not replica:
             return False
         return number not in replica.versions.here() | {replica.index.version}
 
     async def _remove(self, replica: Replica, number: int) -> None:
+        if number not in replica.versions.ended and not await self._no_barrier_ahead(replica, number):
+            return
         # One that was given up at this moment has left its files where a version that comes later lies.
         places = {index.version: index.path for index in replica.versions.indexes()}
         folder = places.get(number, replica.version_folder(number))
         await replica.drop_version(number, InvalidRequest(f"version {number} of {replica.topic.name} was deleted"))
         logger.info("%s: version %s was deleted", replica.name, number)
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _no_barrier_ahead(self, replica: Replica, number: int) -> bool:
+        """Return when the replica has passed every barrier that names a version which the map has dropped already;
+        False: the version is the live one now, or one of the two is not here any more. One question to the log.
+        """
+        backoff = Backoff(_RETRY_FIRST_S, _RETRY_AWAY_MAX_S)
+        hosted, name = self._node.hosted(), (replica.topic.id, replica.partition)
+        end: Offset | None = None
+        while hosted.get(name) is replica and number in replica.versions.here():
+            try:
+                end = await replica.log_end() if end is None else end
+                await replica.wait_applied(end, timeout=_LOOK_S)
+                return number != replica.index.version
+            except ReplicaBehind:
+                continue
+            except (TableNotFound, ShuttingDown):
+                return False
+            except DuramenError as error:
+                logger.info("%s: version %s is not removed yet: %s", replica.name, number, error)
+            await backoff.pause()
+        return False
 
     async def forget(self, name: ReplicaName) -> None:
         """End what is under way for a replica that goes away, or is put in place anew."""

@@ -22,6 +22,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, NamedTuple
 
+from log_tier.model.barrier import Barrier
 from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import DiskFull, DuramenError, Overloaded, VersionMissing
@@ -101,7 +102,9 @@ class Applying:
         self.under_way = False
         """A transaction is being made: the index does not stand still."""
         self.awaits: VersionMissing | None = None
-        """The barrier at which it waits."""
+        """Why it does not go on: it waits at a barrier for a version."""
+        self.awaited: Barrier | None = None
+        """That barrier."""
         self._name, self._versions, self._pinned_reads, self._voids = name, versions, pinned_reads, voids
         self._applier = applier
 
@@ -175,16 +178,16 @@ class Applying:
         The new index is the one that is read before the old one has the barrier's offset: who waits for that offset
         must never be answered from the old one.
         """
-        number = barrier.version
+        number = barrier.barrier.version
         if number not in self._versions.level:
             logger.warning("%s waits at offset %s: it has no version %s yet", self._name, self.index.applied, number)
         while number not in self._versions.level:
-            self.awaits = self._missing(barrier)
+            self.awaits, self.awaited = self._missing(barrier), barrier.barrier
             if number not in self._versions.behind:
                 yield VersionAwaited()
             await asyncio.sleep(_VERSION_PAUSE_S)
             yield Progressed()
-        self.awaits = None
+        self.awaits = self.awaited = None
 
         old, new, batches = self.index, self._versions.level[number], barrier.batches
         effects = barrier.effects
@@ -200,7 +203,7 @@ class Applying:
         await self._run(take_over)
         self.index = self._pinned_reads.index = new
         # Whoever closes the replica at this moment finds all of them; the next start takes the old one on.
-        self._versions.exchange(old, new)
+        self._versions.exchange(old, new, ended=barrier.barrier.ended)
         yield VersionLive(new)
         yield Applied(batches)
         yield Progressed()
@@ -215,8 +218,8 @@ class Applying:
     def _missing(self, barrier: BarrierAhead) -> VersionMissing:
         return VersionMissing(
             f"{self._name} is version {self.index.version} of its table, and the log goes on with version "
-            f"{barrier.version} at offset {barrier.offset}: begin with a copy of that version",
-            version=barrier.version,
+            f"{barrier.barrier.version} at offset {barrier.offset}: begin with a copy of that version",
+            version=barrier.barrier.version,
             offset=barrier.offset,
         )
 

@@ -31,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
+from log_tier.model.barrier import Barrier
 from log_tier.model.batch import Batch
 from log_tier.model.errors import (
     DuramenError,
@@ -41,7 +42,7 @@ from log_tier.model.errors import (
     VersionMissing,
 )
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition
-from log_tier.model.log import Log, Topic
+from log_tier.model.log import Bounds, Log, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.index.lmdb.pinned_read import PinnedRead
@@ -179,8 +180,13 @@ class Replica:
 
     @property
     def awaits(self) -> VersionMissing | None:
-        """The barrier at which it waits for a version."""
+        """Why it does not go on: it waits at a barrier for a version."""
         return self._applying.awaits
+
+    @property
+    def awaited_barrier(self) -> Barrier | None:
+        """The barrier at which it waits for a version."""
+        return self._applying.awaited
 
     @property
     def log_latest(self) -> Offset:
@@ -294,7 +300,8 @@ class Replica:
     async def add_version(self, number: int) -> None:
         """Open the index in `version_folder(number)` as a standby, and have it catch up with the live one.
 
-        Returns when it is level. Raises `IndexDamaged`, `OffsetTrimmed` where the log or its verdicts no longer reach
+        Returns when it is level: first the live one applies the offset at which it stands, then it catches up with
+        the live one. Raises `IndexDamaged`, `OffsetTrimmed` where the log or its verdicts no longer reach
         back to where it begins, `DiskFull`.
         """
         index = await self._applier.run(lambda: self._opening(self.version_folder(number)))
@@ -431,6 +438,16 @@ class Replica:
         if self.failure is not None:
             raise copy(self.failure)
 
+    async def log_end(self) -> Offset:
+        """The log's latest offset. One question to the log; raises what it raises."""
+        return (await self._ask_bounds()).latest
+
+    async def _ask_bounds(self) -> Bounds:
+        asked_s = self._clock()
+        bounds = await self._log.bounds(self.topic.id, self.partition)
+        self.hear(bounds.latest, asked_s=asked_s)
+        return bounds
+
     async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
         """Return when `offset` is applied. `timeout` in seconds; None: without a limit.
 
@@ -442,9 +459,7 @@ class Replica:
             return
         if offset > self.log_latest:
             # What was last heard of the log may be old: ask it.
-            asked_s = self._clock()
-            bounds = await self._log.bounds(self.topic.id, self.partition)
-            self.hear(bounds.latest, asked_s=asked_s)
+            bounds = await self._ask_bounds()
             if offset > bounds.latest + bounds.unsettled:
                 raise token_ahead(self.name, self.partition, asked=offset, bounds=bounds)
         if self.index.applied >= offset:

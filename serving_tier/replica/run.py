@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-from log_tier.model.barrier import LiveVersion, parse_barrier
+from log_tier.model.barrier import Barrier, LiveVersion, parse_barrier
 from log_tier.model.batch import Batch, Columns
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import GROUPED, OPERATION_MASK, Operation
@@ -38,8 +38,7 @@ class BarrierAhead(NamedTuple):
     """A barrier that may make another version the live one."""
 
     offset: Offset
-    version: int
-    """The version that it names."""
+    barrier: Barrier
     batches: Sequence[Batch]
     """One batch, which ends with the barrier; what lies before the barrier in it is applied."""
     rest: Sequence[Batch]
@@ -70,10 +69,10 @@ def first_piece(
         if batch.columns.attributes is not None:
             found = _find_barrier(batch, applied, version, live)
             if found is not None:
-                offset, number = found
+                offset, named = found
                 first, last = batch.header.base_offset, batch.header.last_offset
                 barrier = BarrierAhead(
-                    offset, number, [_head(batch, offset)], batches[at if offset < last else at + 1 :]
+                    offset, named, [_head(batch, offset)], batches[at if offset < last else at + 1 :]
                 )
                 before = [] if offset == first else [_head(batch, Offset(offset - 1))]
                 return Piece([*batches[:at], *before], "barrier", barrier=barrier)
@@ -92,8 +91,8 @@ def cut_at(batches: Sequence[Batch], last: Offset) -> Sequence[Batch]:
     return batches
 
 
-def _find_barrier(batch: Batch, applied: Offset, version: int, live: LiveVersion) -> tuple[Offset, int] | None:
-    """Offset and version of the first barrier to another version, if there is one."""
+def _find_barrier(batch: Batch, applied: Offset, version: int, live: LiveVersion) -> tuple[Offset, Barrier] | None:
+    """The first barrier to another version and its offset, if there is one."""
     columns = batch.columns
     attributes = columns.attributes
     assert attributes is not None, f"the batch at offset {batch.header.base_offset} has no attributes"
@@ -106,7 +105,7 @@ def _find_barrier(batch: Batch, applied: Offset, version: int, live: LiveVersion
             continue  # in an atomic group it is no barrier
         barrier = parse_barrier(columns.values[index])
         if barrier is not None and barrier.version != version and live.after(barrier, Offset(offset)) is not None:
-            return Offset(offset), barrier.version
+            return Offset(offset), barrier
     return None
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from copy import copy
 from typing import Any, Final, Protocol
@@ -76,6 +76,8 @@ class StandbyVersions:
         self.behind: dict[int, LmdbIndex] = {}
         self.lost: dict[int, DuramenError] = {}
         """Why a version is not here any more."""
+        self.ended: set[int] = set()
+        """Versions that the log has left for good: the live index has passed the barrier that says so."""
         self._topic, self._partition, self._log, self._applier = topic, partition, log, applier
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """Those that catch up, by version."""
@@ -150,8 +152,12 @@ class StandbyVersions:
                 raise copy(self.lost[number])
             await self._moved.wait()
 
-    def exchange(self, old: LmdbIndex, new: LmdbIndex) -> None:
-        """`new` was level and is live from now on; `old` was live and is carried along from now on."""
+    def exchange(self, old: LmdbIndex, new: LmdbIndex, *, ended: Iterable[int] = ()) -> None:
+        """`new` was level and is live from now on; `old` was live and is carried along from now on.
+
+        `ended`: the versions that no later barrier names.
+        """
+        self.ended.update(ended)
         del self.level[new.version]
         self.level[old.version] = old
         self.changes += 1

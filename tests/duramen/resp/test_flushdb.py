@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -55,6 +56,22 @@ def test_nothing_is_left_and_life_goes_on(server: ServerProcess, client: Any, tm
     server.start()
     with redis.Redis(port=int(server.announcement["resp_port"])) as later:
         assert later.keys() == [b"key7"]
+
+
+def test_an_index_that_was_lost_is_replayed_over_all_clearings(
+    server: ServerProcess, client: Any, tmp_path: Path
+) -> None:
+    """The catalog has forgotten the versions between, and the log's barriers say how to make them."""
+    for number in range(5):
+        client.set(f"before{number}", "x")
+        assert client.flushdb() is True
+    client.set("since", "y")
+    server.stop()
+    shutil.rmtree(tmp_path / "data" / "index")
+    server.start()
+    with redis.Redis(port=int(server.announcement["resp_port"])) as later:
+        wait_until(lambda: later.keys() == [b"since"])
+        assert later.get("since") == b"y"
 
 
 def run_versions(server: ServerProcess) -> list[dict[str, Any]]:

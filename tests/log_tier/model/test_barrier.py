@@ -15,9 +15,14 @@ from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import Operation
 
 
-@given(st.integers(1, (1 << 32) - 1), st.integers(0, (1 << 63) - 1))
-def test_it_comes_back_as_it_was(version: int, job: int) -> None:
-    barrier = Barrier(version, job)
+@given(
+    st.integers(1, (1 << 32) - 1),
+    st.integers(0, (1 << 63) - 1),
+    st.text(max_size=20),
+    st.lists(st.integers(1, (1 << 32) - 1), max_size=3),
+)
+def test_it_comes_back_as_it_was(version: int, job: int, url: str, ended: list[int]) -> None:
+    barrier = Barrier(version, job, url, tuple(ended))
     batch = barrier_batch(barrier, producer_id=7, sequence=3)
     header = check_batch(batch)
     assert (header.records, header.producer_id, header.sequence) == (1, 7, 3)
@@ -26,16 +31,28 @@ def test_it_comes_back_as_it_was(version: int, job: int) -> None:
     assert parse_barrier(columns.values[0]) == barrier
 
 
-def test_its_bytes_stay_what_they_are() -> None:
+@pytest.mark.parametrize(
+    ("barrier", "expected"),
+    [
+        (Barrier(2, 1041), b'{"v":1,"version":2,"job":1041}'),
+        (
+            Barrier(3, 1050, "empty:12/530", (1, 2)),
+            b'{"v":1,"version":3,"job":1050,"url":"empty:12/530","ended":[1,2]}',
+        ),
+    ],
+)
+def test_its_bytes_stay_what_they_are(barrier: Barrier, expected: bytes) -> None:
+    """The first is what was written before a barrier said where its version is, and which ones have ended."""
     (value,) = decode_batch(
         stamp_batch(
-            barrier_batch(Barrier(2, 1041), producer_id=0, sequence=0),
+            barrier_batch(barrier, producer_id=0, sequence=0),
             base_offset=Offset(0),
             timestamp_ms=0,
             unsynced=0,
         )
     ).columns.values
-    assert value == b'{"v":1,"version":2,"job":1041}'
+    assert value == expected
+    assert parse_barrier(value) == barrier
 
 
 @pytest.mark.parametrize(
@@ -52,6 +69,9 @@ def test_its_bytes_stay_what_they_are() -> None:
         b'{"v":1,"version":"2","job":1}',
         b'{"v":1,"version":2,"job":-1}',
         b'{"v":1,"version":2,"job":9223372036854775808}',
+        b'{"v":1,"version":2,"job":1,"url":5}',
+        b'{"v":1,"version":2,"job":1,"ended":5}',
+        b'{"v":1,"version":2,"job":1,"ended":"12"}',
         b"[" * 100_000,
     ],
 )

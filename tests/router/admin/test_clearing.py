@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from kit.cluster.operated import Operated, table_of, version_states
+from kit.deadlines import until
 
 from duramen.aio import Table
 from log_tier.catalog.cluster_map import EMPTY
@@ -14,7 +16,8 @@ from log_tier.model.errors import CommandRejected, DeadlineExceeded, InvalidRequ
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
 from router.admin.lazy import AdminOnDemand
-from router.admin.requests import Rollback, SetReplicas, Stage, Swap, TakeSnapshots
+from router.admin.requests import Change, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
+from serving_tier.replica.apply import Applying
 
 KEYS = [b"k%03d" % number for number in range(100)]
 DEADLINE_S = 20.0
@@ -92,6 +95,47 @@ async def test_a_replica_that_missed_it(cluster: Operated, admin: Admin) -> None
     await cluster.until_level("flights")
     assert [each.verdict async for each in cluster.admin.verify("flights")] == ["equal"]
     assert await content(table) == {b"since": b"2"}
+
+
+Script = tuple[Change, ...]
+
+TWO_CLEARINGS: Script = (Swap("flights", 2, 0), Swap("flights", 3, 0))
+ROLLED_BACK: Script = (Swap("flights", 2), Rollback("flights"), Discard("flights", 2), Swap("flights", 3, 0))
+
+
+@pytest.mark.parametrize("script", [TWO_CLEARINGS, ROLLED_BACK], ids=["two clearings", "rolled back and discarded"])
+async def test_replicas_that_lag_behind_two_swaps(
+    cluster: Operated, admin: Admin, monkeypatch: pytest.MonkeyPatch, script: Script
+) -> None:
+    """The map has forgotten the version that the first barrier names, and the replicas have still to pass it."""
+    table = await table_of(cluster, KEYS, partitions=1, replicas=2)
+    for _ in range(2):
+        await cluster.done(Stage("flights", EMPTY))
+    replicas = [cluster.replica(node, "flights", 0) for node in await hosts(cluster)]
+    gate, inner = asyncio.Event(), Applying._run
+
+    async def held(self: Applying, *args: Any) -> Any:
+        await gate.wait()
+        return await inner(self, *args)
+
+    monkeypatch.setattr(Applying, "_run", held)
+    for change in script:
+        await cluster.done(change)
+    for node in cluster.nodes.values():
+        await node.data_plane.hosting.wait_version(cluster.router.catalog.map.version)
+    for _ in range(10):  # whoever removes a version begins with that here
+        await asyncio.sleep(0)
+    gate.set()
+    await cluster.until_level("flights")
+    assert await content(table) == {}
+    assert [cluster.replica(node, "flights", 0) for node in await hosts(cluster)] == replicas, "none was fetched anew"
+    await until(lambda: all(replica.versions.here() == set() for replica in replicas))
+    assert [replica.index.version for replica in replicas] == [3, 3]
+
+
+async def hosts(cluster: Operated) -> list[str]:
+    (holders,) = await cluster.holders("flights")
+    return holders.split()
 
 
 async def test_what_cannot_be_staged(cluster: Operated, admin: Admin) -> None:

@@ -35,7 +35,7 @@ def test_a_barrier_in_the_middle_of_a_batch() -> None:
     assert piece.batches[-1].header.last_offset == 1
     ahead = piece.barrier
     assert ahead is not None
-    assert (ahead.offset, ahead.version) == (2, 2)
+    assert (ahead.offset, ahead.barrier.version) == (2, 2)
     assert [batch.header.last_offset for batch in ahead.batches] == [2]
     assert ahead.rest == run[1:], "the fold skips what is applied"
     again = first_piece(ahead.rest, applied=Offset(2), version=2, live=LiveVersion(2, Offset(2), 5))
