@@ -150,7 +150,7 @@ class LocalData:
             replica.index.applied < after or isinstance(failure, (TableNotFound, IndexDamaged))
         ):
             raise copy(failure)
-        if strong or (lag_max_ms and replica.stale_s * 1000 > lag_max_ms):
+        if strong or (lag_max_ms and replica.progress.stale_s * 1000 > lag_max_ms):
             # One that has not been level for too long is level again with what the log holds now.
             async with in_time(timeout, "the log did not tell its end"):
                 bounds = await self.log.bounds(table_id, partition)

@@ -58,7 +58,8 @@ from serving_tier.node.rebuilding import Rebuilding
 from serving_tier.node.replica_files import discard, tidy
 from serving_tier.node.restart_pauses import RestartPauses
 from serving_tier.node.staging import FetchVersion, Staging, fetch_version
-from serving_tier.replica.replica import Replica, ReplicaEvent
+from serving_tier.replica.observer import ReplicaEvent
+from serving_tier.replica.replica import Replica
 from serving_tier.replica.version_folders import promote
 
 __all__ = ["Bootstrap", "Hosting", "Pending", "replay_only"]
@@ -371,7 +372,7 @@ class Hosting:
                 async with asyncio.timeout(_LOOK_S):
                     await self._moved.wait()
         replica = self.node.hosted()[name]
-        progress("replaying", replica.applied + 1, replica.log_latest + 1)
+        progress("replaying", replica.applied + 1, replica.progress.latest + 1)
         await replica.wait_ready()
         return replica.source
 

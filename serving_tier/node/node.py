@@ -30,8 +30,9 @@ from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.replica.applier import Applier
-from serving_tier.replica.replica import Replica, ReplicaEvent, ReplicaListener
-from serving_tier.replica.version_folders import is_version_of, remove_versions
+from serving_tier.replica.observer import ReplicaEvent
+from serving_tier.replica.replica import Replica, ReplicaListener
+from serving_tier.replica.version_folders import ReplicaFolder, is_version_of, remove_versions
 
 __all__ = ["Node", "ReplicaName", "RestingReplica"]
 
@@ -151,16 +152,9 @@ class Node:
             hosted = dict(self._replicas)
             for one, index in found[at : at + _RESTING_RUN]:
                 name = (one.topic.id, one.partition)
+                folder = self._folder_of(one.topic, one.partition, self.replica_folder(*name), one.start)
                 replica = Replica.at_rest(
-                    one.topic,
-                    one.partition,
-                    log=self._log,
-                    applier=self._applier,
-                    folder=self.replica_folder(*name),
-                    index=index,
-                    latest=one.bounds.latest,
-                    environments=self._environments,
-                    start=one.start,
+                    one.topic, folder, index, log=self._log, applier=self._applier, latest=one.bounds.latest
                 )
                 self._connect(replica)
                 self.refusals.pop(name, None)
@@ -183,13 +177,8 @@ class Node:
             if folder_name not in names and one.bounds.latest >= one.start:
                 continue  # whoever has it sends a copy, or it is folded from the log
             try:
-                index = LmdbIndex.at_rest(
-                    self.replica_folder(topic.id, partition),
-                    table_id=topic.id,
-                    partition=partition,
-                    start=one.start,
-                    environments=self._environments,
-                )
+                folder = self._folder_of(topic, partition, self.replica_folder(topic.id, partition), one.start)
+                index = folder.at_rest()
             except (DuramenError, OSError):
                 continue  # met again by `host`, and told
             if (
@@ -229,16 +218,11 @@ class Node:
     async def _opened(
         self, topic: Topic, partition: Partition, folder: Path, *, repair: bool, start: Offset
     ) -> Replica:
-        return await Replica.open(
-            topic,
-            partition,
-            log=self._log,
-            applier=self._applier,
-            folder=folder,
-            repair=repair,
-            start=start,
-            environments=self._environments,
-        )
+        place = self._folder_of(topic, partition, folder, start)
+        return await Replica.open(topic, place, log=self._log, applier=self._applier, repair=repair)
+
+    def _folder_of(self, topic: Topic, partition: Partition, path: Path, start: Offset) -> ReplicaFolder:
+        return ReplicaFolder(path, topic.id, partition, start, self._environments)
 
     def set_rank(self, name: ReplicaName, rank: int) -> None:
         """Its place among the partition's replicas; 0 does what only one should do."""

@@ -21,7 +21,8 @@ from serving_tier.node.bootstrap import Progress
 from serving_tier.node.node import Node
 from serving_tier.node.replica_files import discard, exchange, old_folder, rebuild_folder
 from serving_tier.node.staging import Staging
-from serving_tier.replica.replica import Replica, ReplicaEvent
+from serving_tier.replica.observer import ReplicaEvent
+from serving_tier.replica.replica import Replica
 from serving_tier.replica.version_folders import remove_versions
 
 __all__ = ["Rebuilding"]

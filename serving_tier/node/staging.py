@@ -204,7 +204,7 @@ class Staging:
 
         backoff = Backoff(_RETRY_FIRST_S, _RETRY_MAX_S)
         while self._still(replica, number, needed=needed):
-            folder = replica.version_folder(number)
+            folder = replica.versions.folder.version(number)
             try:
                 async with self._room:
                     if not await asyncio.to_thread(folder.exists):
@@ -213,7 +213,7 @@ class Staging:
                 # Outside of the room: a version may stand ahead of the live one, and the live one may be waiting at
                 # a barrier for a version that has to be fetched first.
                 progress("catching up", 0, 0)
-                await replica.add_version(number)
+                await replica.versions.add(number)
                 self._troubles.pop(name, None)
                 return
             except (TableNotFound, ShuttingDown):
@@ -245,8 +245,8 @@ class Staging:
             return
         # One that was given up at this moment has left its files where a version that comes later lies.
         places = {index.version: index.path for index in replica.versions.indexes()}
-        folder = places.get(number, replica.version_folder(number))
-        await replica.drop_version(number, InvalidRequest(f"version {number} of {replica.topic.name} was deleted"))
+        folder = places.get(number, replica.versions.folder.version(number))
+        await replica.versions.drop(number, InvalidRequest(f"version {number} of {replica.topic.name} was deleted"))
         logger.info("%s: version %s was deleted", replica.name, number)
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
@@ -259,7 +259,7 @@ class Staging:
         end: Offset | None = None
         while hosted.get(name) is replica and number in replica.versions.here():
             try:
-                end = await replica.log_end() if end is None else end
+                end = await replica.progress.log_end() if end is None else end
                 await replica.wait_applied(end, timeout=_LOOK_S)
                 return number != replica.index.version
             except ReplicaBehind:

@@ -3,12 +3,13 @@
 What an event makes of a replica, and what is to be done about it, is a table (`machine.py`); the replica performs the
 effects in their order. It opens or rebuilds its index (`open_index.py`), follows the log with one open read, and hands
 each chunk to the applier's thread (`applier.py`). A chunk is cut at barriers, and where somebody wants to read, before
-it is folded (`run.py`). Readers that name an offset wait in `waiters.py` until it is applied. Versions that are not
-live are kept level by the same applies (`standby.py`). An error while applying is either in the data, and then the same
-on every replica, or it stops the replica; it is never skipped.
+it is folded (`run.py`). How far it is, and who waits for an offset, is `progress.py`. Versions that are not live are
+kept level by the same applies (`standby.py`). An error while applying is either in the data, and then the same on every
+replica, or it stops the replica; it is never skipped.
 
-A replica has one listener, its owner; a node has one, which hosts with it.
+Two callbacks lead out of a replica (`observer.py`): its one owner hears of events, and observers of what was applied.
 
 Reading order: `machine.py`, `waiters.py`, `lag.py`, `applier.py`, `version_folders.py`, `open_index.py`, `run.py`,
-`standby.py`, `pinned_reads.py`, `digest.py`, `apply.py`, `unreadable_warnings.py`, `refusals.py`, `replica.py`.
+`progress.py`, `standby.py`, `pinned_reads.py`, `apply.py`, `unreadable_warnings.py`, `refusals.py`,
+`observer.py`, `replica.py`.
 """

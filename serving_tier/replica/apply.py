@@ -31,6 +31,7 @@ from serving_tier.fold.fold import Effects
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.pinned_reads import PinnedReads
+from serving_tier.replica.progress import Progress
 from serving_tier.replica.run import BarrierAhead, Piece, first_piece
 from serving_tier.replica.standby import StandbyVersions
 from serving_tier.replica.unreadable_warnings import UnreadableWarnings
@@ -91,21 +92,21 @@ class Applying:
     def __init__(
         self,
         name: str,
-        index: LmdbIndex,
+        progress: Progress,
         versions: StandbyVersions,
         pinned_reads: PinnedReads,
         voids: UnreadableWarnings,
         *,
         applier: Applier,
     ) -> None:
-        self.index = index
         self.under_way = False
         """A transaction is being made: the index does not stand still."""
         self.awaits: VersionMissing | None = None
         """Why it does not go on: it waits at a barrier for a version."""
         self.awaited: Barrier | None = None
         """That barrier."""
-        self._name, self._versions, self._pinned_reads, self._voids = name, versions, pinned_reads, voids
+        self._name, self._progress, self._versions = name, progress, versions
+        self._pinned_reads, self._voids = pinned_reads, voids
         self._applier = applier
 
     async def chunk(self, data: bytes) -> AsyncGenerator[Step, None]:
@@ -130,18 +131,18 @@ class Applying:
     async def _apply_first(
         self, run: bytes | Sequence[Batch], pinned: Offset | None
     ) -> tuple[Piece, dict[int, DuramenError]]:
-        index = self.index
+        index = self._progress.index
         pieces: list[Piece] = []
 
         def apply() -> Outcome:
             batches = _decoded(run, index) if isinstance(run, bytes) else run
             piece = first_piece(batches, applied=index.applied, version=index.version, live=index.live, pinned=pinned)
-            done = self._versions.apply(index, piece.batches) if piece.batches else (_NOTHING, {})
+            done = self._versions.apply(piece.batches) if piece.batches else (_NOTHING, {})
             ahead = piece.barrier
             if ahead is not None:
                 judged = index.judge(ahead.batches)
                 if judged.live is None:
-                    done[1].update(self._versions.apply(index, ahead.batches)[1])
+                    done[1].update(self._versions.apply(ahead.batches)[1])
                     piece = Piece([*piece.batches, *ahead.batches], "void barrier", ahead.rest)
                 else:
                     piece = piece._replace(barrier=ahead._replace(effects=judged))
@@ -154,7 +155,7 @@ class Applying:
     async def _run(self, work: Callable[[], Outcome]) -> dict[int, DuramenError]:
         """Have the applier do it, again where there is no room; nobody else applies meanwhile."""
         async with self._versions.lock:
-            before = self.index.applied
+            before = self._progress.index.applied
             self.under_way = True
             try:
                 while True:
@@ -180,7 +181,8 @@ class Applying:
         """
         number = barrier.barrier.version
         if number not in self._versions.level:
-            logger.warning("%s waits at offset %s: it has no version %s yet", self._name, self.index.applied, number)
+            at = self._progress.index.applied
+            logger.warning("%s waits at offset %s: it has no version %s yet", self._name, at, number)
         while number not in self._versions.level:
             self.awaits, self.awaited = self._missing(barrier), barrier.barrier
             if number not in self._versions.behind:
@@ -189,7 +191,7 @@ class Applying:
             yield Progressed()
         self.awaits = self.awaited = None
 
-        old, new, batches = self.index, self._versions.level[number], barrier.batches
+        new, batches = self._versions.level[number], barrier.batches
         effects = barrier.effects
         assert effects is not None, f"{self._name} has not judged the barrier at offset {barrier.offset}"
 
@@ -201,9 +203,8 @@ class Applying:
             return _NOTHING, self._versions.follow_over(batches, effects)
 
         await self._run(take_over)
-        self.index = self._pinned_reads.index = new
         # Whoever closes the replica at this moment finds all of them; the next start takes the old one on.
-        self._versions.exchange(old, new, ended=barrier.barrier.ended)
+        self._versions.exchange(new, ended=barrier.barrier.ended)
         yield VersionLive(new)
         yield Applied(batches)
         yield Progressed()
@@ -217,7 +218,7 @@ class Applying:
 
     def _missing(self, barrier: BarrierAhead) -> VersionMissing:
         return VersionMissing(
-            f"{self._name} is version {self.index.version} of its table, and the log goes on with version "
+            f"{self._name} is version {self._progress.index.version} of its table, and the log goes on with version "
             f"{barrier.barrier.version} at offset {barrier.offset}: begin with a copy of that version",
             version=barrier.barrier.version,
             offset=barrier.offset,

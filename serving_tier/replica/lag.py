@@ -19,9 +19,10 @@ Where two are joined the older time stays, so a lag is never made smaller.
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import NOTHING, Offset
 
 __all__ = ["UNHEARD_S", "Lag", "LagBounds", "lag_event"]
 
@@ -99,6 +100,17 @@ class Lag:
         lag = now - self._marks[0].heard_s if self._marks else 0.0
         unheard = now - self._asked_s
         return max(lag, unheard) if self._watched and unheard > UNHEARD_S else lag
+
+    def check(self, applied: Offset = NOTHING) -> None:
+        """Assert the invariants; for tests."""
+        marks = list(self._marks)
+        for before, after in pairwise(marks):
+            assert before.end < after.end, f"ends do not rise: {before.end}, {after.end}"
+            assert before.heard_s <= after.heard_s, f"times do not rise: {before.heard_s}, {after.heard_s}"
+            assert before.asked_s <= after.asked_s, f"questions do not rise: {before.asked_s}, {after.asked_s}"
+        if marks:
+            assert marks[0].end > applied, f"a mark at {marks[0].end} is applied: {applied}"
+            assert marks[-1].end <= self.latest, f"a mark at {marks[-1].end} is beyond the log's end {self.latest}"
 
     def stale(self, now: float) -> float:
         """Everything that the log held so many seconds ago is applied."""

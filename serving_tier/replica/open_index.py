@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, OffsetTrimmed
-from log_tier.model.identifiers import FIRST, Offset, Partition
+from log_tier.model.identifiers import Partition
 from log_tier.model.log import Bounds, Topic
 from serving_tier.index.lmdb.folder import folder_trouble
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.replica.applier import Applier
+from serving_tier.replica.version_folders import ReplicaFolder
 
 __all__ = ["open_index"]
 
@@ -22,41 +22,28 @@ logger = logging.getLogger(__name__)
 
 
 async def open_index(
-    topic: Topic,
-    partition: Partition,
-    bounds: Bounds,
-    *,
-    applier: Applier,
-    folder: Path,
-    repair: bool,
-    start: Offset = FIRST,
-    environments: OpenEnvironments | None = None,
+    topic: Topic, folder: ReplicaFolder, bounds: Bounds, *, applier: Applier, repair: bool
 ) -> LmdbIndex:
-    """The index in `folder`, which the log within `bounds` can carry on; a new one begins at `start`.
+    """The index in `folder`, which the log within `bounds` can carry on; a new one begins at the folder's `start`.
 
-    With `environments` it may come at rest: its file is opened when it is needed. Raises as `Replica.open` does.
+    With `folder.environments` it may come at rest: its file is opened when it is needed. Raises as `Replica.open` does.
     """
 
     def opening() -> LmdbIndex:
         try:
-            resting = environments and LmdbIndex.at_rest(
-                folder, table_id=topic.id, partition=partition, start=start, environments=environments
-            )
-            return resting or LmdbIndex.open(
-                folder, table_id=topic.id, partition=partition, start=start, environments=environments
-            )
+            return folder.at_rest() or folder.open()
         except OSError as error:
-            raise folder_trouble(error, folder) from error
+            raise folder_trouble(error, folder.path) from error
 
     try:
         index = await _run_to_its_end(applier, opening)
     except IndexDamaged as error:
         if not repair:
             raise
-        logger.warning("%s/%s: %s; it is built again from the log", topic.name, partition, error)
-        await asyncio.to_thread(_discard, folder)
+        logger.warning("%s/%s: %s; it is built again from the log", topic.name, folder.partition, error)
+        await asyncio.to_thread(_discard, folder.path)
         index = await _run_to_its_end(applier, opening)
-    refusal = _refusal(index, topic, partition, bounds, folder)
+    refusal = _refusal(index, topic, folder.partition, bounds, folder.path)
     if refusal is not None:
         await applier.run(lambda: index.close(clean=True))
         raise refusal

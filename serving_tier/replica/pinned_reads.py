@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from bisect import insort
-from functools import partial
+from copy import copy
 from typing import Final
 
 from log_tier.model.errors import DuramenError, OffsetPassed, Overloaded
 from log_tier.model.identifiers import Offset, Partition
-from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.pinned_read import PinnedRead
+from serving_tier.replica.progress import Progress
 
 __all__ = ["MOMENTS_MAX", "PinnedReads"]
 
@@ -39,14 +39,13 @@ class _Wanted:
 
 
 class PinnedReads:
-    """Who waits for which offset of one replica, and the moments that were opened. Belongs to one event loop."""
+    """Who waits for which offset of one replica, and the reads that were opened. Belongs to one event loop."""
 
-    def __init__(self, name: str, partition: Partition, index: LmdbIndex, readers: list[LmdbIndex]) -> None:
-        self._name, self._partition, self._readers = name, partition, readers
-        self.index = index
-        """The live index; a swap sets it here."""
+    def __init__(self, name: str, partition: Partition, progress: Progress) -> None:
+        self._name, self._partition, self._progress = name, partition, progress
         self._wanted: list[_Wanted] = []
-        self._open: list[None] = []
+        self._open: list[PinnedRead] = []
+        """Those that were handed out; closed ones leave when the next one is wanted."""
 
     def __bool__(self) -> bool:
         """Does anybody wait?"""
@@ -56,8 +55,28 @@ class PinnedReads:
         """The lowest offset that is waited for."""
         return self._wanted[0].offset if self._wanted else None
 
+    async def open(self, offset: Offset, *, timeout: float, still: bool) -> PinnedRead:
+        """A read at the first end of a batch from `offset` on, which the caller closes. `still`: nobody applies at this
+        moment. Raises `OffsetPassed`, `Overloaded`, `TimeoutError` after `timeout` seconds, what `fail` was given.
+        """
+        future = self.want(offset)
+        if still:
+            self.reach(cut=None)
+        taken = False
+        try:
+            async with asyncio.timeout(timeout):
+                pinned = await future
+            taken = True
+            return pinned
+        except DuramenError as error:
+            raise copy(error) from None
+        finally:
+            if not (taken or future.cancelled() or future.exception() is not None):
+                future.result().close()  # opened at the moment in which the caller gave up
+
     def want(self, offset: Offset) -> asyncio.Future[PinnedRead]:
         """Register for an offset. Raises `Overloaded`."""
+        self._open = [pinned for pinned in self._open if not pinned.closed]
         if len(self._open) + len(self._wanted) >= MOMENTS_MAX:
             raise Overloaded(
                 f"{MOMENTS_MAX} reads of replica {self._name} at fixed offsets are under way: try again later",
@@ -78,7 +97,8 @@ class PinnedReads:
         `cut`: what was applied last ends with the first batch that reaches this offset. A lower one that was asked for
         in the meantime was passed.
         """
-        applied = self.index.applied
+        index = self._progress.index
+        applied = index.applied
         while self._wanted and self._wanted[0].offset <= applied:
             wanted = self._wanted.pop(0)
             if wanted.future.done():
@@ -87,20 +107,20 @@ class PinnedReads:
                 wanted.future.set_exception(self._passed(wanted.offset, applied))
                 continue
             try:
-                pinned = self.index.pinned()
+                pinned = index.pinned()
             except DuramenError as error:
                 wanted.future.set_exception(error)
                 continue
             assert pinned.applied == applied, f"the index moved from {applied} to {pinned.applied} under a read"
-            self._open.append(None)
-            self._readers.append(self.index)
-            pinned.on_close = partial(self._closed, self.index)
+            self._open.append(pinned)
             wanted.future.set_result(pinned)
 
-    def _closed(self, index: LmdbIndex) -> None:
-        # In whichever thread read: lists, because their appends, pops and removals of one entry need no lock.
-        self._readers.remove(index)
-        self._open.pop()
+    def check(self) -> None:
+        """Assert the invariants; for tests."""
+        offsets = [wanted.offset for wanted in self._wanted]
+        assert offsets == sorted(offsets), f"{self._name}: waiters out of order: {offsets}"
+        held = sum(not pinned.closed for pinned in self._open)
+        assert held + len(offsets) <= MOMENTS_MAX, f"{self._name}: {held} open, {len(offsets)} wanted"
 
     def _passed(self, offset: Offset, applied: Offset) -> OffsetPassed:
         return OffsetPassed(

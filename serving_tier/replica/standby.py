@@ -14,6 +14,8 @@ built anew.
 are files of their own: a process that dies between two of them leaves one behind the other, and the next start catches
 up. A level index that cannot be written (a full disk) is lost, and the live one goes on.
 
+A version is closed when nobody reads in it any more: a read that began in it goes on.
+
 Invariant: a level index has the live one's applied offset, producers, verdicts, results and barriers.
 
 While the lock is held nobody applies. All LMDB writes happen in the applier's thread.
@@ -23,23 +25,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from copy import copy
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, ShuttingDown
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from log_tier.model.log import Log, Topic
 from serving_tier.fold.fold import Effects
 from serving_tier.fold.verdicts import changed_nothing
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
+from serving_tier.replica.progress import Progress
+from serving_tier.replica.refusals import version_gone
 from serving_tier.replica.run import cut_at
+from serving_tier.replica.version_folders import ReplicaFolder
 
 __all__ = ["StandbyVersions"]
 
@@ -53,24 +58,16 @@ _NEAR_OFFSETS: Final = 20_000
 # Where writes come faster than it catches up, it comes nearer at each turn or takes more of them at once.
 _NEAR_GROWTH: Final = 2
 
-
-class LiveReplica(Protocol):
-    """The replica that the versions belong to."""
-
-    @property
-    def index(self) -> LmdbIndex:
-        """The live one, at this moment."""
-        ...
-
-    async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
-        """Return when the live index holds `offset`; None: however long that takes. Raises why it never will."""
-        ...
+# How often it is looked whether the last reader has left an index that is to be closed; a page of a scan takes 10 ms.
+_READERS_PAUSE_S: Final = 0.001
 
 
 class StandbyVersions:
     """See the module. It belongs to one replica and its event loop."""
 
-    def __init__(self, topic: Topic, partition: Partition, *, log: Log, applier: Applier) -> None:
+    def __init__(self, topic: Topic, folder: ReplicaFolder, progress: Progress, *, log: Log, applier: Applier) -> None:
+        """`progress`: the replica's, which has the live index."""
+        self.folder = folder
         self.lock = asyncio.Lock()
         self.level: dict[int, LmdbIndex] = {}
         self.behind: dict[int, LmdbIndex] = {}
@@ -78,7 +75,8 @@ class StandbyVersions:
         """Why a version is not here any more."""
         self.ended: set[int] = set()
         """Versions that the log has left for good: the live index has passed the barrier that says so."""
-        self._topic, self._partition, self._log, self._applier = topic, partition, log, applier
+        self._topic, self._partition, self._log, self._applier = topic, folder.partition, log, applier
+        self._progress = progress
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """Those that catch up, by version."""
         self._closings: dict[int, asyncio.Task[None]] = {}
@@ -87,14 +85,19 @@ class StandbyVersions:
         self.changes = 0
         """Rises when a version has come, or is level, lost or live."""
 
+    @property
+    def live(self) -> LmdbIndex:
+        """The index that they follow."""
+        return self._progress.index
+
     # --- applying, in the applier's thread
 
-    def apply(self, live: LmdbIndex, batches: Sequence[Batch]) -> tuple[Effects, dict[int, DuramenError]]:
-        """Fold batches into the live index and the level ones; tells the effects, and which versions failed.
+    def apply(self, batches: Sequence[Batch]) -> tuple[Effects, dict[int, DuramenError]]:
+        """Fold batches into the live index and the level ones; returns the effects, and which versions failed.
 
         Raises what the live one raises; then no other was touched.
         """
-        effects = live.fold_in(batches)
+        effects = self.live.fold_in(batches)
         # A copy: the event loop takes lost ones out meanwhile, and closes them in this thread, later.
         return effects, self._carry(batches, effects, dict(self.level))
 
@@ -134,13 +137,39 @@ class StandbyVersions:
         """The open standby versions."""
         return {*self.level, *self.behind}
 
-    def add(self, index: LmdbIndex, replica: LiveReplica) -> None:
-        """Take an open index of another version, and have it catch up. It belongs to this object from now on."""
+    def of(self, number: int) -> LmdbIndex:
+        """The index of a version that is live or level. Raises `VersionMissing`."""
+        live = self.live
+        if live.version == number:
+            return live
+        found = self.level.get(number)
+        if found is None:
+            raise version_gone(self._progress.name, asked=number, version=live.version, since=live.live.since)
+        return found
+
+    async def add(self, number: int) -> None:
+        """Open the index in the folder of a version as a standby, and have it catch up with the live one.
+
+        Returns when it is level: first the live one applies the offset at which it stands, then it catches up with the
+        live one. Raises `IndexDamaged`, `OffsetTrimmed` where the log or its verdicts no longer reach back to where it
+        begins, `DiskFull`.
+        """
+        index = await self._applier.run(lambda: self.folder.open(self.folder.version(number)))
+        try:
+            await self._applier.run(lambda: index.become(number))
+        except BaseException:
+            await self._applier.run(lambda: index.close(clean=False))
+            raise
+        self.carry(index)
+        await self.wait_level(number)
+
+    def carry(self, index: LmdbIndex) -> None:
+        """Have an index that is open catch up, as a standby."""
         number = index.version
-        assert number not in {**self.level, **self.behind}, f"version {number} is here already"
+        assert number not in self.here(), f"{self._name(number)} is here already"
         self.lost.pop(number, None)
         self.behind[number] = index
-        task = asyncio.create_task(self._catch_up(index, replica), name=self._name(number))
+        task = asyncio.create_task(self._catch_up(index), name=self._name(number))
         self._tasks[number] = task
         task.add_done_callback(lambda _: self._caught_up(number, task))
         self._move()
@@ -152,17 +181,18 @@ class StandbyVersions:
                 raise copy(self.lost[number])
             await self._moved.wait()
 
-    def exchange(self, old: LmdbIndex, new: LmdbIndex, *, ended: Iterable[int] = ()) -> None:
-        """`new` was level and is live from now on; `old` was live and is carried along from now on.
+    def exchange(self, new: LmdbIndex, *, ended: Iterable[int] = ()) -> None:
+        """`new` was level and is live from now on; the one that was live is carried along from now on.
 
         `ended`: the versions that no later barrier names.
         """
         self.ended.update(ended)
         del self.level[new.version]
-        self.level[old.version] = old
+        self.level[self.live.version] = self.live
+        self._progress.index = new
         self.changes += 1
 
-    async def lose(self, number: int, error: DuramenError, closing: Callable[[LmdbIndex], Awaitable[None]]) -> None:
+    async def drop(self, number: int, error: DuramenError) -> None:
         """Close a version that failed, or is not wanted any more; its waiters get `error`.
 
         Returns when its files are closed, also where another call closes them: they are the caller's then, and those of
@@ -174,7 +204,7 @@ class StandbyVersions:
         index = self.level.pop(number, None) or self.behind.pop(number, None)
         if index is not None:
             self._closings[number] = asyncio.create_task(
-                self._closed(index, error, closing), name=f"{self._name(number)} is closed"
+                self._closed(index, error), name=f"{self._name(number)} is closed"
             )
         elif number not in self._closings:
             self.lost[number] = error
@@ -182,12 +212,10 @@ class StandbyVersions:
         if number in self._closings:
             await asyncio.wait([self._closings[number]])
 
-    async def _closed(
-        self, index: LmdbIndex, error: DuramenError, closing: Callable[[LmdbIndex], Awaitable[None]]
-    ) -> None:
+    async def _closed(self, index: LmdbIndex, error: DuramenError) -> None:
         number = index.version
         try:
-            await closing(index)
+            await self.close_index(index)
         except DuramenError as trouble:
             logger.warning("%s could not be closed cleanly: %s", self._name(number), trouble)
         finally:
@@ -195,8 +223,14 @@ class StandbyVersions:
             self.lost[number] = error
             self._move()
 
-    async def close(self) -> list[LmdbIndex]:
-        """Stop catching up; the indexes are the caller's to close."""
+    async def close_index(self, index: LmdbIndex) -> None:
+        """Close an index cleanly when nobody reads in it any more."""
+        while index.readers:  # noqa: ASYNC110 - readers in other threads must not pay for an event
+            await asyncio.sleep(_READERS_PAUSE_S)
+        await self._applier.run(lambda: index.close(clean=True))
+
+    async def close(self) -> None:
+        """Stop catching up, and close all of them, the live one first."""
         await end_tasks(*self._tasks.values())
         if self._closings:
             await asyncio.wait(self._closings.values())
@@ -204,10 +238,25 @@ class StandbyVersions:
         self.level, self.behind = {}, {}
         self.lost = dict.fromkeys((index.version for index in indexes), ShuttingDown("the replica is closing"))
         self._move()
-        return indexes
+        for index in (self.live, *indexes):
+            await self.close_index(index)
+
+    def check(self) -> None:
+        """Assert the invariants, between two turns of the event loop; for tests."""
+        indexes = self.indexes()
+        numbers = [self.live.version, *(index.version for index in indexes)]
+        assert len(set(numbers)) == len(numbers), f"{self._progress.name}: a version is here twice: {numbers}"
+        for number, index in (*self.level.items(), *self.behind.items()):
+            assert index.version == number, f"{self._progress.name}: version {index.version} stands as {number}"
+        assert self._tasks.keys() >= self.behind.keys(), (
+            f"{self._progress.name}: nobody brings {sorted(self.behind)} up"
+        )
+        assert not self.lost.keys() & self.here(), (
+            f"{self._progress.name}: lost and here: {self.lost.keys() & self.here()}"
+        )
 
     def _name(self, number: int) -> str:
-        return f"version {number} of {self._topic.name}/{self._partition}"
+        return f"version {number} of {self._progress.name}"
 
     def _move(self) -> None:
         self.changes += 1
@@ -215,32 +264,25 @@ class StandbyVersions:
 
     # --- catching up
 
-    async def _catch_up(self, index: LmdbIndex, replica: LiveReplica) -> None:
+    async def _catch_up(self, index: LmdbIndex) -> None:
         number, near = index.version, _NEAR_OFFSETS
         try:
-            await replica.wait_applied(index.applied, timeout=None)
-            while replica.index.applied - index.applied > near:
-                await self._read_on(index, replica)
+            await self._progress.wait_applied(index.applied, timeout=None)
+            while self.live.applied - index.applied > near:
+                await self._read_on(index)
                 near *= _NEAR_GROWTH
             async with self.lock:
-                await self._read_on(index, replica)
-                await self._applier.run(lambda: index.level_with(replica.index))
+                await self._read_on(index)
+                await self._applier.run(lambda: index.level_with(self.live))
                 self.level[number] = self.behind.pop(number)
             self._move()
         except DuramenError as error:
             logger.warning("%s: %s", self._name(number), error)
-            await self.lose(number, error, self._close_index)
+            await self.drop(number, error)
         except Exception as error:
             # A bug of ours: nobody may wait for a version that will not be level.
-            await self.lose(
-                number,
-                DuramenError(f"{self._name(number)} ended at {index.applied} by a bug: {error!r}"),
-                self._close_index,
-            )
+            await self.drop(number, DuramenError(f"{self._name(number)} ended at {index.applied} by a bug: {error!r}"))
             raise
-
-    async def _close_index(self, index: LmdbIndex) -> None:
-        await self._applier.run(lambda: index.close(clean=True))
 
     def _caught_up(self, number: int, task: asyncio.Task[None]) -> None:
         if self._tasks.get(number) is task:
@@ -248,9 +290,9 @@ class StandbyVersions:
         if not task.cancelled() and task.exception() is not None:
             logger.error("%s ended by a bug", self._name(number), exc_info=task.exception())
 
-    async def _read_on(self, index: LmdbIndex, replica: LiveReplica) -> None:
+    async def _read_on(self, index: LmdbIndex) -> None:
         """Fold the log up to where the live index stands now; it may end before that, in offsets without a record."""
-        until = replica.index.applied
+        until = self.live.applied
         assert index.applied <= until, f"{self._name(index.version)} stands at {index.applied}, the live one at {until}"
         if index.applied == until:
             return
@@ -262,16 +304,17 @@ class StandbyVersions:
             async for chunk in chunks:
                 batches = cut_at([decode_batch(batch, place) for batch in split_batches(chunk.data)], until)
                 if batches:
-                    await self._applier.run(lambda batches=batches: self._follow(index, replica.index, batches))  # type: ignore[misc]
+                    await self._applier.run(lambda batches=batches: self._follow(index, batches))  # type: ignore[misc]
                 if index.applied >= until:
                     return
 
-    def _follow(self, index: LmdbIndex, live: LmdbIndex, batches: Sequence[Batch]) -> None:
+    def _follow(self, index: LmdbIndex, batches: Sequence[Batch]) -> None:
+        live = self.live
         first, last = Offset(index.applied + 1), batches[-1].header.last_offset
         decided = changed_nothing(live.judgements(first, Offset(last)))
         if first < live.verdicts_from:
             raise OffsetTrimmed(
-                f"version {index.version} of {self._topic.name}/{self._partition} goes on at offset {first}, and which "
+                f"version {index.version} of {self._progress.name} goes on at offset {first}, and which "
                 f"records were rejected is known from {live.verdicts_from} on: build the version anew",
                 asked=first,
                 earliest=live.verdicts_from,

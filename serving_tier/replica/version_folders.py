@@ -13,19 +13,69 @@ import asyncio
 import logging
 import re
 import shutil
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from log_tier.model.errors import IndexDamaged
+from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.replica.applier import Applier
 
-__all__ = ["is_version_of", "open_versions", "promote", "remove_versions", "version_folder", "version_folders"]
+__all__ = [
+    "ReplicaFolder",
+    "is_version_of",
+    "open_versions",
+    "promote",
+    "remove_versions",
+    "version_folder",
+    "version_folders",
+]
 
 logger = logging.getLogger(__name__)
 
 _VERSION: Final = re.compile(r"(.+)\.v([1-9][0-9]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFolder:
+    """Where a replica's indexes lie, and what is needed to open them."""
+
+    path: Path
+    """The replica's own folder."""
+    table_id: TableId
+    partition: Partition
+    start: Offset = FIRST
+    """The table's first offset."""
+    environments: OpenEnvironments | None = None
+    """Which files are open; None: each stays open until it is closed."""
+
+    def version(self, number: int) -> Path:
+        """Where a version lies that came later."""
+        return version_folder(self.path, number)
+
+    def open(self, path: Path | None = None) -> LmdbIndex:
+        """Open the index in `path` (None: the replica's own folder). Raises as `LmdbIndex.open`."""
+        return LmdbIndex.open(
+            path or self.path,
+            table_id=self.table_id,
+            partition=self.partition,
+            start=self.start,
+            environments=self.environments,
+        )
+
+    def at_rest(self) -> LmdbIndex | None:
+        """The replica's own index with its file closed, where that can be; see `LmdbIndex.at_rest`."""
+        if self.environments is None:
+            return None
+        return LmdbIndex.at_rest(
+            self.path,
+            table_id=self.table_id,
+            partition=self.partition,
+            start=self.start,
+            environments=self.environments,
+        )
 
 
 def version_folder(folder: Path, number: int) -> Path:
@@ -64,18 +114,16 @@ def remove_versions(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-async def open_versions(
-    first: LmdbIndex, folder: Path, *, applier: Applier, opening: Callable[[Path], LmdbIndex]
-) -> tuple[LmdbIndex, list[LmdbIndex]]:
-    """Open what lies beside the index of `folder`; the live one, and the others.
+async def open_versions(first: LmdbIndex, folder: ReplicaFolder, applier: Applier) -> tuple[LmdbIndex, list[LmdbIndex]]:
+    """Open what lies beside the index of `folder`, which is `first`; the live one, and the others.
 
     What cannot be trusted, or is there twice, is removed. Raises `IndexDamaged` where the version that is live is not
     here; then all of them are closed.
     """
     indexes = [first]
-    for path in await asyncio.to_thread(version_folders, folder):
+    for path in await asyncio.to_thread(version_folders, folder.path):
         try:
-            index = await applier.run(lambda path=path: opening(path))  # type: ignore[misc]
+            index = await applier.run(lambda path=path: folder.open(path))  # type: ignore[misc]
         except IndexDamaged as error:
             logger.warning("%s; it is removed", error)
         else:
@@ -93,8 +141,8 @@ async def open_versions(
             await applier.run(lambda index=index: index.close(clean=True))  # type: ignore[misc]
         here = ", ".join(str(index.version) for index in indexes)
         raise IndexDamaged(
-            f"{folder} holds version {here} of its table, and version {number} is live since offset "
+            f"{folder.path} holds version {here} of its table, and version {number} is live since offset "
             f"{newest.live.since}: discard it and fetch the live one",
-            file=str(folder),
+            file=str(folder.path),
         )
     return live, [index for index in indexes if index is not live]

@@ -13,7 +13,7 @@ from typing import Final
 from sortedcontainers import SortedDict
 
 from log_tier.model.errors import DuramenError, Overloaded
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import NOTHING, Offset
 
 __all__ = ["WAITERS_MAX", "OffsetWaiters"]
 
@@ -78,3 +78,13 @@ class OffsetWaiters:
             for future in group:
                 if not future.done():
                     future.set_exception(copy(error))  # each waiter gets a traceback of its own
+
+    def check(self, applied: Offset = NOTHING) -> None:
+        """Assert the invariants after `advance(applied)`; for tests."""
+        count = sum(map(len, self._waiting.values()))
+        assert count == self._count, f"{count} wait, {self._count} are counted"
+        assert all(self._waiting.values()), "an offset that nobody waits for is kept"
+        if self._waiting:
+            assert self._failure is None, f"{count} wait after {self._failure!r}"
+            lowest = self._waiting.peekitem(0)[0]
+            assert lowest > applied, f"somebody waits for {lowest}, and {applied} is applied"

@@ -5,7 +5,7 @@ service that carries it:
 
 - **Status** (`status_feed.py`): how its replicas stand, as a stream. Routers choose replicas by it, `admin` shows it.
   What changed is computed once for all who listen; `replica_status.py` is its pure half.
-- **Digest** (`digests.py`, `serving_tier.replica.digest`): what a replica holds at one offset, in 16 bytes a bucket.
+- **Digest** (`digests.py`, `content_digest.py`): what a replica holds at one offset, in 16 bytes a bucket.
   `verify` asks all replicas of a partition for the same offset, a little ahead of where they are, and compares.
 - **Copy** (`copies.py`, `serving_tier.snapshots.peer_copy`): a replica's whole index, for a node that has none.
   `peer.py` is the receiver's end of the wire.
@@ -30,8 +30,8 @@ already says where it is (`OffsetPassed`), and the asker names a later offset.
 What is not here: which replicas a node should have (`serving_tier.node.hosting`), who asks whom (`router`), and reads
 and writes of keys (`router.endpoints.grpc`).
 
-Reading order: `replica_status.py`, `status_feed.py`, `digests.py`, `copies.py`, `voids.py`, `server.py`,
-`peer.py`.
+Reading order: `replica_status.py`, `status_feed.py`, `content_digest.py`, `digests.py`, `copies.py`, `voids.py`,
+`server.py`, `peer.py`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from log_tier.model.errors import Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2
-from serving_tier.replica.digest import ContentDigest, digest_pinned
 from serving_tier.replica.replica import Replica
+from serving_tier.service.content_digest import ContentDigest, digest_pinned
 
 __all__ = ["DIGESTS_MAX", "Digests", "digest_reply"]
 

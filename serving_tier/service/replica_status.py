@@ -59,8 +59,8 @@ def status_of(replica: Replica, sizes: Sizes) -> ReplicaStatus:
     failure = replica.failure or replica.awaits
     return ReplicaStatus(
         replica.index.applied,
-        replica.log_latest,
-        int(replica.lag_s * 1000),
+        replica.progress.latest,
+        int(replica.progress.lag_s * 1000),
         replica.state,
         failure.message if failure is not None else "",
         sizes.bytes,

@@ -26,9 +26,7 @@ LOOSE_FILES_MAX = 15
 Module = str
 
 # What is still to be mended. An entry that no longer applies fails the suite, so the lists only get shorter.
-LONG_FILES = {
-    "serving_tier/replica/replica.py",
-}
+LONG_FILES: set[str] = set()
 LONG_FUNCTIONS: set[str] = set()
 FULL_FOLDERS = {"spark_bulk/source"}
 CIRCLES: set[Module] = set()

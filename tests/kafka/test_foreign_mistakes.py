@@ -221,7 +221,7 @@ async def test_transactions_show_when_they_have_ended(kafka: str, tmp_path: Path
         second = await two.create_table("orders", over=topic)
         await wait_level(two, second, [offset])
         for each in (replica, *await replicas_of(two, second)):
-            assert (each.log_latest, each.lag_s) == (offset - 1, 0.0)
+            assert (each.progress.latest, each.progress.lag_s) == (offset - 1, 0.0)
         assert await first.get(b"a3") is None
         mine = await first.put(b"mine", b"behind it too")
         with pytest.raises(ReplicaBehind):

@@ -7,18 +7,17 @@ A file at rest costs no descriptor. While nothing was written since, its folder 
 (`serving_tier.index.lmdb.summary`), and the next start need not open it. Which files are open is decided by
 `serving_tier.index.lmdb.open_environments`.
 
-**Who uses it.** LMDB's transactions and cursors refer to their environment, and so does the method with which a read
-begins. A file is put to rest when nothing but the index refers to the environment: the reference count is a count of
-its users that costs a read nothing. What an idle environment counts is measured in the same way when this module is
-loaded, because interpreters differ in what a call adds.
+Whoever reads or writes holds a pin (`serving_tier.index.pins`); a file is put to rest, and closed, while none is
+held.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,27 +55,9 @@ _SHED: Final = 4
 _NAMES: Final = Databases(*Databases._fields)
 """Stand for the handles of a file that is not open."""
 
-
-class _Idle:
-    """Refers to things as an index refers to what is open, for a count of what nobody else refers to."""
-
-    def __init__(self) -> None:
-        self._env = object()
-        self._handles = {object(): ""}
-
-    def environment_references(self) -> int:
-        """As `IndexFile.rest` counts."""
-        env = self._env
-        return sys.getrefcount(env)
-
-    def handle_references(self) -> int:
-        """As `IndexFile._open_file` counts."""
-        return [sys.getrefcount(handle) for handle in self._handles][0]  # noqa: RUF015 - counted in the same place
-
-
-_IDLE_REFERENCES: Final = _Idle().environment_references()
-
-_IDLE_HANDLE_REFERENCES: Final = _Idle().handle_references()
+# A closing index waits so long for reads of other threads that have begun; a short one takes a microsecond.
+_READS_END_S: Final = 1.0
+_READS_PAUSE_S: Final = 0.0005
 
 
 class IndexFile(LmdbReads):
@@ -99,9 +80,6 @@ class IndexFile(LmdbReads):
         self._boot_id, self._limits, self._environments = boot_id, limits, environments
         self._opening = threading.Lock()
         """Held by whoever opens or closes the file."""
-        self._handles: dict[Any, str] = {}
-        """The names of the file's databases by their handles: of this opening, and of those before that a thread still
-        has in its hands."""
         self._is_new = False
         """There is no file yet."""
         self._claimed = False
@@ -128,17 +106,19 @@ class IndexFile(LmdbReads):
         """Stands for `begin` where the file may have to be opened first; from then on `begin` is LMDB's own."""
         with self._opening:
             env = self._awake()
-            if database is not None:
-                name = database if isinstance(database, str) else self._handles[database]
-                database = getattr(self._databases, name)
+            if isinstance(database, str):
+                database = getattr(self._databases, database)
             self._begin = env.begin
             return env.begin(database, **how)
 
-    def _write(self, database: str | None = None) -> Any:
-        """Begin a write transaction. The folder says before that it is being written."""
-        with self._opening:
-            env = self._awake(write=True)
-            return env.begin(database and getattr(self._databases, database), write=True)
+    @contextmanager
+    def _write(self, database: str | None = None) -> Iterator[Any]:
+        """One write transaction and its pin. The folder says before that it is being written."""
+        with self.pins.held():
+            with self._opening:
+                env = self._awake(write=True)
+            with env.begin(database and getattr(self._databases, database), write=True) as txn:
+                yield txn
 
     def _awake(self, *, write: bool = False) -> Any:
         """The environment, opened where it is not. `_opening` is held."""
@@ -199,10 +179,6 @@ class IndexFile(LmdbReads):
             raise
         self._env, self._databases = env, databases
         self._data, self._meta = databases.data, databases.meta
-        # Whoever evaluated a handle and was then overtaken by a rest still gets the right database.
-        kept = [handle for handle in self._handles if sys.getrefcount(handle) > _IDLE_HANDLE_REFERENCES]
-        self._handles = {handle: self._handles[handle] for handle in kept}
-        self._handles.update(zip(databases, Databases._fields, strict=True))
         self._begin = env.begin
         self._is_new = False
         self._state, self.version, self.live = found
@@ -219,19 +195,16 @@ class IndexFile(LmdbReads):
         return True
 
     def rest(self) -> bool:
-        """Close the file until somebody needs it; False where somebody does at this moment.
-
-        Every transaction and cursor holds the environment, and so does whoever is about to begin one.
-        """
+        """Close the file until somebody needs it; False where somebody does at this moment."""
         if not self._opening.acquire(blocking=False):
             return False
         try:
             if self._closed or self._env is None:
                 return True
             self._begin = self._enter
-            env = self._env
-            if sys.getrefcount(env) > _IDLE_REFERENCES:
+            if self.pins or self.readers:
                 return False
+            env = self._env
             try:
                 summary = self._summarized(env)
             except DuramenError:
@@ -282,7 +255,8 @@ class IndexFile(LmdbReads):
                     env.reader_check()
 
     def close(self, *, clean: bool = True) -> None:
-        """Close the file; `clean` syncs it first and marks the folder. Idempotent. No read may be running.
+        """Close the file; `clean` syncs it first and marks the folder. Idempotent. Nobody may hold `readers`; short reads
+        that have begun in other threads end first.
 
         Not clean is what a killed process leaves: good in this boot of the machine, and discarded in the next.
         """
@@ -290,6 +264,9 @@ class IndexFile(LmdbReads):
             if self._closed:
                 return
             self._closed, self._begin = True, closed
+            give_up_s = time.monotonic() + _READS_END_S
+            while self.pins and time.monotonic() < give_up_s:
+                time.sleep(_READS_PAUSE_S)
             env, self._env = self._env, None
             clean, summary = clean and self._unsynced, self._summary
             try:

@@ -182,7 +182,7 @@ class LmdbIndex(IndexFile):
 
     def judge(self, batches: Sequence[Batch]) -> Effects:
         """What `fold_in` would do, barriers to other versions included; nothing is written."""
-        with named_troubles(self._path, self._map_bytes), self._begin() as txn:
+        with self._reading() as txn:
             return self._fold(batches, txn, None)
 
     def _fold(self, batches: Sequence[Batch], txn: Any, decided: Set[Offset] | None) -> Effects:
@@ -213,7 +213,7 @@ class LmdbIndex(IndexFile):
         offset: between that and ours lies no record. One transaction; about 1 µs a row.
         """
         assert self.applied <= live.applied, f"{self._path} at {self.applied} is beyond {live.applied}"
-        with named_troubles(self._path, self._map_bytes), self._write() as txn, live._begin() as source:
+        with named_troubles(self._path, self._map_bytes), self._write() as txn, live._reading() as source:
             self._summary = None
             take_over(txn, self._databases, source, live._databases)
         self._state, self.live, self.applied = live._state, live.live, live.applied
@@ -225,10 +225,11 @@ class LmdbIndex(IndexFile):
         they free meanwhile is not used again until it ends. Run it in a thread. Whoever reads the pipe ends it by
         closing it, which raises `lmdb.Error`. Raises `IndexDamaged`.
         """
-        with self._opening:
-            env = self._awake()  # and held here, so that the file stays open
-        with named_troubles(self._path, self._map_bytes):
-            env.copyfd(file, compact=True)
+        with self.pins.held():
+            with self._opening:
+                env = self._awake()
+            with named_troubles(self._path, self._map_bytes):
+                env.copyfd(file, compact=True)
 
 
 def applied_of(effects: Effects) -> Applied:

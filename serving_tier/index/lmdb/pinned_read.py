@@ -9,6 +9,7 @@ from typing import Any
 import lmdb
 
 from log_tier.model.identifiers import Offset
+from serving_tier.index.pins import Pins
 
 __all__ = ["PinnedRead"]
 
@@ -20,17 +21,23 @@ class PinnedRead:
     """
 
     def __init__(
-        self, txn: Any, *, applied: Offset, log_time_ms: int, troubles: Callable[[], AbstractContextManager[None]]
+        self,
+        txn: Any,
+        pins: Pins,
+        *,
+        applied: Offset,
+        log_time_ms: int,
+        troubles: Callable[[], AbstractContextManager[None]],
     ) -> None:
+        """`pins`: the index's `readers`, of which it holds one already."""
         self._txn = txn
+        self._pins = pins
         self._troubles = troubles
-        self._closed = False
+        self.closed = False
         self.applied = applied
         """The applied offset that it shows."""
         self.log_time_ms = log_time_ms
         """What expiries are judged by."""
-        self.on_close: Callable[[], None] | None = None
-        """Called once, by whichever thread closes it."""
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key with its stored form, expired ones included, in key order. 0.15 µs each.
@@ -45,14 +52,13 @@ class PinnedRead:
 
     def close(self) -> None:
         """End the read transaction. Idempotent."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         try:
             self._txn.abort()
         finally:
-            if self.on_close is not None:
-                self.on_close()
+            self._pins.release()
 
     def __enter__(self) -> PinnedRead:
         return self

@@ -15,6 +15,7 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Topic
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.replica import Replica
+from serving_tier.replica.version_folders import ReplicaFolder
 
 __all__ = ["ReplicaSetting", "replica_setting"]
 
@@ -32,9 +33,8 @@ class ReplicaSetting:
 
     async def open(self, name: str = "0", clock: Callable[[], float] = time.monotonic) -> Replica:
         """The replica in the folder of that name."""
-        return await Replica.open(
-            self.topic, _ZERO, log=self.log, applier=self.applier, folder=self.folder / name, clock=clock
-        )
+        folder = ReplicaFolder(self.folder / name, self.topic.id, _ZERO)
+        return await Replica.open(self.topic, folder, log=self.log, applier=self.applier, clock=clock)
 
     async def write(self, *keys: bytes, value: bytes = b"v") -> Offset:
         """One batch of puts; the offset of its last record."""

@@ -134,8 +134,10 @@ async def test_another_version_is_read_from_its_barrier_on(
     place = await write(data_plane, table, partition, puts((key, b"first")))
     replica = data_plane.node.replica(table.id, partition)
     await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
-    LmdbIndex.open(replica.version_folder(2), table_id=table.id, partition=partition).close()  # folds all of the log
-    await replica.add_version(2)
+    LmdbIndex.open(
+        replica.versions.folder.version(2), table_id=table.id, partition=partition
+    ).close()  # folds all of the log
+    await replica.versions.add(2)
     assert reads.get(key) == b"first"
     barrier = barrier_batch(Barrier(2, 1), producer_id=7, sequence=0)
     swapped = await data_plane.log.append(table.id, partition, barrier)
@@ -143,7 +145,7 @@ async def test_another_version_is_read_from_its_barrier_on(
     assert reads.get(key) == b"first"
     first = replica.versions.level[1]
     assert reads.get(key) == b"first"
-    await replica.drop_version(1, ShuttingDown("discarded"))
+    await replica.versions.drop(1, ShuttingDown("discarded"))
     assert reads.get(key) == b"first"
     later = await write(data_plane, table, partition, puts((key, b"second")))
     await replica.wait_applied(later.base_offset, timeout=DEADLINE_S)

@@ -39,7 +39,7 @@ async def test_a_bounded_read_of_a_replica_that_does_not(data_plane: LocalData, 
     replica = data_plane.node.replica(table.id, ZERO)
     with held(replica):
         await write(data_plane, table, 0, puts((b"k", b"v")))
-        await until(lambda: replica.stale_s > 0.02)
+        await until(lambda: replica.progress.stale_s > 0.02)
         behind, loose, other = await data_plane.read(
             [
                 ReadPart(table.id, ZERO, [b"k"], lag_max_ms=20),

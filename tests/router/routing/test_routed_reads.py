@@ -183,7 +183,7 @@ async def test_a_bounded_read_goes_by_the_replicas_lag(cluster: TestCluster, tab
     replicas = cluster.replicas(table, 0)
     with held(*replicas):
         await put(cluster, table, b"k", b"v")
-        await until(lambda: all(replica.stale_s > 0.05 for replica in replicas))
+        await until(lambda: all(replica.progress.stale_s > 0.05 for replica in replicas))
         stale, bound = await read(
             cluster,
             ReadPart(table.id, ZERO, [b"k"]),

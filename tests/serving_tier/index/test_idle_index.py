@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import os
 import threading
@@ -14,7 +13,7 @@ import lmdb
 import pytest
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
-from log_tier.model.errors import IndexDamaged, Overloaded, ShuttingDown
+from log_tier.model.errors import IndexDamaged, InvalidKey, LimitExceeded, Overloaded, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.index.lmdb import environment as lmdb_environment
 from serving_tier.index.lmdb import index_file
@@ -83,19 +82,77 @@ def test_the_file_stays_open_under_whoever_reads_or_writes(tmp_path: Path) -> No
     assert not index.rest()
     assert pinned.applied == 0
     pinned.close()
-    del pinned
-    gc.collect()
-    begin = index._begin
-    assert begin is not None
     assert index.rest()
     assert index.get_value(b"a") == b"1"
-    begin = index._begin
-    assert not index.rest(), "somebody has fetched `begin` and is about to call it"
-    with begin() as txn:
-        assert txn.id() > 0
-    del begin, txn
+    with index.pins.held():
+        begin = index._begin
+        assert not index.rest(), "somebody has fetched `begin` and is about to call it"
+        with begin() as txn:
+            assert txn.id() > 0
     assert index.rest()
+    assert index.get_value(b"a") == b"1"
+    check_pins(index)
     index.close()
+
+
+def check_pins(index: LmdbIndex) -> None:
+    """Nobody uses the index at this moment, so no pin may be left: one would keep its file open for ever."""
+    assert (len(index.pins), len(index.readers)) == (0, 0)
+
+
+def test_whatever_a_read_comes_to_it_gives_its_pin_back(tmp_path: Path) -> None:
+    index, log = opened(tmp_path / "index", OpenEnvironments(1)), StoredLog()
+    index.apply(log.append(put(b"a", b"1"), put(b"b", b"2")))
+    index.get(b"a")
+    index.get(b"none")
+    index.get_value(b"a")
+    index.get_value(b"none")
+    index.stored(b"a")
+    index.stored_many([b"a", b"b"], bytes_max=100)
+    index.stored_many([b"a"], bytes_max=100, transaction=-1)
+    index.get_many([b"a"])
+    index.scan(b"", None)
+    index.outcomes(Offset(0), Offset(1))
+    index.judgements(Offset(0), Offset(1))
+    index.judge([])
+    index.digest()
+    index.statistics()
+    index.identity()
+    index.transaction()
+    with index.pinned() as pinned:
+        assert len(index.readers) == 1
+        assert dict(pinned.pairs()).keys() == {b"a", b"b"}
+    check_pins(index)
+    with pytest.raises(LimitExceeded):
+        index.stored_many([b"a", b"b"], bytes_max=9)
+    for read in (index.get, index.get_value, index.stored):
+        with pytest.raises(InvalidKey):
+            read(b"")
+    with pytest.raises(InvalidKey):
+        index.get_many([b""])
+    check_pins(index)
+    index.close()
+    for refused in (index.pinned, index.transaction, lambda: index.get(b"a"), lambda: index.get_value(b"a")):
+        with pytest.raises(ShuttingDown):
+            refused()
+    with pytest.raises(ShuttingDown):
+        index.apply(log.append(put(b"a", b"1")))
+    check_pins(index)
+
+
+def test_closing_waits_for_reads_that_have_begun(tmp_path: Path) -> None:
+    index, log = opened(tmp_path / "index", OpenEnvironments(1)), StoredLog()
+    index.apply(log.append(put(b"a", b"1")))
+    index.pins.acquire()
+    closing = threading.Thread(target=index.close)
+    closing.start()
+    try:
+        closing.join(0.02)
+        assert is_open(index), "the file goes away under no read"
+    finally:
+        index.pins.release()
+        closing.join()
+    assert not is_open(index)
 
 
 def test_the_least_recently_used_is_put_to_rest(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from serving_tier.node import log_ends as module
 from serving_tier.node.log_ends import LogEnds
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.replica import Replica
+from serving_tier.replica.version_folders import ReplicaFolder
 
 ZERO = Partition(0)
 DEADLINE_S = 20
@@ -33,14 +34,8 @@ class LogEndsSetting:
         self.ends = LogEnds(log, self.replicas, clock=self.clock, every_s=1000)
 
     async def open(self, partition: int = 0) -> Replica:
-        replica = await Replica.open(
-            self.topic,
-            Partition(partition),
-            log=self.log,
-            applier=self.applier,
-            folder=self.folder / str(partition),
-            clock=self.clock,
-        )
+        folder = ReplicaFolder(self.folder / str(partition), self.topic.id, Partition(partition))
+        replica = await Replica.open(self.topic, folder, log=self.log, applier=self.applier, clock=self.clock)
         self.replicas.append(replica)
         return replica
 
@@ -69,13 +64,13 @@ async def test_ready_behind_and_ready_again(setting: LogEndsSetting, caplog: pyt
     setting.log.hold_reads()
     last = await setting.write(b"a", b"b", b"c")
     await setting.ends.ask()
-    assert (replica.applied, replica.log_latest, replica.state) == (-1, last, "ready")
+    assert (replica.applied, replica.progress.latest, replica.state) == (-1, last, "ready")
     setting.clock.step(4.9)
     await setting.ends.ask()
-    assert (replica.state, round(replica.lag_s, 3)) == ("ready", 4.9)
+    assert (replica.state, round(replica.progress.lag_s, 3)) == ("ready", 4.9)
     setting.clock.step(0.2)
     await setting.ends.ask()
-    assert (replica.state, round(replica.lag_s, 3)) == ("behind", 5.1)
+    assert (replica.state, round(replica.progress.lag_s, 3)) == ("behind", 5.1)
     assert "replica flights/0 fell behind: applied -1 of 2" in caplog.text
     waiting = asyncio.ensure_future(replica.wait_ready())
     await asyncio.sleep(0)
@@ -83,7 +78,7 @@ async def test_ready_behind_and_ready_again(setting: LogEndsSetting, caplog: pyt
     setting.log.release_reads()
     async with asyncio.timeout(DEADLINE_S):
         await waiting
-    assert (replica.applied, replica.state, replica.lag_s) == (last, "ready", 0.0)
+    assert (replica.applied, replica.state, replica.progress.lag_s) == (last, "ready", 0.0)
 
 
 async def test_a_log_that_cannot_be_reached_makes_the_lag_count_on(
@@ -95,11 +90,11 @@ async def test_a_log_that_cannot_be_reached_makes_the_lag_count_on(
     for _ in range(6):
         setting.clock.step(1)
         await setting.ends.ask()
-    assert (replica.state, replica.lag_s, replica.applied) == ("behind", 6.0, replica.log_latest)
+    assert (replica.state, replica.progress.lag_s, replica.applied) == ("behind", 6.0, replica.progress.latest)
     assert caplog.text.count("does not say where flights ends: no Duramen server answers") == 1
     setting.log.unreachable = False
     await setting.ends.ask()
-    assert (replica.state, replica.lag_s) == ("ready", 0.0)
+    assert (replica.state, replica.progress.lag_s) == ("ready", 0.0)
 
 
 async def test_a_log_that_says_nothing_is_not_waited_for(
@@ -121,7 +116,7 @@ async def test_one_that_is_opened_far_behind_is_not_ready_before_it_holds_what_w
     setting.log.hold_reads()
     replica = await setting.open()
     await setting.ends.ask()
-    assert (replica.state, replica.lag_s) == ("replaying", 0.0)
+    assert (replica.state, replica.progress.lag_s) == ("replaying", 0.0)
     setting.log.release_reads()
     async with asyncio.timeout(DEADLINE_S):
         await replica.wait_ready()
@@ -136,7 +131,7 @@ async def test_a_table_is_asked_for_once_for_all_its_partitions(setting: LogEnds
     setting.log.hold_reads()
     await setting.write(b"a", b"b", partition=1)
     await setting.ends.ask()
-    assert [replica.log_latest for replica in setting.replicas] == [-1, 1]
+    assert [replica.progress.latest for replica in setting.replicas] == [-1, 1]
 
 
 async def test_a_dropped_table_is_no_trouble(setting: LogEndsSetting, caplog: pytest.LogCaptureFixture) -> None:

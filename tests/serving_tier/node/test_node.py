@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.deadlines import until
@@ -27,6 +28,7 @@ from log_tier.model.record import Expiry
 from serving_tier.node import node as module
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
+from serving_tier.replica.version_folders import ReplicaFolder
 
 DEADLINE_S = 20
 ZERO, ONE = Partition(0), Partition(1)
@@ -113,10 +115,10 @@ async def test_one_partition_that_cannot_be_opened_says_why_until_it_can(
     topic = await log.create_topic("flights", partitions=2)
     inner = Replica.open
 
-    async def opening(found: object, partition: Partition, **how: object) -> Replica:
-        if partition == ONE:
+    async def opening(found: Topic, folder: ReplicaFolder, **how: Any) -> Replica:
+        if folder.partition == ONE:
             raise LogDamaged("flights/1 is damaged at byte 77", position=77)
-        return await inner(found, partition, **how)  # type: ignore[arg-type]
+        return await inner(found, folder, **how)
 
     monkeypatch.setattr(Replica, "open", opening)
     await node.host(topic, ZERO)

@@ -113,14 +113,14 @@ async def test_one_that_is_further_says_where_it_is(setting: ReplicaSetting, rep
     with pytest.raises(OffsetPassed, match="flights/0 has applied 1, beyond 0: ask for a later") as caught:
         await replica.at_offset(Offset(0), timeout=DEADLINE_S)
     assert caught.value.fields == {"partition": 0, "asked": 0, "applied": 1}
-    assert replica.readers == []
+    assert len(replica.index.readers) == 0
 
 
 async def test_past_its_time_both_offsets_are_told(setting: ReplicaSetting, replica: Replica) -> None:
     with pytest.raises(ReplicaBehind, match=r"has applied -1, and should be read at 5; the log ends at -1"):
         await replica.at_offset(Offset(5), timeout=0.01)
     await replica.wait_applied(await setting.write(*[b"k"] * 9), timeout=DEADLINE_S)
-    assert replica.readers == []
+    assert len(replica.index.readers) == 0
 
 
 async def test_a_caller_that_went_away_leaves_nothing_open(setting: ReplicaSetting, replica: Replica) -> None:
@@ -130,7 +130,7 @@ async def test_a_caller_that_went_away_leaves_nothing_open(setting: ReplicaSetti
     await replica.wait_applied(await setting.write(b"a"), timeout=DEADLINE_S)
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert replica.readers == []
+    assert len(replica.index.readers) == 0
 
 
 async def test_there_are_not_more_than_a_few(setting: ReplicaSetting, replica: Replica) -> None:
@@ -146,7 +146,7 @@ async def test_there_are_not_more_than_a_few(setting: ReplicaSetting, replica: R
     for pinned in pinned_reads:
         pinned.close()
         pinned.close()
-    assert replica.readers == []
+    assert len(replica.index.readers) == 0
 
 
 async def test_closing_fails_those_who_wait_and_waits_for_those_who_read(
@@ -181,7 +181,7 @@ async def test_two_replicas_meet_at_one_offset_while_writes_go_on(setting: Repli
     try:
         met = 0
         while met < 20:
-            offset = Offset(max(replica.log_latest, other.log_latest) + random_keys.randrange(1, 60))
+            offset = Offset(max(replica.progress.latest, other.progress.latest) + random_keys.randrange(1, 60))
             pinned_reads = await asyncio.gather(
                 replica.at_offset(offset, timeout=DEADLINE_S),
                 other.at_offset(offset, timeout=DEADLINE_S),

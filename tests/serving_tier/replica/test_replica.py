@@ -31,7 +31,9 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica import apply as applying
-from serving_tier.replica.replica import Replica, ReplicaEvent
+from serving_tier.replica.observer import ReplicaEvent
+from serving_tier.replica.replica import Replica
+from serving_tier.replica.version_folders import ReplicaFolder
 
 ZERO = Partition(0)
 DEADLINE_S = 20
@@ -47,7 +49,9 @@ async def setting(tmp_path: Path) -> AsyncIterator[ReplicaSetting]:
 async def replica(setting: ReplicaSetting) -> AsyncIterator[Replica]:
     opened = await setting.open()
     yield opened
+    opened.check()
     await opened.close()
+    opened.check()
 
 
 class HeldIndex:
@@ -72,7 +76,7 @@ async def test_it_follows_the_log(setting: ReplicaSetting, replica: Replica) -> 
     last = await setting.write(b"a", b"b")
     await replica.wait_applied(last, timeout=DEADLINE_S)
     assert replica.index.get_value(b"b") == b"v"
-    assert (replica.applied, replica.log_latest) == (1, 1)
+    assert (replica.applied, replica.progress.latest) == (1, 1)
 
 
 async def test_it_never_answers_early(
@@ -186,7 +190,9 @@ async def test_an_index_ahead_of_its_log_is_refused_and_kept(setting: ReplicaSet
     index.close()
     for _ in range(2):
         with pytest.raises(LogDamaged, match=r"has applied 2, the log ends at -1: 3 acknowledged records are gone"):
-            await Replica.open(shorter, ZERO, log=setting.log, applier=setting.applier, folder=folder)
+            await Replica.open(
+                shorter, ReplicaFolder(folder, shorter.id, ZERO), log=setting.log, applier=setting.applier
+            )
     kept = LmdbIndex.open(folder, table_id=shorter.id, partition=ZERO)
     assert (kept.applied, kept.count()) == (last, 3)
     kept.close()

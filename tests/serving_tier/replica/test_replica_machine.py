@@ -1,7 +1,8 @@
 """The life of a replica, as scripts: what each event makes of it, and what is done about it.
 
 A script is blocks between blank lines: an event a line, `---`, and what came of each. Record again with
-DURAMEN_RECORD=1. A line with `lag` is a measurement, which `lag_event` turns into an event.
+DURAMEN_RECORD=1. A line with `lag` is a measurement, which `lag_event` turns into an event; `open` begins with another
+replica.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def event_of(line: str) -> Event:
     return line
 
 
-def play(text: str) -> str:
+def play(text: str, seen: set[tuple[ReplicaState, Event]] | None = None) -> str:
+    """The script with what comes of each event. `seen` gets each state with the event that met it."""
     state: ReplicaState = "replaying"
     blocks: list[str] = []
     for block in text.strip().split("\n\n"):
@@ -37,8 +39,14 @@ def play(text: str) -> str:
         for line in asked.splitlines():
             if line.startswith("#"):
                 continue
-            before = state
-            state, effects = step(state, event_of(line))
+            if line == "open":
+                state = "replaying"
+                said.append(state)
+                continue
+            before, event = state, event_of(line)
+            state, effects = step(state, event)
+            if seen is not None:
+                seen.add((before, event))
             arrow = f"{before} -> {state}" if state != before else state
             said.append(": ".join(filter(None, (arrow, ", ".join(effects)))))
         blocks.append("\n".join([asked, "---", *said]))
@@ -56,6 +64,16 @@ def test_script(script: Path) -> None:
     if os.environ.get("DURAMEN_RECORD") == "1":
         script.write_text(played, encoding="utf-8")
     assert played == text
+
+
+def test_the_scripts_meet_every_event_in_every_state() -> None:
+    """A state or an event that is added is not done before a script shows what comes of it, also where that is nothing:
+    an event that a state ignores stands in a script as well."""
+    seen: set[tuple[ReplicaState, Event]] = set()
+    for script in SCRIPTS:
+        play(script.read_text(encoding="utf-8"), seen)
+    missing = {(state, event) for state in STATES for event in EVENTS} - seen
+    assert not missing, f"no script in {SCRIPTS[0].parent} shows {sorted(missing)}"
 
 
 def test_every_event_has_its_row_in_every_state() -> None:

@@ -41,6 +41,7 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.replica import Replica
 from serving_tier.replica.standby import StandbyVersions
+from serving_tier.replica.version_folders import ReplicaFolder
 
 ZERO = Partition(0)
 DEADLINE_S = 20.0
@@ -58,11 +59,11 @@ class VersionSetting:
 
     @asynccontextmanager
     async def replica(self, name: str) -> AsyncIterator[Replica]:
-        replica = await Replica.open(
-            self.topic, ZERO, log=self.log, applier=self.applier, folder=self.folder / name / "0"
-        )
+        folder = ReplicaFolder(self.folder / name / "0", self.topic.id, ZERO)
+        replica = await Replica.open(self.topic, folder, log=self.log, applier=self.applier)
         try:
             yield replica
+            replica.check()
         finally:
             await replica.close()
 
@@ -88,8 +89,8 @@ class VersionSetting:
         index.close()
 
     async def stage(self, replica: Replica, number: int, content: dict[bytes, bytes], *, base: Offset) -> None:
-        await asyncio.to_thread(self.build, replica.version_folder(number), content, base=base)
-        await replica.add_version(number)
+        await asyncio.to_thread(self.build, replica.versions.folder.version(number), content, base=base)
+        await replica.versions.add(number)
 
 
 @pytest.fixture
@@ -332,7 +333,7 @@ async def test_the_live_version_is_gone(setting: VersionSetting) -> None:
         await setting.stage(replica, 2, {b"a": b"x"}, base=base)
         await applied(replica, barrier := await setting.swap(2))
         await until(lambda: all(index.applied == barrier for index in replica.versions.indexes()))
-        gone = replica.version_folder(2)
+        gone = replica.versions.folder.version(2)
     shutil.rmtree(gone)
     with pytest.raises(IndexDamaged, match="holds version 1 of its table, and version 2 is live since offset 1"):
         async with setting.replica("a"):
@@ -355,7 +356,7 @@ async def test_a_full_disk_loses_the_version_and_nothing_else(
             await replica.versions.wait_level(2)
         assert (replica.state, replica.index.get_value(b"b")) == ("ready", b"2")
         assert "version 2 is given up" in caplog.text
-        await replica.add_version(2)
+        await replica.versions.add(2)
         await applied(replica, await setting.swap(2))
         assert replica.index.get_value(b"b") == b"2"
 
@@ -363,13 +364,12 @@ async def test_a_full_disk_loses_the_version_and_nothing_else(
 async def test_a_version_that_is_ahead_of_a_replica_that_lags(setting: VersionSetting) -> None:
     """A table that is cleared gets an empty version at the log's end, wherever its replicas are."""
     held = HeldLog(setting.log)
-    replica = await Replica.open(
-        setting.topic, ZERO, log=cast("Log", held), applier=setting.applier, folder=setting.folder / "a" / "0"
-    )
+    folder = ReplicaFolder(setting.folder / "a" / "0", setting.topic.id, ZERO)
+    replica = await Replica.open(setting.topic, folder, log=cast("Log", held), applier=setting.applier)
     held.hold_reads()
     base = await setting.write(put(b"a", b"1"), put(b"b", b"1"))
-    await asyncio.to_thread(setting.build, replica.version_folder(2), {b"a": b"x"}, base=base)
-    adding = asyncio.ensure_future(replica.add_version(2))
+    await asyncio.to_thread(setting.build, replica.versions.folder.version(2), {b"a": b"x"}, base=base)
+    adding = asyncio.ensure_future(replica.versions.add(2))
     await until(lambda: 2 in replica.versions.here())
     assert (replica.applied, adding.done()) == (NOTHING, False)
     held.release_reads()
@@ -410,12 +410,12 @@ async def test_a_long_read_goes_on_in_its_version(setting: VersionSetting) -> No
             await applied(replica, barrier := await setting.swap(2))
             await until(lambda: index.applied == barrier)
             assert index.get_value(b"a") == b"1"
-            dropping = asyncio.ensure_future(replica.drop_version(1, ShuttingDown("retention")))
+            dropping = asyncio.ensure_future(replica.versions.drop(1, ShuttingDown("retention")))
             await until(lambda: 1 not in replica.versions.here())
             assert index.get_value(b"a") == b"1", "it stays open under a reader"
             assert not dropping.done()
         await dropping
-        assert replica.readers == []
+        assert len(replica.index.readers) == 0
 
 
 @pytest.mark.parametrize("waits", ["for level", "to discard"])
@@ -438,14 +438,14 @@ async def test_the_files_are_closed_before_anybody_may_remove_them(
     async with setting.replica("a") as replica:
         base = await setting.write(put(b"a", b"1"))
         await setting.write(put(b"a", b"2"))
-        folder = replica.version_folder(2)
+        folder = replica.versions.folder.version(2)
         await asyncio.to_thread(setting.build, folder, {b"a": b"x"}, base=base)
         monkeypatch.setattr(LmdbIndex, "close", close)
         monkeypatch.setattr(StandbyVersions, "_follow", fails)
-        adding = asyncio.ensure_future(replica.add_version(2))
+        adding = asyncio.ensure_future(replica.versions.add(2))
         await asyncio.to_thread(closing.wait, DEADLINE_S)
         waiting = (
-            adding if waits == "for level" else asyncio.ensure_future(replica.drop_version(2, ShuttingDown("deleted")))
+            adding if waits == "for level" else asyncio.ensure_future(replica.versions.drop(2, ShuttingDown("deleted")))
         )
         done, _ = await asyncio.wait([waiting], timeout=0.1)
         assert not done, "its files are in use"

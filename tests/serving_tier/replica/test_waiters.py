@@ -40,7 +40,9 @@ def test_exactly_those_whose_offset_has_come_are_woken(waits: list[int], advance
             for place, (offset, task) in enumerate(zip(waits, tasks, strict=True)):
                 assert task.done() == (offset <= applied or place in gone)
             assert len(waiters) == sum(not task.done() for task in tasks)
+            waiters.check(Offset(applied))
         waiters.fail(LogDamaged("the end"))
+        waiters.check()
         for result in await asyncio.gather(*tasks, return_exceptions=True):
             assert result is None or isinstance(result, LogDamaged | asyncio.CancelledError)
         assert len(waiters) == 0

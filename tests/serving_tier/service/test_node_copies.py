@@ -14,8 +14,8 @@ from kit.deadlines import until
 from log_tier.model.errors import Disconnected, DuramenError, NotHosted, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.replica.digest import digest_pinned
 from serving_tier.service import server as module
+from serving_tier.service.content_digest import digest_pinned
 from serving_tier.service.copies import COPIES_MAX
 from serving_tier.service.peer import NodePeer
 from serving_tier.snapshots.peer_copy import CopySource, install_copy

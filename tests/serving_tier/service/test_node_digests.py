@@ -39,7 +39,7 @@ async def test_two_replicas_are_equal_at_one_offset_while_writes_go_on(nodes: Tw
         met = 0
         while met < 10:
             # A little ahead: far enough that neither has passed it when it is asked.
-            offset = max(replica.log_latest for replica in nodes.replicas) + 300
+            offset = max(replica.progress.latest for replica in nodes.replicas) + 300
             first, second = await asyncio.gather(
                 *(node.digest(nodes.topic, offset, buckets=32) for node in nodes.nodes)
             )
@@ -99,7 +99,7 @@ async def test_what_is_refused(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(digest_module, "LISTED_BYTES_MAX", 10)
     with pytest.raises(LimitExceeded, match="list fewer buckets"):
         await served.digest(nodes.topic, last, buckets=1, list_buckets=[0])
-    assert nodes.replicas[0].readers == []
+    assert len(nodes.replicas[0].index.readers) == 0
 
 
 async def test_there_are_not_more_than_some_at_a_time(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ async def test_a_digest_ends_soon_when_its_replica_is_closed_or_its_asker_leaves
     await asyncio.to_thread(inside.wait, DEADLINE_S)
     asking.cancel()
     await asyncio.wait([asking])
-    assert other.readers, "the thread is still in the transaction"
+    assert other.index.readers, "the thread is still in the transaction"
     may_go.set()
-    await until(lambda: not other.readers)
+    await until(lambda: not other.index.readers)
     await other.wait_applied(Offset(0), timeout=0)

@@ -44,7 +44,7 @@ async def test_rejected_records_and_second_copies_are_named(nodes: TwoNodes) -> 
 async def test_it_waits_until_the_last_is_applied(nodes: TwoNodes) -> None:
     replica = nodes.nodes[0].node.replica(nodes.topic.id, ZERO)
     await append(nodes, Columns([b"a"], [b"1"]))
-    replica.hear(Offset(2), asked_s=replica._clock())  # so it believes that the log goes on to there
+    replica.hear(Offset(2), asked_s=replica.progress.clock())  # so it believes that the log goes on to there
     asked = asyncio.ensure_future(voids(nodes, 0, 2))
     await append(nodes, Columns([b"a"], [b"2"], [IF_ABSENT]))
     assert not asked.done()
@@ -89,6 +89,6 @@ async def test_a_replica_that_stands_still_is_named_when_the_time_is_over(nodes:
     replica = nodes.nodes[0].node.replica(nodes.topic.id, ZERO)
     await append(nodes, Columns([b"a"], [b"1"]))
     await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
-    replica.hear(Offset(5), asked_s=replica._clock())
+    replica.hear(Offset(5), asked_s=replica.progress.clock())
     with pytest.raises(ReplicaBehind):
         await voids(nodes, 0, 5, timeout=0.3)

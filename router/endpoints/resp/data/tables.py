@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from log_tier.model.batch import Batch
 from log_tier.model.errors import DuramenError, TableExists, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
@@ -35,6 +36,7 @@ from router.endpoints.resp.data.value_cache import CacheRoom, ValueCache
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import Problem
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
 
@@ -130,9 +132,16 @@ class ServedTable:
                 self.raise_floor(partition, replica.floor)
                 self.caches[partition] = ValueCache.open(replica, self._room)
                 if self.page is not None:
-                    replica.leaving.append(self._describe)
+                    replica.observers.append(self)
         if changed:
             self._describe()
+
+    def replica_applied(self, index: LmdbIndex, batches: Sequence[Batch]) -> None:
+        """Nothing is kept here of what was applied."""
+
+    def replica_left(self) -> None:
+        """Reader processes must not read that index any more."""
+        self._describe()
 
     def _describe(self) -> None:
         """Tell reader processes which indexes they may read."""
@@ -143,8 +152,8 @@ class ServedTable:
         cache, replica = self.caches[partition], self.replicas[partition]
         if cache is not None:
             cache.close()
-        if replica is not None and self._describe in replica.leaving:
-            replica.leaving.remove(self._describe)
+        if replica is not None and self in replica.observers:
+            replica.observers.remove(self)
 
     def close(self) -> None:
         """Let go of what is kept in memory, but for the floors. Idempotent."""

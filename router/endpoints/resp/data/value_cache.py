@@ -87,7 +87,7 @@ class ValueCache:
         cache = cls(replica, room)
         if room.bytes_max:
             room.caches.append(cache)
-            replica.listeners.append(cache.report)
+            replica.observers.append(cache)
             if not replica.applies:
                 cache.applied, cache.transaction = replica.index.applied, replica.index.transaction()
         return cache
@@ -97,7 +97,7 @@ class ValueCache:
         """What it takes of the room."""
         return self._young_bytes + self._old_bytes
 
-    def report(self, index: LmdbIndex, batches: Sequence[Batch]) -> None:
+    def replica_applied(self, index: LmdbIndex, batches: Sequence[Batch]) -> None:
         """`index` has applied these batches."""
         if index is not self.index or sum(len(batch.columns.keys) for batch in batches) > _NAMED_MAX:
             self.clear()
@@ -107,6 +107,9 @@ class ValueCache:
                 self._forget(batch.columns.keys)
         self.applied = index.applied
         self.transaction = index.transaction()
+
+    def replica_left(self) -> None:
+        """What is kept holds for the old index: whoever reads compares it with the live one."""
 
     def passed(self) -> None:
         """Somebody was shown the index as it is, which may be newer than what was told here. See V4."""
@@ -172,4 +175,4 @@ class ValueCache:
         self.applied = NOTHING
         if self in self._room.caches:
             self._room.caches.remove(self)
-            self._replica.listeners.remove(self.report)
+            self._replica.observers.remove(self)

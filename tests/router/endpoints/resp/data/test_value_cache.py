@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 from kit.cluster.one_machine import DEADLINE_S, ZERO, one_machine, put_all, puts, write
 
 from log_tier.model.barrier import Barrier, barrier_batch
+from log_tier.model.batch import Batch
 from log_tier.model.record import Operation
 from router.data.local_data import LocalData
 from router.endpoints.resp.data.reads import Reads
@@ -45,7 +46,7 @@ async def level(table: ServedTable) -> None:
         assert replica is not None
         assert cache is not None
         async with asyncio.timeout(DEADLINE_S):
-            while replica.applied < replica.log_latest or cache.applied < replica.applied:  # noqa: ASYNC110
+            while replica.applied < replica.progress.latest or cache.applied < replica.applied:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
 
@@ -86,12 +87,12 @@ async def test_it_is_left_out_while_the_index_is_ahead_of_it(data_plane: LocalDa
     assert get(reads, table, b"k") == b"$1\r\n1\r\n"
     replica = table.replicas[ZERO]
     assert replica is not None
-    report = replica.listeners.pop()
+    cache = replica.observers.pop()
     await put(data_plane, table, {b"k": b"2"})
     assert cache_of(table).young == {b"k": b"$1\r\n1\r\n"}, "it has not heard"
     assert get(reads, table, b"k") == b"$1\r\n2\r\n"
     assert reads.values(table, [b"k", b"k"], NULL[2]) == b"$1\r\n2\r\n" * 2
-    replica.listeners.append(report)
+    replica.observers.append(cache)
     await put(data_plane, table, {b"k": b"3"})
     await level(table)
     assert get(reads, table, b"k") == b"$1\r\n3\r\n"
@@ -139,8 +140,8 @@ async def test_another_version_has_other_values(data_plane: LocalData) -> None:
     await put(data_plane, table, {b"k": b"1"})
     replica = table.replicas[ZERO]
     assert replica is not None
-    LmdbIndex.open(replica.version_folder(2), table_id=table.ref.id, partition=ZERO).close()
-    await replica.add_version(2)
+    LmdbIndex.open(replica.versions.folder.version(2), table_id=table.ref.id, partition=ZERO).close()
+    await replica.versions.add(2)
     await level(table)
     assert get(reads, table, b"k") is not None
     before = cache_of(table).index
@@ -192,7 +193,7 @@ async def test_random_reads_and_writes_against_a_dict(data_plane: LocalData, roo
         check(table)
     table.close()
     check(table)
-    assert not any(replica is None or replica.listeners for replica in table.replicas)
+    assert not any(replica is None or replica.observers for replica in table.replicas)
 
 
 def _delete(key: bytes) -> bytes:
@@ -219,7 +220,15 @@ async def test_a_batch_of_puts_is_told_once(data_plane: LocalData) -> None:
     replica = table.replicas[ZERO]
     assert replica is not None
     heard: list[list[bytes]] = []
-    replica.listeners.append(lambda index, batches: heard.extend(list(batch.columns.keys) for batch in batches))
+
+    class Heard:
+        def replica_applied(self, index: LmdbIndex, batches: Sequence[Batch]) -> None:
+            heard.extend(list(batch.columns.keys) for batch in batches)
+
+        def replica_left(self) -> None:
+            pass
+
+    replica.observers.append(Heard())
     place = await write(data_plane, table.ref, 0, puts((b"a", b"1"), (b"b", b"2")))
     await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
     assert heard == [[b"a", b"b"]], "before whoever waits for it"

@@ -15,7 +15,7 @@ from log_tier.model.partitioner import slot_of
 from log_tier.model.record import Expiry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica import digest as module
-from serving_tier.replica.digest import BUCKETS_MAX, ContentDigest, digest_pinned
+from serving_tier.service.content_digest import BUCKETS_MAX, ContentDigest, digest_pinned
 
 KEYS = [b"%d" % n for n in range(300)] + [b"{user%d}.cart" % n for n in range(30)]
 

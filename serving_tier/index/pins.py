@@ -1,0 +1,56 @@
+"""Pins: who uses an index at this moment, counted.
+
+A file at rest has no environment, and an environment must not be closed while a transaction runs in it: that ends the
+process. So whoever touches the file takes a pin first and gives it back after its transaction has ended. Whoever closes
+the file first takes away the way in, and then looks at the pins:
+
+    a read    acquire ──▶ begin (LMDB's own, or "open the file first") ──▶ … ──▶ end ──▶ release
+    a rest    "open the file first" in the place of LMDB's begin ──▶ pins held: leave it open; none: close it
+
+A read that takes its pin after the look finds the new way in, which waits for the rest to end.
+
+An index has two counts. `pins` are held for one transaction each, a microsecond or so; a busy index is hardly ever seen
+without one. `readers` are held by long reads, which span transactions: the index's owner waits until none is held, and
+then closes it, which refuses new transactions and waits for those that run.
+
+A lock would cost a read as much as the read itself (2 x 0.2 µs). Appending to a deque and popping from it are atomic in
+every thread (the documentation of `collections.deque` promises it), and 40 ns each; its length is the count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+__all__ = ["Pins"]
+
+
+class Pins:
+    """The pins of one index. `len()` says how many are held; safe from any thread.
+
+    Invariant: each `acquire` has its one `release`; where it was taken matters to nobody.
+    """
+
+    __slots__ = ("_held", "acquire", "release")
+
+    def __init__(self) -> None:
+        self._held: Final[deque[None]] = deque()
+        self.acquire: Final[Callable[[], None]] = partial(self._held.append, None)
+        """Take one pin."""
+        self.release: Final[Callable[[], None]] = self._held.pop
+        """Give one pin back. Raises `IndexError` where none is held, which is a bug of the caller."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """One pin for as long as the block runs. 0.5 µs; the shortest reads call `acquire` and `release`."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()

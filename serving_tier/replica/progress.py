@@ -1,0 +1,137 @@
+"""How far one replica is: what it has applied, what its log holds, and who waits for the difference.
+
+The lag (`lag.py`) and the waiting readers (`waiters.py`) move together here: both follow the applied offset of the live
+index, and the log's end as it was last heard of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Literal
+
+from log_tier.model.errors import DuramenError, ReplicaBehind
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Bounds, Log, Topic
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.replica.lag import Lag, LagBounds, lag_event
+from serving_tier.replica.refusals import behind, token_ahead
+from serving_tier.replica.waiters import OffsetWaiters
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """See the module. It belongs to one replica and its event loop.
+
+    Invariant: nobody waits for an offset that the live index had applied at the last `advance`.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        partition: Partition,
+        index: LmdbIndex,
+        *,
+        log: Log,
+        latest: Offset,
+        lag_bounds: LagBounds,
+        clock: Callable[[], float],
+    ) -> None:
+        """`latest`: where the log ends now. `clock`: monotonic seconds."""
+        self.clock = clock
+        self.index = index
+        """The live index; a swap sets another one."""
+        self.changes = 0
+        """Rises whenever the applied offset, or the log's end as known, may have changed."""
+        self.name: Final = f"{topic.name}/{partition}"
+        """The replica's, for messages."""
+        self._topic, self._partition, self._log = topic, partition, log
+        self._opened_at = latest
+        self._bounds = lag_bounds
+        self._lag = Lag(latest=latest, applied=index.applied, now=clock())
+        self._waiters = OffsetWaiters()
+
+    @property
+    def latest(self) -> Offset:
+        """The log's latest offset when the log was last heard of."""
+        return self._lag.latest
+
+    @property
+    def lag_s(self) -> float:
+        """How long the replica has not been level with the log, in seconds; 0.0: it is."""
+        return self._lag.seconds(self.clock())
+
+    @property
+    def stale_s(self) -> float:
+        """Everything that the log held this many seconds ago is applied: what a read with a bounded lag needs."""
+        return self._lag.stale(self.clock())
+
+    def heard(self, latest: Offset) -> None:
+        """A chunk of the log says that it reaches to `latest`."""
+        self._lag.tell(latest, self.index.applied, self.clock())
+
+    def answered(self, latest: Offset, *, asked_s: float) -> None:
+        """The log was asked at `asked_s` of the clock, and ends at `latest`."""
+        self._lag.answer(latest, self.index.applied, asked_s=asked_s, now=self.clock())
+        self.changes += 1
+
+    def watch(self) -> None:
+        """Count missing answers of the log from now on: silence is lag."""
+        self._lag.watch()
+
+    def advance(self) -> None:
+        """The live index has applied more, or another one is live: wake who waits for that."""
+        applied = self.index.applied
+        self._waiters.advance(applied)
+        self._lag.advance(applied)
+        self.changes += 1
+
+    def event(self) -> Literal["level", "between", "lagging"]:
+        """What the lag says to the replica's table of transitions."""
+        replayed = self.index.applied >= self._opened_at
+        return lag_event(replayed=replayed, lag_s=self.lag_s, bounds=self._bounds)
+
+    async def log_end(self) -> Offset:
+        """The log's latest offset. One question to the log; raises what it raises."""
+        return (await self._ask_bounds()).latest
+
+    async def _ask_bounds(self) -> Bounds:
+        asked_s = self.clock()
+        bounds = await self._log.bounds(self._topic.id, self._partition)
+        self.answered(bounds.latest, asked_s=asked_s)
+        return bounds
+
+    async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
+        """Return when `offset` is applied. `timeout` in seconds; None: without a limit.
+
+        Raises `ReplicaBehind` with both offsets when the time has passed, `TokenAhead` where the log itself does not
+        hold that offset, `Overloaded`, or what `fail` was given.
+        """
+        if self.index.applied >= offset:
+            return
+        name = self.name
+        if offset > self.latest:
+            # What was last heard of the log may be old: ask it.
+            bounds = await self._ask_bounds()
+            if offset > bounds.latest + bounds.unsettled:
+                raise token_ahead(name, self._partition, asked=offset, bounds=bounds)
+        if self.index.applied >= offset:
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await self._waiters.wait(offset)
+        except ReplicaBehind:
+            raise
+        except TimeoutError:
+            applied = self.index.applied
+            raise behind(name, self._partition, applied=applied, asked=offset, latest=self.latest) from None
+
+    def fail(self, error: DuramenError) -> None:
+        """The replica will not advance any more: wake everybody with `error`, now and from now on."""
+        self._waiters.fail(error)
+
+    def check(self) -> None:
+        """Assert the invariants; for tests."""
+        self._lag.check()
+        self._waiters.check()
