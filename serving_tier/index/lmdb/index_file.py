@@ -255,8 +255,8 @@ class IndexFile(LmdbReads):
                     env.reader_check()
 
     def close(self, *, clean: bool = True) -> None:
-        """Close the file; `clean` syncs it first and marks the folder. Idempotent. Nobody may hold `readers`; short reads
-        that have begun in other threads end first.
+        """Close the file; `clean` syncs it first and marks the folder. Idempotent. Nobody may hold `readers`; reads
+        that other threads have begun end first.
 
         Not clean is what a killed process leaves: good in this boot of the machine, and discarded in the next.
         """

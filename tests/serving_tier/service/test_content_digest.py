@@ -14,7 +14,7 @@ from log_tier.model.errors import InvalidRequest, LimitExceeded, ShuttingDown
 from log_tier.model.partitioner import slot_of
 from log_tier.model.record import Expiry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.replica import digest as module
+from serving_tier.service import content_digest as module
 from serving_tier.service.content_digest import BUCKETS_MAX, ContentDigest, digest_pinned
 
 KEYS = [b"%d" % n for n in range(300)] + [b"{user%d}.cart" % n for n in range(30)]

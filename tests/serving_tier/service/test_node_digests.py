@@ -21,7 +21,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, table_id_to_bytes
 from serving_tier.proto import node_pb2
-from serving_tier.replica import digest as digest_module
+from serving_tier.service import content_digest as digest_module
 from serving_tier.service import digests as module
 
 
