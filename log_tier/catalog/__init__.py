@@ -34,5 +34,5 @@ What is not here: whether a node is alive, how far a replica has come, how busy 
 millisecond and is told by the nodes themselves (`serving_tier.service`). The map says what *should* be.
 
 Reading order: `cluster_map.py`, `actions.py`, `commands.py`, `refusal.py`, `placement.py`, `version_fold.py`,
-`job_fold.py`, `fold.py`, `map_json.py`, `catalog.py`, `service.py`, `remote.py`.
+`job_fold.py`, `fold.py`, `map_json.py`, `catalog.py`, `map_follower.py`, `service.py`, `remote.py`.
 """

@@ -14,7 +14,7 @@ from typing import Any
 
 from log_tier.model.errors import DuramenError, ShuttingDown
 
-__all__ = ["Failed", "failing", "only_logged", "report_failure", "run_forever"]
+__all__ = ["Failed", "failing", "only_logged", "report_error", "report_failure", "run_forever"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +48,15 @@ def _ended(task: asyncio.Task[None], failed: Failed) -> None:
 
 def report_failure(task: asyncio.Task[Any], failed: Failed) -> None:
     """Log with its traceback why a task ended, and call `failed` with it. `ShuttingDown` is no failure."""
-    error = task.exception()
+    report_error(task.get_name(), task.exception(), failed)
+
+
+def report_error(name: str, error: BaseException | None, failed: Failed) -> None:
+    """The same for what is no task."""
     if isinstance(error, ShuttingDown):
         return
-    logger.error("%s ended", task.get_name(), exc_info=error)
+    logger.error("%s ended", name, exc_info=error)
     reason = (
         "it came to its end" if error is None else error.message if isinstance(error, DuramenError) else repr(error)
     )
-    failed(DuramenError(f"{task.get_name()} ended ({reason}): restart this process; its log has the traceback"))
+    failed(DuramenError(f"{name} ended ({reason}): restart this process; its log has the traceback"))

@@ -1,4 +1,4 @@
-"""Administration in a node of a cluster, which has no membership of its own: opened when it is first asked.
+"""Administration in a node of a cluster, which needs no membership before: opened when it is first asked.
 
 An operator may ask any server, and asks few of them; a node that opened a status stream to every other one at its start
 would pay for it all its life.
@@ -13,20 +13,21 @@ from log_tier.model.errors import ShuttingDown
 from log_tier.model.log import Log
 from router.admin.admin import Admin
 from router.admin.answers.node_client import ask_members
-from router.membership.live_membership import LiveMembership
+from router.membership.on_demand import MembershipOnDemand
 
 __all__ = ["AdminOnDemand"]
 
 
 class AdminOnDemand:
-    """Call it for the `Admin`; the first call opens the membership. `close()` ends both; catalog and log are
-    others'."""
+    """Call it for the `Admin`; the first call may open the membership. `close()` ends it; all else belongs to
+    others."""
 
-    def __init__(self, catalog: Catalog, log: Log) -> None:
+    def __init__(self, catalog: Catalog, log: Log, memberships: MembershipOnDemand) -> None:
         self._catalog = catalog
         self._log = log
         self._opening = asyncio.Lock()
-        self._opened: tuple[Admin, LiveMembership] | None = None
+        self._memberships = memberships
+        self._opened: Admin | None = None
         self._closed = False
 
     async def __call__(self) -> Admin:
@@ -35,16 +36,14 @@ class AdminOnDemand:
             if self._closed:
                 raise ShuttingDown("the server is stopping; ask another one")
             if self._opened is None:
-                membership = await LiveMembership.open(self._catalog)
-                self._opened = Admin(self._catalog, self._log, membership, ask_members(membership)), membership
-            return self._opened[0]
+                membership = await self._memberships()
+                self._opened = Admin(self._catalog, self._log, membership, ask_members(membership))
+            return self._opened
 
     async def close(self) -> None:
-        """Carry through what was begun, let go of the nodes. Idempotent."""
+        """Carry through what was begun. Idempotent."""
         async with self._opening:
             self._closed = True
             opened, self._opened = self._opened, None
             if opened is not None:
-                admin, membership = opened
-                await admin.close()
-                await membership.close()
+                await opened.close()

@@ -19,5 +19,5 @@ What is not here: which replica is asked (`router.routing`), and what should be 
 
 Reading order: `views.py` (the values), `status.py` (from messages to values), `member.py` (one node),
 `live_membership.py`,
-`local_membership.py` (a process that is the whole cluster).
+`on_demand.py` (the one of a process), `local_membership.py` (a process that is the whole cluster).
 """

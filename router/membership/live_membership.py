@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from log_tier.catalog.catalog import Maps, newer_map
+from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.tasks import TaskSet, end_tasks
@@ -39,32 +40,26 @@ class LiveMembership:
         self.members: dict[str, Member] = {}
         """By node id: those that have an address. Replaced, never changed in place."""
         self._changed = Broadcast()
-        self._followers: list[asyncio.Task[None]] = []
+        self._leave: Leave | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._closing = TaskSet()
 
     @classmethod
-    async def open(cls, maps: Maps, *, failed: Failed = only_logged) -> LiveMembership:
+    async def open(cls, follower: MapFollower, *, failed: Failed = only_logged) -> LiveMembership:
         """Follow the map's nodes. Returns when each of them has spoken or could not be reached, within a second.
 
-        `failed`: see `run_forever`; also called where the maps cannot be followed any more.
+        `failed`: see `MapFollower.follow` and `run_forever`.
         """
-        membership = cls(maps)
-        first = maps.map
-        membership._compare(first)
-        membership._followers = [
-            run_forever(membership._follow_map(first), name="following the nodes of the map", failed=failed),
-            run_forever(membership._watch_silence(), name="watching for silent nodes", failed=failed),
-        ]
+        membership = cls(follower.maps)
+        membership._leave = await follower.follow(
+            membership._compare, name="following the nodes of the map", failed=failed
+        )
+        membership._watch = run_forever(membership._watch_silence(), name="watching for silent nodes", failed=failed)
         with suppress(DeadlineExceeded):
             await membership.wait_for(lambda: all(m.known for m in membership.members.values()), timeout=_FIRST_WORD_S)
         return membership
 
     # --- following
-
-    async def _follow_map(self, seen: ClusterMap) -> None:
-        while True:
-            seen = await newer_map(self._maps, seen)
-            self._compare(seen)
 
     def _compare(self, cluster: ClusterMap) -> None:
         members: dict[str, Member] = {}
@@ -139,6 +134,8 @@ class LiveMembership:
 
     async def close(self) -> None:
         """Stop following. Calls under way end with `Disconnected`, later ones with `DatabaseClosed`. Idempotent."""
-        await end_tasks(*self._followers)
+        if self._leave is not None:
+            await self._leave()
+        await end_tasks(self._watch)
         await self._closing.wait()
         await asyncio.gather(*(member.close() for member in self.members.values()))

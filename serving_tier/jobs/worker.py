@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from log_tier.catalog.catalog import Catalog, newer_map
+from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap, Job, Task
 from log_tier.catalog.commands import Command, TaskDone, TaskFailed, TaskReady
-from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.catalog.map_follower import Leave, MapFollower
+from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import CommandRejected, DuramenError, ShuttingDown, Unavailable, WriteUnknown
@@ -84,26 +85,26 @@ class JobWorker:
         self._tasks: dict[TaskKey, asyncio.Task[None]] = {}
         self._runs: dict[TaskKey, TaskRun] = {}
         self._room = asyncio.Semaphore(_RUNNING_MAX)
-        self._follower: asyncio.Task[None] | None = None
+        self._leave: Leave | None = None
 
     @classmethod
     async def open(
-        cls, catalog: Catalog, *, node_id: str, actions: Mapping[str, DoTask], failed: Failed = only_logged
+        cls,
+        catalog: Catalog,
+        follower: MapFollower,
+        *,
+        node_id: str,
+        actions: Mapping[str, DoTask],
+        failed: Failed = only_logged,
     ) -> JobWorker:
-        """Begin to work. `failed`: see `run_forever`."""
+        """Begin to work. `follower`: of that catalog; `failed`: see `MapFollower.follow`."""
         worker = cls(catalog, node_id, actions)
-        worker._compare(catalog.map)
-        worker._follower = run_forever(worker._follow(catalog.map), name=f"the jobs of {node_id}", failed=failed)
+        worker._leave = await follower.follow(worker._compare, name=f"the jobs of {node_id}", failed=failed)
         return worker
 
     def running(self) -> Mapping[TaskKey, TaskProgress]:
         """The tasks under way and how far they are."""
         return {key: run.progress_now for key, run in self._runs.items()}
-
-    async def _follow(self, seen: ClusterMap) -> None:
-        while True:
-            seen = await newer_map(self.catalog, seen)
-            self._compare(seen)
 
     def _compare(self, cluster: ClusterMap) -> None:
         wanted = {(job.id, number): (job, task) for job, number, task in cluster.unfinished_tasks(self._node_id)}
@@ -178,5 +179,7 @@ class JobWorker:
 
     async def close(self) -> None:
         """Stop working. Idempotent."""
+        if self._leave is not None:
+            await self._leave()
         tasks, self._tasks = self._tasks, {}
-        await end_tasks(self._follower, *tasks.values())
+        await end_tasks(*tasks.values())

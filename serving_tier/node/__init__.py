@@ -4,6 +4,8 @@
 go (`bootstrap.py`, `rebuilding.py`); `staging.py` does the same for versions that are being put into service. A node
 holds nothing that could be lost.
 
+Hosting and the job worker are called with each newer map by the node's one `log_tier.catalog.map_follower`.
+
 Reading order: `load.py`, `log_ends.py`, `node.py`, `staging.py`, `bootstrap.py`, `replica_files.py`, `absence.py`,
 `restart_pauses.py`, `rebuilding.py`, `hosting.py`.
 """

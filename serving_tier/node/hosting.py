@@ -31,9 +31,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from log_tier.catalog.catalog import Maps, newer_map
+from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
-from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.catalog.map_follower import Leave, MapFollower
+from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.tasks import end_tasks
@@ -81,7 +82,7 @@ _LOOK_S: Final = 0.2
 
 
 class Hosting:
-    """Keeps `node` in step with `maps`. `open()` makes one, `close()` ends it; the node is closed by its owner."""
+    """Keeps `node` in step with the map. `open()` makes one, `close()` ends it; the node is closed by its owner."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class Hosting:
         """The tables that were compared last."""
         self._locks: dict[ReplicaName, asyncio.Lock] = {}
         self._pauses = RestartPauses(first_s=_RETRY_FIRST_S, max_s=_RETRY_MAX_S)
-        self._follower: asyncio.Task[None] | None = None
+        self._leave: Leave | None = None
         self._moved = Broadcast()
         self._compared = NOTHING
         self._bootstraps = asyncio.Semaphore(_BOOTSTRAPS_MAX)
@@ -114,7 +115,7 @@ class Hosting:
     @classmethod
     async def open(
         cls,
-        maps: Maps,
+        follower: MapFollower,
         node: Node,
         *,
         node_id: str,
@@ -124,23 +125,19 @@ class Hosting:
     ) -> Hosting:
         """Begin to host what the map says. Returns when the first comparison was made, not when all is open.
 
-        `failed`: see `run_forever`.
+        `failed`: see `MapFollower.follow`.
         """
+        maps = follower.maps
         hosting = cls(maps, node, node_id=node_id, identity=identity, bootstrap=bootstrap)
         node.absent = hosting._absent
         node.owner = hosting._hear
         await asyncio.to_thread(tidy, node.folder, maps.map, node_id)
-        first = maps.map
-        await hosting._compare(first)
-        hosting._follower = run_forever(hosting._follow(first), name=f"hosting {node_id}", failed=failed)
+        hosting._leave = await follower.follow(
+            lambda cluster: hosting._compare(cluster), name=f"hosting {node_id}", failed=failed
+        )
         return hosting
 
-    # --- following the map
-
-    async def _follow(self, seen: ClusterMap) -> None:
-        while True:
-            seen = await newer_map(self.maps, seen)
-            await self._compare(seen)
+    # --- comparing
 
     async def _compare(self, cluster: ClusterMap) -> None:
         """Only tables that changed are looked at: a map of thousands of them comes with every new one."""
@@ -389,6 +386,8 @@ class Hosting:
 
     async def close(self) -> None:
         """Stop following and bringing up. Idempotent."""
+        if self._leave is not None:
+            await self._leave()
         await self.staging.close()
         tasks, self._tasks = self._tasks, {}
-        await end_tasks(self._follower, *tasks.values())
+        await end_tasks(*tasks.values())

@@ -10,6 +10,7 @@ import pytest
 from kit.cluster.connection_contract import ConnectionContract
 
 from duramen.client.transport.deferred import DeferredConnection
+from log_tier.catalog.map_follower import MapFollower
 from router.data.local_data import LocalData
 from router.data.requests import Connection
 from router.endpoints.grpc.services import KeyValueService, TablesService
@@ -34,7 +35,7 @@ async def served(data_plane: LocalData, stack: AsyncExitStack) -> GrpcConnection
 
 
 async def routed(data_plane: LocalData, stack: AsyncExitStack) -> RoutedConnection:
-    membership = await LiveMembership.open(data_plane.catalog)
+    membership = await LiveMembership.open(MapFollower(data_plane.catalog))
     stack.push_async_callback(membership.close)
     connection = RoutedConnection.for_router(data_plane.log, data_plane.catalog, membership)
     stack.push_async_callback(connection.close)

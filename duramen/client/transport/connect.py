@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.remote import RemoteMaps, View, fetch_view
 from log_tier.model.errors import (
     DeadlineExceeded,
@@ -71,7 +72,7 @@ async def connect_to(targets: Sequence[str], *, timeout: float, direct: bool) ->
         opened.push_async_callback(server.close)
         maps = await RemoteMaps.open(ordered[0], view, *ordered[1:])
         opened.push_async_callback(maps.close)
-        membership = await LiveMembership.open(maps)
+        membership = await LiveMembership.open(MapFollower(maps))
         opened.push_async_callback(membership.close)
         log = await _reached(view.log_url)
         connection = RoutedConnection.for_client(maps, membership, log, server)

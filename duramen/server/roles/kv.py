@@ -16,7 +16,7 @@ from router.data.local_data import LocalData
 from router.data.requests import Connection
 from router.endpoints.grpc.kv.plane import Plane
 from router.endpoints.grpc.kv.service import KVService
-from router.membership.live_membership import LiveMembership
+from router.membership.on_demand import MembershipOnDemand
 from router.proto import kv_pb2, kv_pb2_grpc
 from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection
@@ -72,13 +72,11 @@ def here(connection: Connection) -> OpenConnection:
     return connect
 
 
-def nearest(data_plane: LocalData) -> OpenConnection:
+def nearest(data_plane: LocalData, memberships: MembershipOnDemand) -> OpenConnection:
     """A node's: by its own replicas, and by other nodes for what it does not hold."""
 
     async def connect(opened: AsyncExitStack) -> Connection:
-        membership = await LiveMembership.open(data_plane.catalog)
-        opened.push_async_callback(membership.close)
-        others = RoutedConnection.for_router(data_plane.log, data_plane.catalog, membership)
+        others = RoutedConnection.for_router(data_plane.log, data_plane.catalog, await memberships())
         opened.push_async_callback(others.close)
         return LocalFirstConnection(data_plane, others)
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.kv import add_kv_service, nearest
@@ -18,6 +18,7 @@ from duramen.server.wiring.serving_node import COPIES_FOLDER, ON_DEMAND, Serving
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
+from log_tier.catalog.map_follower import Leave
 from log_tier.catalog.service import ClusterService, ServerRole
 from log_tier.concurrency.background import failing, run_forever
 from log_tier.concurrency.tasks import end_tasks
@@ -30,7 +31,7 @@ from router.admin.service import AdminService
 from router.data.local_data import LocalData
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
-from router.membership.live_membership import LiveMembership
+from router.membership.on_demand import MembershipOnDemand
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
 from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection
@@ -87,7 +88,8 @@ class NodeRole:
         """Of the RESP endpoint; 0 where there is none."""
         self._identity = identity
         self._opened = opened
-        self._watchers: list[asyncio.Task[Any]] = []
+        self._watcher: asyncio.Task[None] | None = None
+        self._leave: Leave | None = None
 
     @classmethod
     async def open(
@@ -131,18 +133,19 @@ class NodeRole:
                 unless_opened.pop_all()
             data_plane = LocalData(log, catalog, node.hosting, resources=AsyncExitStack())
             opened.push_async_callback(data_plane.close)
-            admin = AdminOnDemand(catalog, log)
+            memberships = MembershipOnDemand(node.follower, failed=failing(node.ended))
+            opened.push_async_callback(memberships.close)
+            admin = AdminOnDemand(catalog, log, memberships)
             opened.push_async_callback(admin.close)
             close_services = add_node_services(
                 shell, data_plane, node, admin, role="node", log_url=told_to_clients(log_url)
             )
             opened.push_async_callback(close_services)
-            kv = add_kv_service(opened, shell, nearest(data_plane), node.load)
+            kv = add_kv_service(opened, shell, nearest(data_plane, memberships), node.load)
             opened.push_async_callback(shell.close)
             added: tuple[str, ...] = ()
             if resp_endpoint.wanted:
-                membership = await LiveMembership.open(catalog, failed=failing(node.ended))
-                opened.push_async_callback(membership.close)
+                membership = await memberships()
                 others = RoutedConnection.for_router(log, catalog, membership)
                 opened.push_async_callback(others.close)
                 door_connection = LocalFirstConnection(data_plane, others)
@@ -161,10 +164,10 @@ class NodeRole:
             await shell.start((*NODE_SERVICES, *kv, *added), serving=False)
             made = cls(shell, data_plane, node, folder.identity, opened.pop_all())
             made.resp_port = sockets.port
-            made._watchers = [
-                run_forever(made._watch_health(), name="watching the replicas' health", failed=made._end),
-                asyncio.create_task(made._watch_identity(), name="identity"),
-            ]
+            made._watcher = run_forever(made._watch_health(), name="watching the replicas' health", failed=made._end)
+            made._leave = await node.follower.follow(
+                made._check_identity, name="watching the node's id", failed=made._end
+            )
             return made
         raise AssertionError("not reached")
 
@@ -181,22 +184,14 @@ class NodeRole:
             await self.shell.say(serving=ready)
             await asyncio.sleep(_HEALTH_EVERY_S)
 
-    async def _watch_identity(self) -> None:
+    def _check_identity(self, cluster: ClusterMap) -> None:
+        """End where another process has registered with this node's id."""
         node_id = self.node.hosting.node_id
-
-        def taken_over(cluster: ClusterMap) -> bool:
-            entry = cluster.nodes.get(node_id)
-            return entry is not None and entry.identity != self._identity
-
-        try:
-            cluster = await self.data_plane.catalog.wait_for(taken_over)
-        except DuramenError as error:
-            self._end(error)
-        else:
-            other = cluster.nodes[node_id]
+        entry = cluster.nodes.get(node_id)
+        if entry is not None and entry.identity != self._identity:
             self._end(
                 NodeIdTaken(
-                    f"the node at {other.address} has taken over the id {node_id} with another data folder: this one "
+                    f"the node at {entry.address} has taken over the id {node_id} with another data folder: this one "
                     "stops. Nothing is lost; give it another id to use it again",
                     node=node_id,
                 )
@@ -207,7 +202,9 @@ class NodeRole:
 
     async def close(self) -> None:
         """Stop cleanly."""
-        await end_tasks(*self._watchers)
+        if self._leave is not None:
+            await self._leave()
+        await end_tasks(self._watcher)
         await self._opened.aclose()
 
 

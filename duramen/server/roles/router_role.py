@@ -11,6 +11,7 @@ from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.register import told_to_clients
 from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import ClusterService
 from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
@@ -81,7 +82,7 @@ class RouterRole:
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
-                membership = await LiveMembership.open(catalog, failed=failing(ended))
+                membership = await LiveMembership.open(MapFollower(catalog), failed=failing(ended))
                 opened.push_async_callback(membership.close)
                 unless_opened.pop_all()
             connection = RoutedConnection.for_router(log, catalog, membership)

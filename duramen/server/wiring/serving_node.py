@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import NodeEntry
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
 from log_tier.model.log import Log
@@ -67,12 +68,15 @@ class ServingNode:
 
     def __init__(
         self,
+        follower: MapFollower,
         hosting: Hosting,
         worker: JobWorker,
         folder: Path,
         ended: asyncio.Future[DuramenError],
         opened: AsyncExitStack,
     ) -> None:
+        self.follower = follower
+        """Follows the map for everything in this process that acts on a change of it."""
         self.hosting = hosting
         self.worker = worker
         self.load = Load()
@@ -104,8 +108,9 @@ class ServingNode:
             node = await Node.open(log, folder / INDEX_FOLDER, failed=failed)
             opened.push_async_callback(node.close)
             store = SnapshotStore.open(snapshots.url or _local_store(folder))
+            follower = MapFollower(catalog)
             hosting = await Hosting.open(
-                catalog,
+                follower,
                 node,
                 node_id=node_id,
                 identity=identity,
@@ -120,10 +125,10 @@ class ServingNode:
             )
             opened.push_async_callback(taken.close)
             worker = await JobWorker.open(
-                catalog, node_id=node_id, actions=node_actions(log, hosting, taken), failed=failed
+                catalog, follower, node_id=node_id, actions=node_actions(log, hosting, taken), failed=failed
             )
             opened.push_async_callback(worker.close)
-            return cls(hosting, worker, folder, ended, opened.pop_all())
+            return cls(follower, hosting, worker, folder, ended, opened.pop_all())
         raise AssertionError("not reached")
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ import grpc
 from kit.deadlines import patience_s
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode, StartJob, TaskDone, TaskPlan, TaskReady
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import ClusterService
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.identifiers import Partition
@@ -182,7 +183,7 @@ class NodeProcess(Serving):
         catalog = await Catalog.open(log)
         node = await Node.open(log, self._folder)
         await catalog.submit(RegisterNode(self.id, address or self.address, f"identity of {self.id}"))
-        hosting = await Hosting.open(catalog, node, node_id=self.id, identity=f"identity of {self.id}")
+        hosting = await Hosting.open(MapFollower(catalog), node, node_id=self.id, identity=f"identity of {self.id}")
         self.data_plane = LocalData(log, catalog, hosting)
         await self._serve(server)
 
@@ -232,7 +233,7 @@ class RouterProcess(Serving):
         self._opened.push_async_callback(log.close)
         self.catalog = await Catalog.open(log)
         self._opened.push_async_callback(self.catalog.close)
-        membership = await LiveMembership.open(self.catalog)
+        membership = await LiveMembership.open(MapFollower(self.catalog))
         self._opened.push_async_callback(membership.close)
         self.connection = RoutedConnection.for_router(log, self.catalog, membership)
         self._opened.push_async_callback(self.connection.close)

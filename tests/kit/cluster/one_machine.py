@@ -10,6 +10,7 @@ from typing import Any
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.batch import Columns, encode_batch
@@ -37,7 +38,7 @@ async def one_machine(
     catalog = await Catalog.open(log)
     await catalog.submit(RegisterNode("n1", "", "one"))
     node = await Node.open(log, folder / "index")
-    data_plane = LocalData(log, catalog, await Hosting.open(catalog, node, node_id="n1", identity="one"))
+    data_plane = LocalData(log, catalog, await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="one"))
     await data_plane.hosting.settled()
     try:
         yield data_plane

@@ -12,11 +12,13 @@ from kit.deadlines import until
 
 from duramen.aio import Table
 from log_tier.catalog.cluster_map import EMPTY
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import CommandRejected, DeadlineExceeded, InvalidRequest, TableNotFound
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
 from router.admin.lazy import AdminOnDemand
 from router.admin.requests import Change, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
+from router.membership.on_demand import MembershipOnDemand
 from serving_tier.replica.apply import Applying
 
 KEYS = [b"k%03d" % number for number in range(100)]
@@ -25,9 +27,12 @@ DEADLINE_S = 20.0
 
 @pytest.fixture
 async def admin(cluster: Operated) -> AsyncIterator[Admin]:
-    on_demand = AdminOnDemand(cluster.router.catalog, cluster.log.log)
+    catalog = cluster.router.catalog
+    memberships = MembershipOnDemand(MapFollower(catalog))
+    on_demand = AdminOnDemand(catalog, cluster.log.log, memberships)
     yield await on_demand()
     await on_demand.close()
+    await memberships.close()
 
 
 async def content(table: Table) -> dict[bytes, bytes]:

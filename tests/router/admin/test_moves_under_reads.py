@@ -12,6 +12,7 @@ from kit.cluster.operated import DEADLINE_S, Operated
 import duramen
 from duramen.aio import Database
 from log_tier.catalog.catalog import MapFeed
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import NotHosted
 from log_tier.model.identifiers import Partition
 from router.admin.requests import Move
@@ -107,7 +108,7 @@ async def test_a_read_with_an_old_map_waits_for_the_newer_one(cluster: Operated)
     table = catalog.map.find("flights")
     late = _LateMaps()
     late.advance(catalog.map)
-    membership = await LiveMembership.open(catalog)
+    membership = await LiveMembership.open(MapFollower(catalog))
     changes = CatalogChanges(Tables(cluster.log.log, catalog))
     router = RoutedConnection(late, membership, changes=changes, log=cluster.log.log)
     try:

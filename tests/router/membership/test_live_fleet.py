@@ -15,6 +15,7 @@ from kit.deadlines import until
 
 from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.commands import RegisterNode
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DeadlineExceeded, Disconnected, InvalidRequest
 from log_tier.model.identifiers import Partition
 from log_tier.model.table_ref import TableRef
@@ -176,7 +177,7 @@ async def test_digests(cluster: TestCluster, table: TableRef, membership: LiveMe
 async def test_a_fleet_of_nodes_that_are_away_opens_all_the_same(cluster: TestCluster) -> None:
     for node in cluster.nodes.values():
         await node.stop()
-    membership = await LiveMembership.open(cluster.routers[0].catalog)
+    membership = await LiveMembership.open(MapFollower(cluster.routers[0].catalog))
     try:
         assert sorted(node for node, _ in membership.failures()) == ["n1", "n2", "n3"]
         with pytest.raises(DeadlineExceeded, match="n3"):

@@ -14,6 +14,7 @@ import duramen.aio
 from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.wiring.single_machine import NODE_ID
 from log_tier.catalog.commands import RegisterNode
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DeadlineExceeded, InvalidRequest
 from log_tier.model.identifiers import Partition, table_id_to_bytes
 from router.admin.client import AdminConnection
@@ -56,7 +57,7 @@ def lasting(view: NodeView) -> NodeView:
 
 
 async def test_it_sees_what_a_status_stream_would_say(server: SingleServer, local: LocalMembership) -> None:
-    live = await LiveMembership.open(server.data_plane.catalog)
+    live = await LiveMembership.open(MapFollower(server.data_plane.catalog))
     try:
         await local.measure()
 

@@ -12,6 +12,7 @@ from log_tier.catalog.actions import Action
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import Job, NodeEntry
 from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import CommandRejected, NotHosted, WriteUnknown
@@ -50,9 +51,11 @@ class SingleMachine:
         await self.catalog.submit(RegisterNode(name, "", name))
         node = await Node.open(self.log, self.folder / name / "index")
         fill = node_bootstrap(self.log, self.catalog, node_id=name, store=self.store, peer=self._no_peer)
-        hosting = await Hosting.open(self.catalog, node, node_id=name, identity=name, bootstrap=fill)
+        hosting = await Hosting.open(MapFollower(self.catalog), node, node_id=name, identity=name, bootstrap=fill)
         snapshots = await NodeSnapshots.open(self.catalog, hosting, self.store, keep=keep, every_s=every_s)
-        worker = await JobWorker.open(self.catalog, node_id=name, actions=node_actions(self.log, hosting, snapshots))
+        worker = await JobWorker.open(
+            self.catalog, MapFollower(self.catalog), node_id=name, actions=node_actions(self.log, hosting, snapshots)
+        )
         self.hostings[name], self.snapshots[name] = hosting, snapshots
         self._closing += [node.close, hosting.close, snapshots.close, worker.close]
         return hosting

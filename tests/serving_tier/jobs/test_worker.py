@@ -12,6 +12,7 @@ from kit.deadlines import until
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import Job
 from log_tier.catalog.commands import AbortJob, CreateTable, RegisterNode, ResumeJob, StartJob, TaskPlan
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import OffsetTrimmed, Overloaded
 from log_tier.model.identifiers import Partition
@@ -71,7 +72,7 @@ async def test_each_node_does_its_own_tasks(catalog: Catalog, topic: Topic) -> N
         return action
 
     workers = [
-        await JobWorker.open(catalog, node_id=node, actions={"snapshot": action_of(node)})  # type: ignore[dict-item]
+        await JobWorker.open(catalog, MapFollower(catalog), node_id=node, actions={"snapshot": action_of(node)})  # type: ignore[dict-item]
         for node in ("n1", "n2")
     ]
     job = await ended(catalog, await start(catalog, topic, "n2", "n1"))
@@ -95,7 +96,7 @@ async def test_what_can_be_tried_again_is_and_what_cannot_fails_the_job(catalog:
             raise OffsetTrimmed("gone")
         return "at last"
 
-    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": action})
+    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": action})
     job = await ended(catalog, await start(catalog, topic, "n1", "n1"))
     assert [(task.state, task.note) for task in job.tasks] == [
         ("done", "at last"),
@@ -116,7 +117,7 @@ async def test_a_trouble_that_stays_is_told_after_some_tries(
         tries += 1
         raise Overloaded("no answer")
 
-    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": action})
+    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": action})
     number = await start(catalog, topic, "n1")
     job = await ended(catalog, number)
     assert (job.state, job.tasks[0].note, tries) == ("failed", "overloaded: no answer", 3)
@@ -125,7 +126,7 @@ async def test_a_trouble_that_stays_is_told_after_some_tries(
     async def better(run: TaskRun) -> str:
         return "the store is back"
 
-    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": better})
+    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": better})
     await catalog.submit(ResumeJob(number))
     job = await ended(catalog, number)
     assert (job.state, job.tasks[0].note) == ("done", "the store is back")
@@ -144,7 +145,7 @@ async def test_an_aborted_job_is_cancelled(catalog: Catalog, topic: Topic) -> No
             raise
         return ""
 
-    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": action})
+    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": action})
     job = await start(catalog, topic, "n1")
     await until(lambda: [p.phase for p in worker.running().values()] == ["waiting for ever"])
     await catalog.submit(AbortJob(job))
@@ -163,7 +164,7 @@ async def test_a_worker_that_comes_back_goes_on(catalog: Catalog, topic: Topic) 
         await asyncio.Event().wait()
         return ""
 
-    first = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": never})
+    first = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": never})
     job = await start(catalog, topic, "n1")
     await begun.wait()
     await first.close()
@@ -172,7 +173,7 @@ async def test_a_worker_that_comes_back_goes_on(catalog: Catalog, topic: Topic) 
     async def action(run: TaskRun) -> str:
         return "second try"
 
-    second = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": action})
+    second = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": action})
     assert (await ended(catalog, job)).tasks[0].note == "second try"
     await second.close()
 
@@ -180,7 +181,7 @@ async def test_a_worker_that_comes_back_goes_on(catalog: Catalog, topic: Topic) 
 async def test_a_task_that_this_node_cannot_do_and_a_bug_are_told(
     catalog: Catalog, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    worker = await JobWorker.open(catalog, node_id="n1", actions={})
+    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={})
     job = await ended(catalog, await start(catalog, topic, "n1"))
     assert job.tasks[0].note == "node n1 cannot do a snapshot"
     await worker.close()
@@ -188,7 +189,7 @@ async def test_a_task_that_this_node_cannot_do_and_a_bug_are_told(
     async def buggy(run: TaskRun) -> str:
         raise ZeroDivisionError
 
-    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": buggy})
+    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": buggy})
     job = await ended(catalog, await start(catalog, topic, "n1"))
     assert job.tasks[0].note == "a bug: ZeroDivisionError()"
     await until(lambda: "ended by a bug" in caplog.text)
@@ -209,7 +210,7 @@ async def test_no_more_run_at_once_than_allowed(catalog: Catalog, log: EmbeddedL
         running -= 1
         return ""
 
-    worker = await JobWorker.open(catalog, node_id="n1", actions={"snapshot": action})
+    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": action})
     assert (await ended(catalog, await start(catalog, topic, *["n1"] * 6))).state == "done"
     assert peak == 2
     await worker.close()

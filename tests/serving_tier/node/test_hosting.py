@@ -25,6 +25,7 @@ from log_tier.catalog.commands import (
     TaskReady,
     command_batch,
 )
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import failing
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.barrier import Barrier, barrier_batch
@@ -106,7 +107,7 @@ async def hosting(
     catalog: Catalog, node: Node, sources: Sources, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Hosting]:
     monkeypatch.setattr(module, "_RETRY_FIRST_S", 0.005)
-    opened = await Hosting.open(catalog, node, node_id="n1", identity="n1", bootstrap=sources)
+    opened = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     yield opened
     await opened.close()
 
@@ -202,7 +203,7 @@ async def test_what_a_node_missed_while_it_was_away(
     unknown = TableId("AAAAAAAAAAAAAAAAAAAAAA")
     for folder in (f"{dropped.id}/0", f"{topic.id}/1", f"{topic.id}/0.rebuild", f"{unknown}/0"):
         (node.folder / folder).mkdir(parents=True)
-    hosting = await Hosting.open(catalog, node, node_id="n1", identity="n1", bootstrap=sources)
+    hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     await hosting.settled()
     assert node.replica(topic.id, ZERO).index.get_value(b"a") is None, "an index has files once it is used"
     await hosting.close()
@@ -220,7 +221,7 @@ async def test_an_index_that_cannot_be_used_is_fetched_anew(
     folder = node.replica_folder(topic.id, ZERO)
     folder.mkdir(parents=True)
     (folder / "data.mdb").write_bytes(b"no index of ours")
-    hosting = await Hosting.open(catalog, node, node_id="n1", identity="n1", bootstrap=sources)
+    hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     async with asyncio.timeout(DEADLINE_S):
         await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
     assert sources.asked == [("flights", 0, "auto")]
@@ -238,7 +239,7 @@ async def test_a_trimmed_log_and_a_copy(log: EmbeddedLog, catalog: Catalog, node
     assert await log.trim(topic.id, ZERO, last) > 0
     sources = Sources()
     sources.copy = tmp_path / "copy"
-    hosting = await Hosting.open(catalog, node, node_id="n1", identity="n1", bootstrap=sources)
+    hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     async with asyncio.timeout(DEADLINE_S):
         assert await hosting.wait_ready((topic.id, ZERO), lambda *_: None) == "peer n9"
     assert node.replica(topic.id, ZERO).applied == last
@@ -287,7 +288,7 @@ async def test_a_replica_that_stopped_is_brought_up_again(
     breaking = BreakingLog(log)
     topic = await make_table(log, catalog, partitions=1, replicas=2)
     node = await Node.open(breaking, tmp_path / "n1")
-    hosting = await Hosting.open(catalog, node, node_id="n1", identity="n1", bootstrap=sources)
+    hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     try:
         async with asyncio.timeout(DEADLINE_S):
             await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
@@ -312,7 +313,7 @@ async def test_a_follower_of_the_map_that_ends_says_so(
 ) -> None:
     """A node that silently stays with an old map would be asked for what it never hears of."""
     ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
-    hosting = await Hosting.open(catalog, node, node_id="n1", identity="n1", failed=failing(ended))
+    hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", failed=failing(ended))
 
     async def bug(_: object) -> None:
         raise RuntimeError("a bug")

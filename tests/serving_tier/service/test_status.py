@@ -14,6 +14,7 @@ from kit.deadlines import until
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import CreateTable, RegisterNode
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DiskFull, DuramenError, Overloaded, ShuttingDown, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from serving_tier.jobs.worker import TaskProgress
@@ -251,7 +252,7 @@ async def test_real_hosting_is_what_the_feed_asks(nodes: TwoNodes, tmp_path: Pat
     node = await Node.open(nodes.log, tmp_path / "n9")
     try:
         await catalog.submit(RegisterNode("n9", "127.0.0.1:9", "the identity"))
-        hosting = await Hosting.open(catalog, node, node_id="n9", identity="the identity")
+        hosting = await Hosting.open(MapFollower(catalog), node, node_id="n9", identity="the identity")
         try:
             topic = await nodes.log.create_topic("hotels", partitions=3)
             await catalog.submit(CreateTable(topic.id, "hotels", 3, 1))
