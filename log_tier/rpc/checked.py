@@ -18,7 +18,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.errors import InvalidRequest
 from log_tier.rpc.problems import abort
 
-__all__ = ["CheckedHandler"]
+__all__ = ["CheckedHandler", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,14 +34,19 @@ class _Malformed(NamedTuple):
     reason: str
 
 
-class _Refusals:
-    """Counts what was refused, for the log."""
+class Refusals:
+    """Refuses what does not parse, and counts it for the log: one line for however many came within 5 s."""
 
     def __init__(self) -> None:
         self._count = 0
         self._said_s = -_LINE_EVERY_S
 
-    def note(self, method: str, peer: str, reason: str) -> None:
+    async def refuse(self, method: str, request: _Malformed, context: _Context) -> None:
+        """End the call with `INVALID_ARGUMENT`."""
+        self._note(method, context.peer(), request.reason)
+        await abort(context, InvalidRequest(f"the message to {method} does not parse: {request.reason}"))
+
+    def _note(self, method: str, peer: str, reason: str) -> None:
         self._count += 1
         now = SYSTEM_CLOCK.monotonic_s()
         if now - self._said_s < _LINE_EVERY_S:
@@ -57,14 +62,12 @@ class _Refusals:
         self._count, self._said_s = 0, now
 
 
-_refusals: Final = _Refusals()
-
-
 class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """One service, whose requests are refused where they do not parse. Methods that take a stream go through as is."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, refusals: Refusals) -> None:
         self._inner = inner
+        self._refusals = refusals
         self._methods: dict[str, Any] = {}
 
     def service_name(self) -> str | None:
@@ -79,19 +82,21 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             handler = self._inner.service(handler_call_details)
             if handler is None:
                 return None
-            found = self._methods[method] = _checked(method, handler)
+            found = self._methods[method] = _checked(method, handler, self._refusals)
         return found
 
 
-def _checked(method: str, handler: Any) -> Any:
+def _checked(method: str, handler: Any, refusals: Refusals) -> Any:
     if handler.request_streaming or handler.request_deserializer is None:
         return handler
     parse = _parser(handler.request_deserializer)
     if handler.response_streaming:
         return grpc.unary_stream_rpc_method_handler(
-            _streaming(method, handler.unary_stream), parse, handler.response_serializer
+            _streaming(method, handler.unary_stream, refusals), parse, handler.response_serializer
         )
-    return grpc.unary_unary_rpc_method_handler(_single(method, handler.unary_unary), parse, handler.response_serializer)
+    return grpc.unary_unary_rpc_method_handler(
+        _single(method, handler.unary_unary, refusals), parse, handler.response_serializer
+    )
 
 
 def _parser(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -104,26 +109,21 @@ def _parser(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return parsed
 
 
-async def _refuse(method: str, request: _Malformed, context: _Context) -> None:
-    _refusals.note(method, context.peer(), request.reason)
-    await abort(context, InvalidRequest(f"the message to {method} does not parse: {request.reason}"))
-
-
-def _single(method: str, answer: Any) -> Any:
+def _single(method: str, answer: Any, refusals: Refusals) -> Any:
     async def answered(request: Any, context: _Context) -> Any:
         if type(request) is _Malformed:
-            await _refuse(method, request, context)
+            await refusals.refuse(method, request, context)
         return await answer(request, context)
 
     return answered
 
 
-def _streaming(method: str, answer: Any) -> Any:
+def _streaming(method: str, answer: Any, refusals: Refusals) -> Any:
     if inspect.isasyncgenfunction(answer):
 
         async def yielded(request: Any, context: _Context) -> AsyncIterator[Any]:
             if type(request) is _Malformed:
-                await _refuse(method, request, context)
+                await refusals.refuse(method, request, context)
             async for reply in answer(request, context):
                 yield reply
 
@@ -131,7 +131,7 @@ def _streaming(method: str, answer: Any) -> Any:
 
     async def written(request: Any, context: _Context) -> None:
         if type(request) is _Malformed:
-            await _refuse(method, request, context)
+            await refusals.refuse(method, request, context)
         await answer(request, context)
 
     return written

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.model.errors import PortInUse
 from log_tier.rpc.channel import SERVER_OPTIONS
-from log_tier.rpc.checked import CheckedHandler
+from log_tier.rpc.checked import CheckedHandler, Refusals
 from log_tier.rpc.streams import OpenStreams
 
 __all__ = ["GrpcServer", "quick_switching"]
@@ -127,9 +127,10 @@ class _ByName:
 
     def __init__(self, server: grpc.aio.Server) -> None:
         self._server = server
+        self._refusals = Refusals()
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
-        self._server.add_generic_rpc_handlers([CheckedHandler(handler) for handler in handlers])
+        self._server.add_generic_rpc_handlers([CheckedHandler(handler, self._refusals) for handler in handlers])
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
         """Ignored on purpose: see the class."""
