@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from kit.deadlines import within
 
 from bench.data import VALUE_BYTES, make_numbered_pairs
 from bench.redis_benchmark import BenchmarkFailed, Load, Result, parse_csv, run_load
@@ -69,7 +70,7 @@ async def test_a_reply_that_is_an_error_is_no_measurement() -> None:
             writer.write(b"-ERR not today\r\n")
         writer.close()
 
-    async with asyncio.timeout(30), await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+    async with within(30), await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(BenchmarkFailed, match=r"redis-benchmark get ended with 1: .*ERR not today"):
             await run_load(Load(("get",), connections=1, keys=10), port=port, requests=10)

@@ -205,6 +205,7 @@ def test_a_broker_does_not_end_with_the_thread_that_started_it(tmp_path: Path) -
         thread.join()
         brokers.wait_ready()
         create(brokers.bootstrap, "here")
+        assert brokers.pid(1) is not None
     finally:
         brokers.stop(grace_s=0)
 

@@ -69,7 +69,7 @@ def test_getting_started(sit_down: Callable[..., Terminal]) -> None:
     need_redis_cli()
     terminal = sit_down(ports=(7070, 6379))
     for block in blocks(START, "plain"):
-        terminal.run(block)
+        terminal.check_block(block)
     assert terminal.compared >= 13
 
 
@@ -78,7 +78,7 @@ def test_the_readme(sit_down: Callable[..., Terminal]) -> None:
     need_redis_cli()
     terminal = sit_down(ports=(7070, 7080, 6379))
     for block in blocks(README, "plain"):
-        terminal.run(block)
+        terminal.check_block(block)
     assert terminal.compared >= 3
 
 
@@ -116,7 +116,7 @@ def test_the_readme_on_kafka(kafka: str, sit_down: Callable[..., Terminal]) -> N
     make_topic(kafka, name="orders-v1", partitions=2)
     terminal = sit_down(ports=(7070,), words={"broker1:9092,broker2:9092": f"{kafka}/t{uuid.uuid4().hex[:12]}"})
     for block in blocks(README, "kafka"):
-        terminal.run(block)
+        terminal.check_block(block)
 
 
 @pytest.mark.spark
@@ -134,9 +134,9 @@ def test_the_readme_with_spark(
     parquet.write_table(pyarrow.table(rows), tmp_path / "ships.parquet")
     terminal = sit_down(ports=(7080,))
     (many,) = [block for block in blocks(README, "plain") if block.heading == "Many nodes"]
-    terminal.run(many)
+    terminal.check_block(many)
     for block in blocks(README, "spark"):
-        terminal.run(block)
+        terminal.check_block(block)
     terminal.names["spark"].stop()
 
 

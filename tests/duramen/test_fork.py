@@ -19,7 +19,7 @@ DEADLINE_S = 120
 PROGRAMS = Path(__file__).with_name("forked_programs.py")
 
 
-def run(*arguments: str) -> None:
+def check_program(*arguments: str) -> None:
     """Run a program of `forked_programs.py`; it ends well, and neither it nor its children say anything else."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", str(PROGRAMS), *arguments],
@@ -46,29 +46,29 @@ def target(
 
 @pytest.mark.parametrize("ending", ["close", "exit"])
 def test_a_connection(target: str, ending: str) -> None:
-    run("connection", target, ending)
+    check_program("connection", target, ending)
 
 
 def test_while_others_hold_locks(target: str) -> None:
-    run("under_way", target)
+    check_program("under_way", target)
 
 
 def test_an_asynchronous_connection(target: str) -> None:
-    run("asynchronous", target)
+    check_program("asynchronous", target)
 
 
 @pytest.mark.parametrize("how", ["close", "exit"])
 def test_an_embedded_database(tmp_path: Path, how: str) -> None:
-    run("embedded", str(tmp_path / "data"), how)
+    check_program("embedded", str(tmp_path / "data"), how)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_a_pool(target: str, method: str) -> None:
-    run("pooled", target, method)
+    check_program("pooled", target, method)
 
 
 def test_a_server_that_forks_its_workers(target: str) -> None:
-    run("prefork", target)
+    check_program("prefork", target)
 
 
 @pytest.mark.own_log

@@ -15,8 +15,11 @@ TOP = Path(__file__).resolve().parents[2]
 TESTS = TOP / "tests"
 DEADLINES = "tests/kit/deadlines.py"
 
-WAITING = {"until", "wait_until", "eventually", "wait_for"}
+WAITING = {"until", "until_true", "wait_until", "eventually", "wait_for"}
 """Names of functions that look again until a condition holds: they are in the kit alone."""
+
+FAILING = {"raises", "warns", "fail", *WAITING}
+"""What fails a test by itself: pytest's own, and waiting for a condition until a deadline."""
 
 COPIED_LINES_MIN = 3
 """A body of two lines says nothing that could become wrong in one of its copies."""
@@ -53,6 +56,20 @@ def test_only_the_kit_waits() -> None:
     assert not waiting, f"import these from kit.deadlines: {waiting}"
 
 
+@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(TESTS)))
+def test_deadlines_grow_with_the_load(path: Path) -> None:
+    """`asyncio.timeout` of a fixed number of seconds fails on a busy machine; below one second it is what is tested."""
+    fixed = [
+        node.lineno
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.timeout"
+        for seconds in node.args
+        if (isinstance(seconds, ast.Name) and seconds.id.isupper())
+        or (isinstance(seconds, ast.Constant) and isinstance(seconds.value, (int, float)) and seconds.value >= 1)
+    ]
+    assert not fixed, f"{path.relative_to(TOP)}: use kit.deadlines.within in lines {fixed}"
+
+
 def test_a_class_has_its_name_alone() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
     for file, node in helpers():
@@ -70,6 +87,31 @@ def test_no_helper_is_a_copy() -> None:
             places["\n".join(map(ast.dump, body))].append(f"{file} {node.name}")
     copied = [sorted(each) for each in places.values() if len(each) > 1]
     assert not copied, f"the same helper several times: move it to the kit: {copied}"
+
+
+def _shows_its_assertion(test: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Does the test assert, or call something whose name says that it does?"""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Assert):
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
+            name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            if name in FAILING or name == "check" or name.startswith(("check_", "until_")):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(TESTS)))
+def test_a_test_shows_what_it_asserts(path: Path) -> None:
+    """A reader sees it in the test itself, or in the name of the helper: `check_…`."""
+    silent = [
+        f"{node.name}, line {node.lineno}"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.name.startswith("test_")
+        and not _shows_its_assertion(node)
+    ]
+    assert not silent, f"{path.relative_to(TOP)}: assert in the test, or call the helper check_…: {silent}"
 
 
 @pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(TESTS)))

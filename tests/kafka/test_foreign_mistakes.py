@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from kit.deadlines import within
 from kit.kafka.foreign import (
     DEADLINE_S,
     Record,
@@ -228,7 +229,7 @@ async def test_transactions_show_when_they_have_ended(kafka: str, tmp_path: Path
             await first.get(b"mine", timeout=0.3)
         watched = asyncio.create_task(_first_key(one))
         await asyncio.to_thread(held.commit_transaction, DEADLINE_S)
-        async with asyncio.timeout(DEADLINE_S):  # it returns before the partition has the marker
+        async with within(DEADLINE_S):  # it returns before the partition has the marker
             while (await data_plane_of(one).log.bounds(table.id, replica.partition)).latest < behind:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert await first.get(b"behind", after=token(table.id, 0, behind)) == b"it"

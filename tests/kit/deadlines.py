@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-__all__ = ["patience_s", "until", "wait_until"]
+__all__ = ["patience_s", "until", "until_true", "wait_until", "within"]
 
 # A load of fifteen for each processor is what a shared build machine has at worst; beyond it a test may fail.
 _LONGER_MAX: Final = 15.0
@@ -27,6 +27,11 @@ def patience_s(seconds: float) -> float:
     return seconds * min(max(1.0, busy), _LONGER_MAX)
 
 
+def within(seconds: float) -> asyncio.Timeout:
+    """`async with within(20):` what is inside ends within `patience_s(seconds)`, or raises `TimeoutError`."""
+    return asyncio.timeout(patience_s(seconds))
+
+
 async def until(condition: Callable[[], object], *, seconds: float = _UNTIL_S) -> None:
     """Look again every millisecond until `condition()` is true. Fails the test after `patience_s(seconds)`."""
     begun = time.monotonic()
@@ -34,6 +39,17 @@ async def until(condition: Callable[[], object], *, seconds: float = _UNTIL_S) -
         waited = time.monotonic() - begun
         assert waited < patience_s(seconds), f"after {waited:.0f} s still not true: {condition}"
         await asyncio.sleep(0.001)
+
+
+async def until_true(condition: Callable[[], Awaitable[object]], *, seconds: float = _UNTIL_S) -> None:
+    """The same for a condition that is awaited, such as a read."""
+    begun = time.monotonic()
+    pause = _PAUSE_FIRST_S
+    while not await condition():
+        waited = time.monotonic() - begun
+        assert waited < patience_s(seconds), f"after {waited:.0f} s still not true: {condition}"
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, _PAUSE_MAX_S)
 
 
 def wait_until(condition: Callable[[], object], what: str = "", *, seconds: float = _UNTIL_S) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from kit.client.table_size import records
+from kit.deadlines import within
 
 import duramen
 from duramen import aio
@@ -230,7 +231,7 @@ async def test_tokens_that_name_what_cannot_be(flights: Table, call: Any) -> Non
 async def test_tokens_beyond_the_end_are_refused_at_once(flights: Table, call: Any) -> None:
     done = await flights.put(b"k", b"v")
     token = Token.of(done.table_id, done.partition, Offset(1000))
-    async with asyncio.timeout(5):  # the call itself would take ten
+    async with within(5):  # the call itself would take ten
         with pytest.raises(duramen.TokenAhead, match=r"1000|1001") as caught:
             await call(flights, str(token))
     assert caught.value.fields["latest"] == 0

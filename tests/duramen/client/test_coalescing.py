@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kit.client.in_between import InBetween, fail_with, refuse
+from kit.deadlines import within
 
 import duramen
 from duramen.client.database import Database
@@ -116,7 +117,7 @@ async def test_each_call_ends_at_its_own_deadline(between: InBetween, flights: T
         asyncio.ensure_future(flights.get(b"a", timeout=0.05)),
         asyncio.ensure_future(flights.put(b"a", b"4", timeout=0.05)),
     ]
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         results = await asyncio.gather(*impatient, *behind, return_exceptions=True)
     assert [type(result) for result in results] == [
         duramen.DeadlineExceeded,
@@ -145,7 +146,7 @@ async def test_the_default_timeout_holds_beside_a_longer_one(between: InBetween,
         asyncio.ensure_future(table.put(b"k", b"", timeout=3600)),
     ]
     await rounds()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(duramen.DeadlineExceeded):
             await table.get(b"k")
         with pytest.raises(duramen.DeadlineExceeded):
@@ -175,7 +176,7 @@ async def test_a_partition_that_waits_does_not_hold_up_the_others(
     await flights.put(keys[0], b"w")
     slow = [asyncio.ensure_future(flights.get(keys[0])) for _ in range(2)]
     await rounds()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         for _ in range(5):
             assert [await flights.get(keys[number]) for number in (1, 2, 3)] == [b"v"] * 3
     assert not any(call.done() for call in slow)
@@ -207,7 +208,7 @@ async def test_a_partition_that_is_tried_again_does_not_hold_up_the_others(betwe
     between.read_faults = [refuse_some_reads] * 1000
     stuck: list[asyncio.Future[Any]] = [asyncio.ensure_future(flights.put(keys[number], b"v")) for number in (0, 1)]
     stuck += [asyncio.ensure_future(flights.get(keys[number])) for number in (0, 1)]
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         for number in (2, 3, 2, 3):
             await flights.put(keys[number], b"v")
             assert await flights.get(keys[number]) == b"v"
@@ -273,7 +274,7 @@ async def test_closing_ends_every_call(
     await rounds()
     waiting = [asyncio.ensure_future(table.get(b"k")), asyncio.ensure_future(table.put(b"k", b"2"))]
     await rounds()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         await database.close()
         results = await asyncio.gather(*sent, *waiting, return_exceptions=True)
     assert [type(result) for result in results] == [

@@ -46,7 +46,7 @@ def routed(database: aio.Database) -> RoutedConnection:
     return database.connection
 
 
-async def everything_works(database: aio.Database, name: str = "flights") -> None:
+async def check_everything_works(database: aio.Database, name: str = "flights") -> None:
     """Each kind of call, once."""
     table = await database.create_table(name, partitions=4)
     await table.put_many({b"k%d" % number: b"v%d" % number for number in range(50)})
@@ -76,7 +76,7 @@ async def everything_works(database: aio.Database, name: str = "flights") -> Non
 
 async def test_through_a_router_straight_to_the_nodes(cluster: TestCluster, connect: Callable[..., Any]) -> None:
     database = await connect(cluster.routers[0].address)
-    await everything_works(database)
+    await check_everything_works(database)
     asked = cluster.routers[0].connection.reads.budget
     assert asked._left == 10, "the router was asked for no key"
     assert any("read" in node.door.asked for node in cluster.nodes.values())
@@ -85,7 +85,7 @@ async def test_through_a_router_straight_to_the_nodes(cluster: TestCluster, conn
 async def test_through_a_router_and_no_further(cluster: TestCluster, connect: Callable[..., Any]) -> None:
     database = await connect(cluster.routers[0].address, direct=False)
     assert type(database.connection) is GrpcConnection
-    await everything_works(database)
+    await check_everything_works(database)
 
 
 async def test_from_a_node(cluster: TestCluster, connect: Callable[..., Any]) -> None:
@@ -142,7 +142,7 @@ class _Frozen:
         self._inner = maps._feed
 
     def advance(self, _: object) -> None:
-        """Not that."""
+        """Stay with the map that names unreachable nodes."""
 
     def fail(self, failure: duramen.DuramenError) -> None:
         self._inner.fail(failure)
@@ -155,20 +155,20 @@ class _Frozen:
 async def test_the_first_of_several_that_answers(cluster: TestCluster, connect: Callable[..., Any], form: str) -> None:
     targets = [NOBODY, cluster.routers[1].address, cluster.routers[0].address]
     database = await connect(", ".join(targets) if form == "commas" else targets)
-    await everything_works(database)
+    await check_everything_works(database)
 
 
 @pytest.mark.parametrize("direct", [True, False])
 async def test_a_router_that_is_lost_later(cluster: TestCluster, connect: Callable[..., Any], direct: bool) -> None:
     database = await connect([router.address for router in cluster.routers], direct=direct)
-    await everything_works(database)
+    await check_everything_works(database)
     await cluster.routers[0].stop()
     await database.tables()  # a question is asked again; a change whose connection breaks would be told to its caller
-    await everything_works(database, "again")
+    await check_everything_works(database, "again")
     await cluster.routers[0].start()
     await cluster.routers[1].stop()
     await database.tables()
-    await everything_works(database, "and-again")
+    await check_everything_works(database, "and-again")
 
 
 async def test_every_router_is_away(cluster: TestCluster, connect: Callable[..., Any]) -> None:
@@ -199,7 +199,7 @@ async def test_a_server_that_does_not_speak(connect: Callable[..., Any], cluster
         with pytest.raises((duramen.DeadlineExceeded, duramen.Disconnected)):
             await aio.connect(silent, timeout=0.2)
         database = await connect([silent, cluster.routers[0].address], timeout=10.0)
-        await everything_works(database)
+        await check_everything_works(database)
 
 
 def test_targets() -> None:

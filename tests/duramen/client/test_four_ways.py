@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit.client.four_ways import Awaited
+from kit.deadlines import within
 
 import duramen
 from duramen import aio
@@ -158,7 +159,7 @@ async def test_watch(table: Any) -> None:
     done = await table.delete(b"k")
     seen: dict[bytes, list[tuple[Operation, bytes | None]]] = {}
     last = None
-    async with asyncio.timeout(DEADLINE_S), aclosing(table.watch(start="earliest")) as changes:
+    async with within(DEADLINE_S), aclosing(table.watch(start="earliest")) as changes:
         async for change in changes:
             seen.setdefault(change.key, []).append((change.operation, change.value))
             last = change
@@ -167,7 +168,7 @@ async def test_watch(table: Any) -> None:
     assert seen == {b"k": [(Operation.PUT, b"1"), (Operation.DELETE, None)], b"n": [(Operation.ADD, b"5")]}
     assert last is not None
     await table.put(b"k", b"2")
-    async with asyncio.timeout(DEADLINE_S), aclosing(table.watch(after=last.token)) as changes:
+    async with within(DEADLINE_S), aclosing(table.watch(after=last.token)) as changes:
         following = await anext(changes)
     assert (following.key, following.value, following.offset) == (b"k", b"2", done.offset + 1)
 
@@ -178,7 +179,7 @@ async def test_a_watch_that_has_begun_shows_all_that_follows(table: Any) -> None
     watch = await table.watch()
     for number in range(20):
         await table.put(b"k%d" % number, b"v")
-    async with asyncio.timeout(DEADLINE_S), aclosing(watch) as changes:
+    async with within(DEADLINE_S), aclosing(watch) as changes:
         found = {(await anext(changes)).key for _ in range(20)}
     assert found == {b"k%d" % number for number in range(20)}
 
@@ -195,7 +196,7 @@ async def test_expiry(table: Any) -> None:
     assert (await table.get_entry(b"kept")).expires_at_ms == 0
     await table.put_many([(b"many", b"v")], ttl=3600)
     assert (await table.get_entry(b"many")).expires_at_ms > 0
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while await table.get(b"soon") is not None:  # noqa: ASYNC110 - only time brings it about
             await asyncio.sleep(0.01)
     assert await table.get_entry(b"soon") is None

@@ -10,7 +10,7 @@ import pytest
 from kit.client.in_between import InBetween, fail_with, lose_reply, lose_request, refuse, stop_after_writing
 from kit.client.table_size import records
 from kit.cluster.one_machine import held
-from kit.deadlines import until
+from kit.deadlines import until, within
 
 import duramen
 from duramen.client.database import Database
@@ -283,7 +283,7 @@ async def test_a_bug_below_ends_the_calls_and_not_the_client(between: InBetween,
     handled: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: handled.append(context))
     between.read_faults, between.write_faults = [bug], [bug]
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(DuramenError, match="a bug: ZeroDivisionError"):
             await flights.get(b"k")
         with pytest.raises(duramen.WriteUnknown, match="a bug: ZeroDivisionError"):

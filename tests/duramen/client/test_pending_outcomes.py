@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kit.client.in_between import InBetween, refuse
 from kit.cluster.one_machine import all_replicas, held
-from kit.deadlines import until
+from kit.deadlines import until, within
 
 import duramen
 from duramen.client.database import Database
@@ -42,7 +42,7 @@ async def test_late_outcomes_hold_up_nobody(flights: Table, data_plane: LocalDat
     with nothing_applied(data_plane):
         updates = [asyncio.ensure_future(flights.update(KEYS[n], add=1)) for n in range(4) for _ in range(2)]
         refused = [asyncio.ensure_future(flights.put(KEYS[n], b"x", if_absent=True)) for n in range(2)]
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             for turn in range(3):
                 for n in range(4):
                     await flights.put(b"{%s}.other" % KEYS[n], b"%d" % turn)

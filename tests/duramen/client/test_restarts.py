@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.tcp_proxy import TcpProxy
+from kit.deadlines import within
 
 import duramen
 from duramen import aio
@@ -88,12 +89,12 @@ async def test_every_call_gets_through(restarting: Restarting, flights: Table) -
     tasks = [asyncio.ensure_future(work) for work in (*map(count, counted), read())]
     for cut in (False, True, True):
         before = dict(counted)
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             while any(counted[key] < before[key] + 5 for key in counted):  # noqa: ASYNC110 - others count
                 await asyncio.sleep(0.001)
         await restarting.restart(cut=cut)
     stop.set()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         await asyncio.gather(*tasks)
     assert await flights.get_many(list(counted)) == [b"%d" % number for number in counted.values()]
     assert reads > 0
@@ -128,11 +129,11 @@ async def test_a_watch_goes_on_without_gap_or_duplicate(restarting: Restarting, 
         if number % 20 == 19:
             await restarting.restart(cut=number == 39)
     # All partitions have been shown before the end: wait for that, then write it.
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while len(seen) < 60:  # noqa: ASYNC110 - the watch does not signal
             await asyncio.sleep(0.001)
     await flights.put(b"the end", b"")
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         await watching
     assert restarting.server is not None
     shown = sorted((change.partition, change.offset, change.key) for change in seen)
@@ -152,7 +153,7 @@ async def test_a_watch_resumes_from_any_token(flights: Table) -> None:
     """Every change's token, also in the middle of a batch: what follows it is exactly what had not been shown."""
     await flights.put_many([(b"k%d" % number, b"v") for number in range(12)])
     seen: list[Change] = []
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         async with aclosing(flights.watch(start="earliest")) as changes:
             while len(seen) < 12:
                 seen.append(await anext(changes))
@@ -167,7 +168,7 @@ async def test_a_watch_from_now_shows_nothing_older(flights: Table) -> None:
     await flights.put(b"old", b"v")
     async with aclosing(flights.watch()) as changes:
         waiting = asyncio.ensure_future(anext(changes))
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             while not waiting.done():
                 await flights.put(b"new", b"v")
                 await asyncio.wait({waiting}, timeout=0.01)
@@ -179,12 +180,12 @@ async def test_a_watch_waits_for_a_lost_server_as_long_as_it_was_told(restarting
     async with aclosing(flights.watch(start="earliest", timeout=0.2)) as changes:
         first = await anext(changes)
         await restarting.proxy.stop()
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             with pytest.raises(duramen.Disconnected, match=r"waited up to 0\.2 s; watch again with the last change"):
                 await anext(changes)
     await restarting.proxy.start()
     await flights.put(b"k", b"w")
-    async with asyncio.timeout(DEADLINE_S), aclosing(flights.watch(after=first.token)) as changes:
+    async with within(DEADLINE_S), aclosing(flights.watch(after=first.token)) as changes:
         assert (await anext(changes)).value == b"w"
 
 
@@ -194,7 +195,7 @@ async def test_a_dropped_table_ends_its_watch(restarting: Restarting, flights: T
         await anext(changes)
         waiting = asyncio.ensure_future(anext(changes))
         await flights.lookup.context.connection.drop_table("flights", timeout=DEADLINE_S)
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             with pytest.raises(duramen.TableNotFound, match="table 'flights' is gone"):
                 await waiting
 
@@ -202,7 +203,7 @@ async def test_a_dropped_table_ends_its_watch(restarting: Restarting, flights: T
 async def test_nobody_there_is_said_at_once(restarting: Restarting) -> None:
     """Where a connection is refused nothing was sent, and who connects needs not wait to learn it."""
     await restarting.proxy.stop()
-    async with asyncio.timeout(5):
+    async with within(5):
         with pytest.raises(duramen.Disconnected, match="is it running") as caught:
             await aio.connect(f"127.0.0.1:{restarting.proxy.port}", timeout=3600)
     assert caught.value.fields == {"sent": 0}
@@ -212,7 +213,7 @@ async def test_nobody_there_is_said_at_once(restarting: Restarting) -> None:
 async def test_a_server_that_stays_away(restarting: Restarting, flights: Table) -> None:
     await flights.put(b"k", b"v")
     await restarting.proxy.stop()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         for call in (flights.get(b"k", timeout=0.2), anext(flights.scan(timeout=0.2)), flights.describe(timeout=0.2)):
             with pytest.raises(duramen.Disconnected):
                 await call
@@ -226,7 +227,7 @@ async def test_a_server_that_stays_away(restarting: Restarting, flights: Table) 
 async def test_a_server_that_hears_and_does_not_answer(restarting: Restarting, flights: Table) -> None:
     await flights.put(b"k", b"v")
     restarting.proxy.swallow_replies = True
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(duramen.WriteUnknown):
             await flights.put(b"k", b"w", timeout=0.2)
         with pytest.raises(duramen.DeadlineExceeded):

@@ -55,7 +55,7 @@ def test_every_scan_is_a_slice_of_the_model(
             table = await db.create_table("t", partitions=partitions)
             await table.put_many(found)
             for start, end, reverse, limit, by_prefix in scans:
-                await check(table, found, start, end, reverse, limit, by_prefix)
+                await check_scan(table, found, start, end, reverse, limit, by_prefix)
         finally:
             await db.close()
 
@@ -63,7 +63,7 @@ def test_every_scan_is_a_slice_of_the_model(
         asyncio.run(scenario(folder))
 
 
-async def check(
+async def check_scan(
     table: Table,
     model: dict[bytes, bytes],
     start: bytes | None,

@@ -6,6 +6,7 @@ import asyncio
 
 import grpc
 from kit.clients.kv_servers import DEADLINE_S, KVClient, number, refused, taken
+from kit.deadlines import until_true, within
 
 from log_tier.model.tokens import Token
 from router.proto import kv_pb2 as kv
@@ -69,9 +70,11 @@ class TestPutAndGet:
 
     async def test_what_has_expired_is_absent(self, client: KVClient) -> None:
         await client.put(b"brief", b"v", ttl_ms=1)
-        async with asyncio.timeout(DEADLINE_S):
-            while (await client.get(b"brief", level=kv.KV_LEVEL_STRONG)).version != -1:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+
+        async def absent() -> bool:
+            return (await client.get(b"brief", level=kv.KV_LEVEL_STRONG)).version == -1
+
+        await until_true(absent)
 
 
 class TestGetMany:
@@ -245,7 +248,7 @@ class TestWatches:
         seen: list[tuple[bytes, bytes]] = []
         token = start
         while len(seen) < 18:
-            async with asyncio.timeout(DEADLINE_S):
+            async with within(DEADLINE_S):
                 message = await watch.read()
             if not message.changes:
                 continue

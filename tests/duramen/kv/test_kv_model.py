@@ -97,12 +97,12 @@ def test_against_a_dict(
     mine = b"%08d" % next(_runs)  # each run has keys of its own
     loop.run(
         asyncio.wait_for(
-            _play(client, mine, [(kind, mine + name, value, asked) for kind, name, value, asked in plan]), 60
+            check_plan(client, mine, [(kind, mine + name, value, asked) for kind, name, value, asked in plan]), 60
         )
     )
 
 
-async def _play(client: KVClient, mine: bytes, plan: list[tuple[str, bytes, bytes, str]]) -> None:
+async def check_plan(client: KVClient, mine: bytes, plan: list[tuple[str, bytes, bytes, str]]) -> None:
     keys = [mine + name for name in NAMES]
     model, token = Model(), ""
     for kind, key, value, asked in plan:

@@ -13,6 +13,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from kit.deadlines import within
 
 import duramen
 from duramen import aio
@@ -67,7 +68,7 @@ async def test_a_topic_made_at_the_log_is_taken_over_and_one_deleted_there_is_no
         assert await db.table("ships").get(b"k") == b"v"
         await log.delete_topic(made.id)
         replica = next(iter(server.data_plane.node))
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             with pytest.raises(duramen.TableNotFound):
                 await replica.wait_applied(Offset(9), timeout=DEADLINE_S)  # which learns of it from the log
         with pytest.raises(duramen.TableNotFound):
@@ -115,7 +116,7 @@ async def test_closing_ends_open_streams_with_a_reason(tmp_path: Path) -> None:
         events = db.connection.watch(topic.id, {})
         await anext(events)
         watching = asyncio.ensure_future(anext(events))
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             await server.close()
             with pytest.raises(duramen.ShuttingDown, match="the server is stopping; go on from the last offset"):
                 await watching
@@ -153,7 +154,7 @@ async def test_serving_until_a_signal(tmp_path: Path) -> None:
     serving = asyncio.ensure_future(
         run_until_signal(Server.open(tmp_path / "data", port=0), started=on_start, stopping=said.append)
     )
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         await started.wait()
         async with await aio.connect(f"127.0.0.1:{said[0].removeprefix('on ')}") as db:
             await (await db.create_table("flights")).put(b"k", b"v")

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import duramen
 from duramen.blocking import Database
+from kit.deadlines import patience_s
 from kit.log.log_choice import url_of
 
 __all__ = [
@@ -102,7 +103,7 @@ class ServerProcess:
 def read_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
     """One line of a process's output, or nothing where it ends or takes too long."""
     assert process.stdout is not None
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience_s(seconds)
     line = b""
     while not line.endswith(b"\n") and (left := deadline - time.monotonic()) > 0:
         if select.select([process.stdout], [], [], left)[0]:

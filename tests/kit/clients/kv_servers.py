@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.node_role import NodeRole
 from duramen.server.roles.router_role import RouterRole
+from kit.deadlines import within
 from log_tier.rpc.details import STATUS_KEY
 from router.proto import kv_pb2 as kv
 from router.proto import kv_pb2_grpc, tables_pb2_grpc
@@ -121,7 +121,7 @@ def number(value: float) -> kv.KVNumber:
 async def taken(call: Any, count: int) -> tuple[list[kv.KVChange], str]:
     """The next `count` changes of a watch, and the token behind the last message of them."""
     changes: list[kv.KVChange] = []
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while True:
             message = await call.read()
             changes += message.changes

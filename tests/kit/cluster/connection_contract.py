@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from kit.cluster.one_machine import DEADLINE_S, NO_TABLE, ZERO, puts
-from kit.deadlines import patience_s
+from kit.deadlines import within
 from log_tier.model.errors import Disconnected, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from router.data.local_data import LocalData
@@ -61,7 +61,7 @@ class ConnectionContract:
         monkeypatch.setattr(data_plane.catalog, "submit", silent)
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        async with asyncio.timeout(patience_s(DEADLINE_S)):
+        async with within(DEADLINE_S):
             try:
                 results = await CALLS[name](connection)
             except DuramenError:

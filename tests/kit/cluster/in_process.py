@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from kit.deadlines import patience_s
+from kit.deadlines import within
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode, StartJob, TaskDone, TaskPlan, TaskReady
 from log_tier.catalog.map_follower import MapFollower
@@ -293,7 +293,7 @@ class TestCluster:
     async def hosted(self, table: TableRef) -> None:
         """Return when every node has opened its share of a table."""
         for node in self.nodes.values():
-            async with asyncio.timeout(patience_s(DEADLINE_S)):
+            async with within(DEADLINE_S):
                 await node.data_plane.catalog.wait_for(lambda cluster: table.id in cluster.tables)
                 await node.data_plane.hosting.wait_version(node.data_plane.catalog.map.version)
                 await node.data_plane.hosting.wait_hosted(table.id)
@@ -348,7 +348,7 @@ async def moved(cluster: TestCluster, table: TableRef, partition: int, source: s
     plan = TaskPlan("move", table.id, Partition(partition), target, {"from": source})
     job, _ = await data_plane.catalog.submit(StartJob("move", f"{table.name}/{partition}", (plan,)))
     await data_plane.hosting.wait_version(data_plane.catalog.map.version)
-    async with asyncio.timeout(patience_s(DEADLINE_S)):
+    async with within(DEADLINE_S):
         await data_plane.hosting.wait_hosted(table.id)
         await data_plane.node.replica(table.id, Partition(partition)).wait_ready()
     await data_plane.catalog.submit(TaskReady(job, 0, target))

@@ -16,7 +16,7 @@ from duramen.server.roles.log_role import LogRole
 from duramen.server.roles.node_role import NodeRole
 from duramen.server.roles.router_role import RouterRole
 from duramen.server.wiring.serving_node import SnapshotPolicy
-from kit.deadlines import patience_s
+from kit.deadlines import within
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.identifiers import Partition
 from log_tier.proto import log_pb2, log_pb2_grpc
@@ -60,13 +60,13 @@ class Operated:
 
     async def until_nodes(self, condition: Any) -> None:
         """Wait until what the operator sees of the nodes is so."""
-        async with asyncio.timeout(patience_s(DEADLINE_S)):
+        async with within(DEADLINE_S):
             while not condition({each.node: each for each in await self.admin.nodes()}):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     async def until_level(self, table: str) -> None:
         """Wait until every replica that is there is ready, in the router's eyes too."""
-        async with asyncio.timeout(patience_s(DEADLINE_S)):
+        async with within(DEADLINE_S):
             while any(each.state != "ready" or each.lag_records for each in await self.admin.lag(table)):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
@@ -80,7 +80,7 @@ class Operated:
 
     async def ended(self, job_id: int) -> pb.AdminJob:
         """The job when it is over."""
-        async with asyncio.timeout(patience_s(DEADLINE_S)):
+        async with within(DEADLINE_S):
             async for job in self.admin.follow_job(job_id):
                 last = job
         return last

@@ -54,8 +54,11 @@ class Terminal:
         }
         self._server: subprocess.Popen[bytes] | None = None
 
-    def run(self, block: Block) -> None:
-        """Run one block: Python in the one session, anything else line by line as commands."""
+    def check_block(self, block: Block) -> None:
+        """Run one block: Python in the one session, anything else line by line as commands.
+
+        Fails the test where a command fails, and where something else comes out than the page says.
+        """
         if block.language == "python":
             self._python(block)
         else:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.deadlines import patience_s
+
 __all__ = ["RealRedis", "redis_tool"]
 
 
@@ -31,7 +33,7 @@ class RealRedis:
             self.port = probe.getsockname()[1]
         command = [binary, "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(folder), "--save", ""]
         self.process = subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience_s(20)
         while True:
             try:
                 socket.create_connection(self.address, timeout=1).close()

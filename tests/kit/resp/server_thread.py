@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from duramen.server.roles.readers import Readers
 from kit.cluster.one_machine import one_machine
+from kit.deadlines import within
 from kit.resp.raw_client import Raw
 from router.data.local_data import LocalData
 from router.endpoints.resp.server.resp_server import RespServer
@@ -84,7 +85,7 @@ class ServerThread:
 
     async def watched(self) -> None:
         """Return when the watch of the default table stands at the log's end, so that nothing is missed."""
-        async with asyncio.timeout(20):
+        async with within(20):
             while not self.server.notifications.watching(0):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 

@@ -13,6 +13,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from kit.deadlines import patience_s
+
 __all__ = ["bucket", "s3_address"]
 
 _START_DEADLINE_S = 60
@@ -26,7 +28,7 @@ def s3_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with open(log, "wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + _START_DEADLINE_S
+        deadline = time.monotonic() + patience_s(_START_DEADLINE_S)
         while not (found := re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text(errors="replace"))):
             assert process.poll() is None, log.read_text(errors="replace")
             assert time.monotonic() < deadline, f"no S3 server: {log.read_text(errors='replace')}"

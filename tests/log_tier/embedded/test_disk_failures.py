@@ -110,7 +110,7 @@ def failing_once(at: int, number: int, failed: list[tuple[str, Path]]) -> Callab
     return fail
 
 
-async def one_failure(at: int, number: int, *, look: bool) -> None:
+async def check_one_failure(at: int, number: int, *, look: bool) -> None:
     disk, failed = MemoryDisk(), list[tuple[str, Path]]()
     if look:
         disk.on_look = failing_once(at, number, failed)
@@ -145,13 +145,13 @@ async def one_failure(at: int, number: int, *, look: bool) -> None:
 @pytest.mark.parametrize("part", range(6))
 async def test_every_change_fails_once(part: int) -> None:
     for at in range(part, STEPS, 6):
-        await one_failure(at, ERRNOS[(at // 6) % 3], look=False)
+        await check_one_failure(at, ERRNOS[(at // 6) % 3], look=False)
 
 
 @pytest.mark.parametrize("part", range(3))
 async def test_every_look_fails_once(part: int) -> None:
     for at in range(part, LOOKS, 3):
-        await one_failure(at, errno.EACCES if (at // 3) % 2 else errno.EIO, look=True)
+        await check_one_failure(at, errno.EACCES if (at // 3) % 2 else errno.EIO, look=True)
 
 
 @pytest.mark.campaign
@@ -159,4 +159,4 @@ async def test_every_look_fails_once(part: int) -> None:
 @pytest.mark.parametrize("look", [False, True], ids=["change", "look"])
 async def test_every_call_fails_once_in_every_way(number: int, look: bool) -> None:
     for at in range(LOOKS if look else STEPS):
-        await one_failure(at, number, look=look)
+        await check_one_failure(at, number, look=look)

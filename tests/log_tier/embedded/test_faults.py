@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until
 from kit.log.engine_steps import HOME, SMALL, ZERO, copy_of, open_log, segment_files
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
@@ -249,10 +250,7 @@ async def test_a_closed_reader_lets_go_of_its_file() -> None:
             for _ in range(taken):
                 await anext(chunks)
             await chunks.aclose()
-        deadline = asyncio.get_running_loop().time() + 20
-        while len(disk.open_files) > held:
-            assert asyncio.get_running_loop().time() < deadline, disk.open_files
-            await asyncio.sleep(0)
+        await until(lambda: len(disk.open_files) <= held)
 
 
 async def test_a_folder_that_cannot_be_written() -> None:

@@ -127,15 +127,16 @@ CHANGES: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("which", ["used", "other"])
+@pytest.mark.parametrize(
+    ("which", "change"),
+    # The other file holds no frames that a change could hit.
+    [("used", change) for change in CHANGES] + [("other", change) for change in CHANGES if "frame" not in change],
+)
 async def test_a_file_that_lost_its_content_is_refused_by_name(change: str, which: str) -> None:
     disk, topic = power_lost()
     used = used_journal(disk)
     path = used if which == "used" else HOME / ("journal.1" if used.name == "journal.0" else "journal.0")
     content = bytearray(disk.files[path].content)
-    if which == "other" and ("frame" in change):
-        pytest.skip("no frames there")
     CHANGES[change](content)
     overwrite(disk, path, bytes(content))
     with pytest.raises(LogDamaged, match=r"journal\.\d") as caught:

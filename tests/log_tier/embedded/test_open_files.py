@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kit.deadlines import within
 from kit.log.engine_steps import HOME, SMALL, copy_of, open_log, segment_files
 from kit.log.memory_disk import Inode, MemoryDisk, MemoryFile
 from kit.log.sample_batches import keys_of, plain_batch, read_all
@@ -232,11 +233,11 @@ async def test_a_follower_waits_for_a_descriptor() -> None:
         refused.clear()
         chunks = log.read(topic.id, Partition(0), (await log.bounds(topic.id, Partition(0))).earliest, follow=True)
         first = asyncio.ensure_future(anext(chunks))
-        async with asyncio.timeout(10):
+        async with within(10):
             await refused.wait()
         assert not first.done()
         disk.allowed = lambda: True
-        async with asyncio.timeout(10):
+        async with within(10):
             assert (await first).latest == 0
         await chunks.aclose()
 

@@ -10,6 +10,7 @@ from contextlib import aclosing
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from kit.deadlines import within
 from kit.kafka.kafka_brokers import StartBrokers
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
@@ -59,7 +60,7 @@ def put_in(admin: AdminClient, name: str, **settings: str) -> str:
 
 async def eventually_refused(log: KafkaLog, topic: TableId) -> DuramenError:
     """Append until the topic is refused."""
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while True:
             try:
                 await log.append(topic, ZERO, plain_batch("a"))
@@ -222,7 +223,7 @@ async def test_kafkas_own_records_are_stepped_over(log: KafkaLog, kafka: str, ad
         producer.produce(name, b"1", b"kept" if commit else b"not kept")
         producer.flush(30)
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while (bounds := await log.bounds(topic.id, ZERO)).latest < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert bounds == Bounds(Offset(0), Offset(3))
@@ -257,7 +258,7 @@ async def test_a_slow_reader_is_paused_and_misses_nothing(log: KafkaLog, monkeyp
             (stored,) = split_batches(chunk.data)
             assert read_header(stored).base_offset == seen
             seen += read_header(stored).records
-            async with asyncio.timeout(DEADLINE_S):
+            async with within(DEADLINE_S):
                 while not any(paused):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             if seen == 2000:

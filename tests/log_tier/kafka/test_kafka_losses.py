@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
-from kit.deadlines import wait_until
+from kit.deadlines import wait_until, within
 from kit.kafka.kafka_brokers import StartBrokers
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
@@ -80,7 +80,7 @@ def _followers(bootstrap: str, name: str, leader: int) -> list[int]:
 async def _append_alone(log: KafkaLog, topic: TableId, chunks: AsyncGenerator[ReadChunk, None]) -> int:
     """Twenty appends that the leader alone acknowledges; returns how far the reader has come."""
     done = 0
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while done < 20:
             try:
                 place = await log.append(topic, ZERO, plain_batch(f"alone{done}"))

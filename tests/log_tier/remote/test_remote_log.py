@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
+from kit.deadlines import within
 from kit.log.log_server import LogServer, served_log
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
@@ -127,7 +128,7 @@ async def test_a_follower_survives_its_server(server: LogServer, remote: RemoteL
     async with aclosing(remote.read(topic.id, ZERO, Offset(0), follow=True)) as chunks:
         for round_number in range(3):
             await server.log.append(topic.id, ZERO, plain_batch(f"a{round_number}", f"b{round_number}"))
-            async with asyncio.timeout(DEADLINE_S):
+            async with within(DEADLINE_S):
                 chunk = await anext(chunks)
             fresh = keys_of(list(split_batches(chunk.data)))
             assert not found.keys() & fresh.keys(), "an offset came twice"
@@ -154,7 +155,7 @@ async def test_a_server_that_stops_ends_its_readers_with_a_reason(server: LogSer
         log_pb2.LogReadRequest(topic_id=_raw_id(topic), partition=0, start=0, follow=True)
     )
     reading = asyncio.ensure_future(call.read())
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while not len(server.streams):  # noqa: ASYNC110 - nobody but the test wants to know
             await asyncio.sleep(0)
         await server.stop_politely()
@@ -169,7 +170,7 @@ async def test_closing_ends_what_is_under_way_and_what_comes_later(remote: Remot
     waiting = asyncio.ensure_future(anext(following))
     await remote.topics()
     await remote.close()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(DatabaseClosed):
             await waiting
     for call in (remote.topics(), remote.append(topic.id, ZERO, plain_batch("a")), remote.bounds(topic.id, ZERO)):

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
+from kit.deadlines import within
 from kit.log.sample_batches import plain_batch
 
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError, ShuttingDown, WriteUnknown
@@ -84,7 +85,7 @@ async def test_a_channel_closed_under_a_call(server: tuple[Scripted, str]) -> No
     asking = asyncio.ensure_future(wire.ask(stub_of(wire).Topics, log_pb2.TopicsRequest(), timeout=DEADLINE_S))
     await scripted.begun.wait()
     await wire.close()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(Disconnected, match="was closed while the call was under way"):
             await asking
     with pytest.raises(DatabaseClosed, match="connect again"):
@@ -97,7 +98,7 @@ async def test_a_channel_closed_under_a_stream(server: tuple[Scripted, str]) -> 
     stream = wire.stream(stub_of(wire).Read, log_pb2.LogReadRequest())
     assert (await anext(stream)).data == LARGE
     await wire.close()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(Disconnected, match="was closed while the call was under way"):
             await ended(stream)
 
@@ -116,7 +117,7 @@ async def test_a_call_that_grpc_cancels(server: tuple[Scripted, str]) -> None:
     asking = asyncio.ensure_future(wire.ask(method, log_pb2.TopicsRequest(), timeout=DEADLINE_S))
     await scripted.begun.wait()
     calls[0].cancel()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(Disconnected, match="was cancelled"):
             await asking
     await wire.close()
@@ -139,7 +140,7 @@ async def test_a_write_whose_channel_is_closed_may_have_happened(server: tuple[S
     writing = asyncio.ensure_future(log.append(TOPIC, ZERO, plain_batch("a")))
     await scripted.begun.wait()
     await log.close()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(WriteUnknown):
             await writing
 
@@ -166,7 +167,7 @@ async def test_a_shutdown_while_a_message_is_being_sent(server: tuple[Scripted, 
     for _ in range(messages_before):
         assert (await anext(messages)).data == LARGE
         scripted.sending.clear()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         await scripted.sending.wait()
         scripted.streams.end()
         with pytest.raises(ShuttingDown):

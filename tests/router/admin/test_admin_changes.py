@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.operated import DEADLINE_S, Operated, operated
+from kit.deadlines import within
 
 from duramen.aio import Table
 from log_tier.catalog.commands import StartJob, TaskPlan
@@ -230,7 +231,7 @@ async def test_restore_a_table_at_a_token_and_at_a_time(cluster: Operated) -> No
     until = await table.put(b"k000", b"then")
     partition = Partition(until.partition)
     then_ms = await _written_ms(cluster, topic.id, partition, Offset(until.offset))
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         later = until
         while await _written_ms(cluster, topic.id, partition, Offset(later.offset)) <= then_ms:
             later = await table.put(b"k000", b"now")  # until the log's clock has moved on

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.operated import DEADLINE_S, Operated, table_of, version_states
+from kit.deadlines import within
 from kit.index.version_building import build_version
 
 from duramen.aio import Table
@@ -52,7 +53,7 @@ async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path, caplo
     await cluster.done(Stage("flights", url))
     assert await version_states(cluster) == {1: "live", 2: "staged"}
     assert await values(table) == {b"1", b"later"}
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while (staged := (await cluster.admin.versions("flights"))[1]).lacking:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert (staged.level, staged.replicas, list(staged.lacking), staged.url) == (6, 6, [], url)
@@ -71,7 +72,7 @@ async def test_stage_swap_and_roll_back(cluster: Operated, tmp_path: Path, caplo
     assert await values(table) == {b"2", b"later", b"just before", b"after"}
     for node_id, node in cluster.nodes.items():
         for replica in node.data_plane.node:
-            async with asyncio.timeout(DEADLINE_S):
+            async with within(DEADLINE_S):
                 while replica.versions.here():  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert replica.index.version == 2, node_id
@@ -143,7 +144,7 @@ async def test_reads_and_writes_go_on_while_versions_change(cluster: Operated, t
         await cluster.done(Stage("flights", url))
         for change in (Swap("flights"), Rollback("flights"), Swap("flights", version=2)):
             await cluster.done(change)
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             seen = added, reads
             while added <= seen[0] or reads <= seen[1] + 2 or changes[-1:] == [b""]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -240,7 +241,7 @@ async def test_a_full_disk_on_one_node(cluster: Operated, tmp_path: Path, monkey
 
     monkeypatch.setattr(LmdbIndex, "become", become)
     plan = await cluster.admin.start(Stage("flights", url))
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while sum(task.state == "done" for task in (await cluster.admin.job(plan.job)).task_list) < 6:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     with pytest.raises(CommandRejected, match="is not level at node n2"):

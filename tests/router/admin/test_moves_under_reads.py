@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from kit.cluster.operated import DEADLINE_S, Operated
+from kit.deadlines import within
 
 import duramen
 from duramen.aio import Database
@@ -91,7 +92,7 @@ async def test_no_read_fails_while_the_only_replica_moves(cluster: Operated, dat
             source = target
             assert job.task_list[0].state == "done"
             await table.put(KEYS[number], CONTENT[KEYS[number]])
-            async with asyncio.timeout(DEADLINE_S):
+            async with within(DEADLINE_S):
                 while reads == seen:  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
         over.set()
@@ -114,7 +115,7 @@ async def test_a_read_with_an_old_map_waits_for_the_newer_one(cluster: Operated)
     try:
         await cluster.done(Move("flights", Partition(0), source, target))
         gone = cluster.nodes[source].node.hosting
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             await gone.wait_version(catalog.map.version)
         part = ReadPart(table.id, Partition(0), KEYS, strong=True)
         with pytest.raises(NotHosted, match=f"node {source} holds no replica of flights/0; {target} does"):

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from kit.cluster.one_machine import DEADLINE_S, all_replicas, held, put_all, puts, write
+from kit.deadlines import within
 
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.errors import IndexDamaged, LogDamaged, ShuttingDown
@@ -183,7 +184,7 @@ async def test_threads_read_while_tables_come_and_go(data_plane: LocalData, seen
             await put_all(data_plane, table, {b"k": b"v"})
             await applied(data_plane, table)
             before = list(counts)
-            async with asyncio.timeout(DEADLINE_S):
+            async with within(DEADLINE_S):
                 while counts == before:  # noqa: ASYNC110 - threads count, nobody signals
                     await asyncio.sleep(0)
             await data_plane.drop_table("flights", timeout=1)

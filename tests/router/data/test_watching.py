@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.one_machine import DEADLINE_S, NO_TABLE, ONE, ZERO, held, one_machine, operations, puts, write
+from kit.deadlines import within
 
 from log_tier.embedded import EngineSettings
 from log_tier.model.batch import decode_batch
@@ -31,7 +32,7 @@ def shown(event: WatchEvent) -> dict[int, bytes]:
 
 
 async def following(events: object) -> WatchEvent:
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         event: WatchEvent = await anext(events)  # type: ignore[call-overload]
         return event
 
@@ -39,7 +40,7 @@ async def following(events: object) -> WatchEvent:
 async def shown_to_the_end(data_plane: LocalData, table: TableRef, start: dict[Partition, Offset]) -> dict[int, bytes]:
     """What a watch shows until it raises."""
     seen: dict[int, bytes] = {}
-    async with aclosing(data_plane.watch(table.id, start)) as events, asyncio.timeout(DEADLINE_S):
+    async with aclosing(data_plane.watch(table.id, start)) as events, within(DEADLINE_S):
         async for event in events:
             seen |= shown(event)
     return seen
@@ -85,7 +86,7 @@ async def test_who_sees_a_change_can_read_it(data_plane: LocalData, table: Table
             waiting = asyncio.ensure_future(anext(events))
             done, _ = await asyncio.wait({waiting}, timeout=0.05)
             assert not done, "it is shown before it can be read"
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             await waiting
         assert replica.index.get_value(b"a") == b"1"
 
@@ -108,7 +109,7 @@ async def test_dropping_the_table_ends_it(data_plane: LocalData, table: TableRef
         waiting = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
         await data_plane.drop_table("flights", timeout=1)
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             with pytest.raises(TableNotFound):
                 await waiting
 

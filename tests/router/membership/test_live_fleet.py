@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of, written
 from kit.cluster.one_machine import puts
-from kit.deadlines import until
+from kit.deadlines import until, within
 
 from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.commands import RegisterNode
@@ -148,7 +148,7 @@ async def test_a_node_under_a_new_address(cluster: TestCluster, membership: Live
 
 
 async def until_closed(member) -> None:  # type: ignore[no-untyped-def]
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while True:
             await member.ask(lambda connection: connection.list_tables(timeout=1))
             await asyncio.sleep(0.001)
@@ -193,7 +193,7 @@ async def test_a_quiet_node_is_the_more_loaded_one_before_it_is_lost(
     """A paused process keeps its connections; its equals are asked first as soon as a heartbeat is missing."""
     members = membership.members
     cluster.nodes["n1"].gate.shut()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while members["n1"].load < 1_000_000:
             assert members["n1"].alive, "it is quiet before it is lost"
             await asyncio.sleep(0.01)

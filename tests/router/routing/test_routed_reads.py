@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, moved, taken_away, written
 from kit.cluster.one_machine import held, puts
-from kit.deadlines import until
+from kit.deadlines import until, within
 
 from log_tier.model.errors import (
     DuramenError,
@@ -109,7 +109,7 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
         return loop.time() - begun
 
     asked_n2 = cluster.nodes["n2"].door.asked
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while "read" not in asked_n2:  # it is known to have applied the offset, and its turn comes
             await timed()
     cluster.nodes["n2"].gate.shut()

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, written
 from kit.cluster.one_machine import held, puts
+from kit.deadlines import within
 
 from log_tier.model.errors import LimitExceeded, ReplicaBehind, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, TableId
@@ -104,7 +105,7 @@ async def test_a_scan_of_a_silent_node_goes_elsewhere(cluster: TestCluster, tabl
         )
         assert all(list(page.keys) == sorted(PAIRS) for page in found)
 
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while "scan" not in asked:  # it is known to have applied everything, and is drawn now and then
             await scans()
         cluster.nodes["n3"].gate.shut()

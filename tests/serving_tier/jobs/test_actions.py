@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from kit.deadlines import within
 
 from log_tier.catalog.actions import Action
 from log_tier.catalog.catalog import Catalog
@@ -67,7 +67,7 @@ class SingleMachine:
 
     async def replica(self, node: str, topic: Topic) -> Replica:
         hosting = self.hostings[node]
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             await hosting.wait_version(self.catalog.map.version)
             await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
         return hosting.node.replica(topic.id, ZERO)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from kit.deadlines import until
+from kit.deadlines import until, within
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import Job
@@ -149,7 +149,7 @@ async def test_an_aborted_job_is_cancelled(catalog: Catalog, topic: Topic) -> No
     job = await start(catalog, topic, "n1")
     await until(lambda: [p.phase for p in worker.running().values()] == ["waiting for ever"])
     await catalog.submit(AbortJob(job))
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         await cancelled.wait()
     await until(lambda: not worker.running())
     assert catalog.map.jobs[job].state == "aborted"

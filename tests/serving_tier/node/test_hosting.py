@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.deadlines import until
+from kit.deadlines import until, within
 from kit.log.stored_log import columns_of, put
 
 from log_tier.catalog.catalog import Catalog
@@ -181,7 +181,7 @@ async def test_a_move_brings_a_replica_up_and_takes_it_away_again(
         hosting.node.replica(topic.id, ZERO)
     sources.gate.set()
     seen: list[str] = []
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         assert await hosting.wait_ready((topic.id, ZERO), lambda phase, done, total: seen.append(phase)) == "log"
     assert hosting.node.replica(topic.id, ZERO).applied == last
     await catalog.submit(AbortJob(job))
@@ -222,7 +222,7 @@ async def test_an_index_that_cannot_be_used_is_fetched_anew(
     folder.mkdir(parents=True)
     (folder / "data.mdb").write_bytes(b"no index of ours")
     hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
     assert sources.asked == [("flights", 0, "auto")]
     assert node.replica(topic.id, ZERO).applied == last
@@ -240,7 +240,7 @@ async def test_a_trimmed_log_and_a_copy(log: EmbeddedLog, catalog: Catalog, node
     sources = Sources()
     sources.copy = tmp_path / "copy"
     hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         assert await hosting.wait_ready((topic.id, ZERO), lambda *_: None) == "peer n9"
     assert node.replica(topic.id, ZERO).applied == last
     await hosting.close()
@@ -290,7 +290,7 @@ async def test_a_replica_that_stopped_is_brought_up_again(
     node = await Node.open(breaking, tmp_path / "n1")
     hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     try:
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
             # Before its first record an index has no file, and there is none to keep.
             await node.replica(topic.id, ZERO).wait_applied(await append(log, topic, ZERO), timeout=DEADLINE_S)
@@ -333,7 +333,7 @@ async def test_trouble_is_told_and_tried_again(
     topic = await log.create_topic("flights", partitions=1)
     await append(log, topic, ZERO, 1)  # of an empty table there is nothing to be fetched
     await catalog.submit(CreateTable(topic.id, "flights", 1, 2))
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(LogDamaged):
             await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
         await until(lambda: (topic.id, ZERO) in hosting.node.hosted())
@@ -358,7 +358,7 @@ async def test_a_rebuild_is_put_in_place_when_it_is_level(
     await until(lambda: sources.asked[-1:] == [("flights", 0, "log")])
     assert hosting.node.replica(*name) is before, "the old one is read meanwhile"
     sources.gate.set()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         assert await rebuilding == "log"
         await hosting.wait_ready(name, lambda *_: None)
     after = hosting.node.replica(*name)
@@ -399,13 +399,13 @@ async def test_a_rebuild_of_what_is_older_than_the_version(
     swapped = (await log.append(topic.id, ZERO, barrier)).base_offset
     await before.wait_applied(swapped, timeout=DEADLINE_S)
     with pytest.raises(InvalidRequest, match=f"up to offset {last} only, where version 2 went live"):
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             await hosting.rebuild(name, source="log", progress=lambda *_: None)
     assert hosting.node.replica(*name) is before
     assert before.state == "ready"
     sources.asked.clear()
     with pytest.raises(InvalidRequest, match="restore it from a peer"):
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             await hosting.rebuild(name, source="auto", progress=lambda *_: None)
     assert [source for _, _, source in sources.asked] == ["auto", "peer"]
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kit.deadlines import until
+from kit.deadlines import until, within
 from kit.log.held_log import HeldLog, SteppedClock
 from kit.log.stored_log import columns_of, put
 
@@ -76,7 +76,7 @@ async def test_ready_behind_and_ready_again(setting: LogEndsSetting, caplog: pyt
     await asyncio.sleep(0)
     assert not waiting.done()
     setting.log.release_reads()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         await waiting
     assert (replica.applied, replica.state, replica.progress.lag_s) == (last, "ready", 0.0)
 
@@ -118,7 +118,7 @@ async def test_one_that_is_opened_far_behind_is_not_ready_before_it_holds_what_w
     await setting.ends.ask()
     assert (replica.state, replica.progress.lag_s) == ("replaying", 0.0)
     setting.log.release_reads()
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         await replica.wait_ready()
     assert (replica.applied, replica.state) == (last, "ready")
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from kit.deadlines import until
+from kit.deadlines import until, within
 from kit.index.one_replica import ReplicaSetting, replica_setting
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
@@ -96,7 +96,7 @@ async def test_it_never_answers_early(
 
 async def test_what_the_log_does_not_hold_is_refused_at_once(setting: ReplicaSetting, replica: Replica) -> None:
     await setting.write(b"a")
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(TokenAhead, match="flights/0 for offset 7, the log ends at 0") as caught:
             await replica.wait_applied(Offset(7), timeout=10_000)
     assert caught.value.fields == {"partition": 0, "asked": 7, "latest": 0}
@@ -285,7 +285,7 @@ async def test_damage_met_by_a_read_in_a_thread_stops_the_replica(
 
     with pytest.raises(IndexDamaged, match="flags 01000000"):
         await asyncio.to_thread(read)
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         await damage.told.wait()
     assert (damage.heard, replica.state) == ([replica], "stopped")
     assert isinstance(replica.failure, IndexDamaged)
@@ -377,7 +377,7 @@ async def test_a_dropped_table_is_no_trouble(
     setting: ReplicaSetting, replica: Replica, caplog: pytest.LogCaptureFixture
 ) -> None:
     await setting.log.delete_topic(setting.topic.id)
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while replica.state != "stopped":  # noqa: ASYNC110 - nobody waits for this but the test
             await asyncio.sleep(0)
     assert isinstance(replica.failure, TableNotFound)

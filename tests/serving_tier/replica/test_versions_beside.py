@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from kit.deadlines import until
+from kit.deadlines import until, within
 from kit.index.one_replica import replica_setting
 from kit.log.held_log import HeldLog
 from kit.log.stored_log import Said, StoredLog, add, columns_of, delete, put
@@ -470,7 +470,7 @@ async def test_a_version_that_ends_by_a_bug_keeps_nobody_waiting(
         await setting.write(put(b"a", b"2"))
         monkeypatch.setattr(StandbyVersions, "_follow", bug)
         with pytest.raises(DuramenError, match=r"version 2 of flights/0 ended at 0 by a bug: RuntimeError\('a bug'\)"):
-            async with asyncio.timeout(DEADLINE_S):
+            async with within(DEADLINE_S):
                 await setting.stage(replica, 2, {b"a": b"x"}, base=base)
         await until(lambda: "version 2 of flights/0 ended by a bug" in caplog.text)
         assert replica.state == "ready"

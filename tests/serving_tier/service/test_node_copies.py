@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.two_nodes import DEADLINE_S, ZERO, TwoNodes
-from kit.deadlines import until
+from kit.deadlines import until, within
 
 from log_tier.model.errors import Disconnected, DuramenError, NotHosted, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
@@ -124,6 +124,6 @@ async def test_what_a_killed_process_left_is_removed(nodes: TwoNodes) -> None:
     left = nodes.nodes[0].folder / "copies" / "copy-of-yesterday"
     left.mkdir(parents=True)
     (left / "data.mdb").write_bytes(b"x")
-    async with asyncio.timeout(DEADLINE_S), aclosing(peer_of(nodes).copy(nodes.topic.id, ZERO)) as parts:
+    async with within(DEADLINE_S), aclosing(peer_of(nodes).copy(nodes.topic.id, ZERO)) as parts:
         await anext(parts)
         assert not left.exists()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.two_nodes import DEADLINE_S, ZERO, ServedNode, TwoNodes
-from kit.deadlines import until
+from kit.deadlines import until, within
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import CreateTable, RegisterNode
@@ -36,7 +36,7 @@ class Follower:
         self.count = 0
 
     async def hear(self) -> node_pb2.NodeStatus:
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             message: node_pb2.NodeStatus = await anext(self._messages)
         self.last, self.count = message, self.count + 1
         for each in message.replicas:
@@ -46,7 +46,7 @@ class Follower:
         return message
 
     async def until(self, condition: Any) -> node_pb2.NodeStatus:
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             while not condition(self):
                 await self.hear()
         return self.last
@@ -193,7 +193,7 @@ async def test_one_computation_for_all_and_none_for_nobody(nodes: TwoNodes, monk
         await follower._messages.aclose()
     done = len(compared)
     assert feed._task is None
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         first = await feed.once()
     assert (len(compared), len(first.replicas)) == (done + 1, 1)
 

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from kit.deadlines import within
 from kit.index.live_index import LiveIndex, digest_of_folder, files_below, flip
 from kit.log.stored_log import PARTITION, TABLE, put
 
@@ -61,7 +62,7 @@ async def test_a_snapshot_is_of_one_moment_while_writes_go_on(
     writer.start()
     manifests = []
     try:
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             for _ in range(6):
                 taken = await take_snapshot(live.reading, store, table_name="flights", work_folder=tmp_path / "work")
                 manifests.append(taken)
@@ -200,7 +201,7 @@ async def test_a_full_disk_is_named_and_ends_lmdbs_side_too(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("serving_tier.snapshots.take.begin_writing", refuse)
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         with pytest.raises(DiskFull, match="cannot be written: No space left on device: make room"):
             await take_snapshot(live.reading, store, table_name="flights", work_folder=tmp_path / "work")
     assert list((tmp_path / "work").iterdir()) == []

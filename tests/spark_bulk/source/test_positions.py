@@ -40,33 +40,33 @@ def test_what_is_no_position_is_refused(document: dict[str, object]) -> None:
         parse_position(document, place_of())
 
 
-def covered(seen: int, earliest: int, latest: int, *, start: int = 0) -> None:
+def check_position(seen: int, earliest: int, latest: int, *, start: int = 0) -> None:
     place = place_of(partitions=1, start=start)
     check_covered(place, {Partition(0): Offset(seen)}, [Bounds(Offset(earliest), Offset(latest))])
 
 
 def test_what_the_log_still_holds_is_covered() -> None:
-    covered(-1, 0, -1)
-    covered(-1, 0, 10)
-    covered(9, 10, 12)
-    covered(9, 10, 9)
-    covered(12, 10, 12)
-    covered(-1, 500, 600, start=500)
+    check_position(-1, 0, -1)
+    check_position(-1, 0, 10)
+    check_position(9, 10, 12)
+    check_position(9, 10, 9)
+    check_position(12, 10, 12)
+    check_position(-1, 500, 600, start=500)
 
 
 def test_what_was_trimmed_is_a_typed_error() -> None:
     with pytest.raises(OffsetTrimmed, match="begins at offset 10, and offset 9 is next here") as caught:
-        covered(8, 10, 12)
+        check_position(8, 10, 12)
     assert caught.value.fields == {"partition": 0, "asked": 9, "earliest": 10}
     with pytest.raises(OffsetTrimmed, match="offset 0 is next"):
-        covered(-1, 1, 5)
+        check_position(-1, 1, 5)
     with pytest.raises(OffsetTrimmed):
-        covered(-1, 501, 600, start=500)
+        check_position(-1, 501, 600, start=500)
 
 
 def test_a_log_that_became_shorter_is_a_typed_error() -> None:
     with pytest.raises(TokenAhead, match="offset 13 was seen, and the log ends at 12"):
-        covered(13, 0, 12)
+        check_position(13, 0, 12)
 
 
 positions = st.dictionaries(

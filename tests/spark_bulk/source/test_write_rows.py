@@ -51,7 +51,7 @@ def drafted(
     return found
 
 
-def refused(kind: type[DuramenError], said: str, rows: pa.RecordBatch, *, json_values: bool = False) -> None:
+def check_refused(kind: type[DuramenError], said: str, rows: pa.RecordBatch, *, json_values: bool = False) -> None:
     with pytest.raises(kind, match=said) as caught:
         drafted(rows, json_values=json_values)
     assert type(caught.value) is kind
@@ -148,7 +148,7 @@ def test_json_values() -> None:
     ],
 )
 def test_keys(columns: dict[str, Any], said: str) -> None:
-    refused(InvalidKey, said, batch(value=["1", "2"], **columns))
+    check_refused(InvalidKey, said, batch(value=["1", "2"], **columns))
     assert drafted(batch(key=["x" * KEY_BYTES_MAX], value=["1"]))
 
 
@@ -167,11 +167,11 @@ def test_keys(columns: dict[str, Any], said: str) -> None:
     ],
 )
 def test_values(columns: dict[str, Any], said: str) -> None:
-    refused(InvalidValue, said, batch(key=["a", "b"], **columns))
+    check_refused(InvalidValue, said, batch(key=["a", "b"], **columns))
 
 
 def test_a_value_of_json_that_is_no_number() -> None:
-    refused(
+    check_refused(
         InvalidValue, "row 101: no JSON can be made", batch(key=["a", "b"], x=[1.0, float("nan")]), json_values=True
     )
 
@@ -204,9 +204,9 @@ def test_a_value_of_json_that_is_no_number() -> None:
 def test_shapes_that_cannot_be_written(
     kind: type[DuramenError], columns: dict[str, Any], said: str, json_values: bool
 ) -> None:
-    refused(kind, said, batch(**columns), json_values=json_values)
+    check_refused(kind, said, batch(**columns), json_values=json_values)
 
 
 def test_two_expiries_are_one_too_many() -> None:
     both = {"ttl_ms": [1], "expires_at": pa.array([None], pa.timestamp("us", "UTC"))}
-    refused(InvalidRequest, "and not by both", batch(key=["a"], value=["1"], **both))
+    check_refused(InvalidRequest, "and not by both", batch(key=["a"], value=["1"], **both))

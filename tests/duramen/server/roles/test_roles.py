@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from kit.deadlines import within
 
 import duramen
 from duramen import aio
@@ -104,8 +105,8 @@ async def health(port: int) -> int:
     return int(reply.status)
 
 
-async def until_healthy(port: int, status: int) -> None:
-    async with asyncio.timeout(DEADLINE_S):
+async def check_healthy(port: int, status: int) -> None:
+    async with within(DEADLINE_S):
         while await health(port) != status:  # noqa: ASYNC110 - the service tells nobody when it changes
             await asyncio.sleep(0.02)
 
@@ -114,7 +115,7 @@ async def test_a_cluster_of_roles(log: LogRole, tmp_path: Path) -> None:
     first, second = await node(log, tmp_path / "n1", "n1"), await node(log, tmp_path / "n2", "n2")
     router = await RouterRole.open(log_url=f"grpc://127.0.0.1:{log.port}", host="127.0.0.1", port=0)
     for role in (first, second, router, log):
-        await until_healthy(role.port, health_pb2.HealthCheckResponse.SERVING)
+        await check_healthy(role.port, health_pb2.HealthCheckResponse.SERVING)
     async with await aio.connect(f"127.0.0.1:{router.port}") as db:
         table = await db.create_table("flights", partitions=2)
         done = await table.put(b"k", b"v")
@@ -128,10 +129,10 @@ async def test_a_node_says_that_it_is_behind(log: LogRole, tmp_path: Path) -> No
     role = await node(log, tmp_path / "n1")
     async with await aio.connect(f"127.0.0.1:{role.port}") as db:
         await db.create_table("flights", partitions=1, replicas=1)
-    await until_healthy(role.port, health_pb2.HealthCheckResponse.SERVING)
+    await check_healthy(role.port, health_pb2.HealthCheckResponse.SERVING)
     (replica,) = role.data_plane.node
     replica.state = "behind"
-    await until_healthy(role.port, health_pb2.HealthCheckResponse.NOT_SERVING)
+    await check_healthy(role.port, health_pb2.HealthCheckResponse.NOT_SERVING)
     await role.close()
 
 
@@ -141,7 +142,7 @@ async def test_a_second_node_of_the_same_id(log: LogRole, tmp_path: Path) -> Non
         await node(log, tmp_path / "two")
     assert not first.ended.done()
     second = await node(log, tmp_path / "two", take_over=True)
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         reason = await first.ended
     assert isinstance(reason, NodeIdTaken)
     assert "has taken over the id n1" in reason.message
@@ -171,4 +172,6 @@ async def test_one_machines_folder_goes_on_as_a_cluster_and_not_back(tmp_path: P
 def test_a_folder_of_one_machine_is_taken_back(tmp_path: Path) -> None:
     for value in (b"1", b"2"):
         with duramen.open(tmp_path) as db:
-            db.create_table("t", partitions=1, if_missing=True).put(b"k", value)
+            table = db.create_table("t", partitions=1, if_missing=True)
+            table.put(b"k", value)
+            assert table.get(b"k") == value

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from kit.deadlines import within
 from kit.log.engine_steps import ZERO, copy_of, open_log
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
@@ -60,7 +61,7 @@ async def warm(log: EmbeddedLog, topic: Topic) -> None:
 
 async def idle(log: EmbeddedLog) -> None:
     """The writer thread tells of a commit and then puts its turn down."""
-    async with asyncio.timeout(20):
+    async with within(20):
         while log._committer._turn.locked():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

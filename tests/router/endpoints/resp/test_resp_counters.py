@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from kit.cluster.one_machine import held, puts
+from kit.deadlines import wait_until
 from kit.resp.raw_client import Raw, Status
 from kit.resp.server_thread import ServerThread
 
@@ -75,9 +75,6 @@ def test_conditions_hold_against_another_writer_of_the_log(server: ServerThread,
         batch = puts((key.encode(), b"20"))
         server.run(lambda: server.data_plane.log.append(table.ref.id, Partition(0), batch))
         raw.send(b"INCR %b\r\n" % key.encode())
-        deadline = time.monotonic() + 20
-        while server.server.writer.records == before:
-            assert time.monotonic() < deadline, "the increment was not written"
-            time.sleep(0.001)
+        wait_until(lambda: server.server.writer.records != before, "the increment is written")
     assert raw.reply() == 21
     assert server.server.writer.records == before + 2, "it was rejected once, and written again"

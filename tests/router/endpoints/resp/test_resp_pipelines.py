@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.cluster.one_machine import held, puts
+from kit.deadlines import wait_until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.real_redis import RealRedis
 from kit.resp.server_thread import ServerThread
@@ -144,10 +144,7 @@ def test_a_rejected_pipeline_runs_again_as_a_whole(alone: ServerThread, key: str
             batch = puts((keys[2].encode(), b"20"))
             alone.run(lambda: alone.data_plane.log.append(table.ref.id, Partition(0), batch))
             raw.send(b"".join(packed("INCR", each) for each in keys) + packed("GET", keys[2]))
-            deadline = time.monotonic() + 20
-            while alone.server.writer.records == before:
-                assert time.monotonic() < deadline, "the increments were not written"
-                time.sleep(0.001)
+            wait_until(lambda: alone.server.writer.records != before, "the increments are written")
         assert [raw.reply() for _ in range(6)] == [2, 2, 21, 2, 2, b"21"]
         versions = [raw.call("DURAMEN.GETV", each)[1] for each in keys]
         assert versions == sorted(versions), "they took effect in their order"
@@ -162,10 +159,7 @@ def test_nobody_reads_what_is_not_on_stable_storage(alone: ServerThread, key: st
         before = alone.server.writer.records
         with held(alone.data_plane.node.replica(table.ref.id, Partition(0))):
             raw.send(packed("GETSET", key, "new") + packed("GET", key))
-            deadline = time.monotonic() + 20
-            while alone.server.writer.records == before:
-                assert time.monotonic() < deadline, "nothing was written"
-                time.sleep(0.001)
+            wait_until(lambda: alone.server.writer.records != before, "the round is written")
             # A write to the key waits for the round; it answers when the round has ended, after it.
             other.send(packed("GET", f"{key}-other"))
             assert other.reply() is None
@@ -180,9 +174,7 @@ def test_a_client_that_leaves_is_carried_through(alone: ServerThread, key: str) 
         raw.send(b"".join(packed("INCR", key) for _ in range(100)))
         assert raw.reply() == 1
     with alone.connect() as other:
-        deadline = time.monotonic() + 20
-        while other.call("GET", key) != b"100":
-            assert time.monotonic() < deadline, other.call("GET", key)
+        wait_until(lambda: other.call("GET", key) == b"100", "all increments have counted")
 
 
 def test_many_large_values(alone: ServerThread, key: str) -> None:

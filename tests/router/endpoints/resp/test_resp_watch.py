@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 from kit.cluster.one_machine import puts
+from kit.deadlines import wait_until
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
 
@@ -197,9 +197,7 @@ def test_a_value_never_goes_back_behind_its_watched_version(
     try:
         # By another way than this endpoint, which does not know of it.
         alone.run(lambda: alone.data_plane.log.append(table.ref.id, Partition(0), puts((key.encode(), b"new"))))
-        deadline = time.monotonic() + 20
-        while (stored := index.stored(key.encode())) is None or not stored.endswith(b"new"):
-            assert time.monotonic() < deadline, "it is not applied"
+        wait_until(lambda: (index.stored(key.encode()) or b"").endswith(b"new"), "the write is applied")
         assert raw.call("DURAMEN.GETV", key)[0] == b"new"
         assert raw.call("GET", key) == b"new"
         assert raw.call("MGET", key) == [b"new"]

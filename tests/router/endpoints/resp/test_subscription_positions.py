@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kit.cluster.in_process import TestCluster, cluster_of, written
 from kit.cluster.one_machine import puts
-from kit.deadlines import until
+from kit.deadlines import until, within
 from kit.resp.raw_client import packed, read_reply
 
 from log_tier.model.errors import TableExists
@@ -35,7 +35,7 @@ class Listener:
         self._writer.write(packed(*words))
 
     async def reply(self) -> Any:
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             while True:
                 try:
                     found, end = read_reply(self._data)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import select
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
 from kit.cluster.one_machine import NO_TABLE, held, puts, write
-from kit.deadlines import until
+from kit.deadlines import until, wait_until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
@@ -60,12 +59,9 @@ def asked_while_behind(server: ServerThread, connection: Raw, *words: bytes | st
 
     before = busy()
     connection.send(packed(*words))
-    deadline = time.monotonic() + DEADLINE_S
-    while not select.select([connection.socket], [], [], 0)[0]:
-        assert time.monotonic() < deadline, "the read neither waits nor is answered"
-        if busy() - before:
-            break
-        time.sleep(0.001)
+    wait_until(
+        lambda: select.select([connection.socket], [], [], 0)[0] or busy() - before, "the read waits or is answered"
+    )
 
 
 class Here(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.one_machine import one_machine
+from kit.deadlines import within
 
 from log_tier.model.errors import (
     ConditionFailed,
@@ -43,7 +44,7 @@ class ToldData:
         self.done.set_result((error, offset))
 
     async def outcome(self) -> tuple[DuramenError | None, Offset]:
-        async with asyncio.timeout(20):
+        async with within(20):
             return await self.done  # type: ignore[no-any-return]
 
 

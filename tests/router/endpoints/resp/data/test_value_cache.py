@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.one_machine import DEADLINE_S, ZERO, one_machine, put_all, puts, write
+from kit.deadlines import within
 
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import Batch
@@ -45,7 +46,7 @@ async def level(table: ServedTable) -> None:
     for replica, cache in zip(table.replicas, table.caches, strict=True):
         assert replica is not None
         assert cache is not None
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             while replica.applied < replica.progress.latest or cache.applied < replica.applied:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
@@ -146,7 +147,7 @@ async def test_another_version_has_other_values(data_plane: LocalData) -> None:
     assert get(reads, table, b"k") is not None
     before = cache_of(table).index
     await data_plane.log.append(table.ref.id, ZERO, barrier_batch(Barrier(2, 1), producer_id=7, sequence=0))
-    async with asyncio.timeout(DEADLINE_S):
+    async with within(DEADLINE_S):
         while replica.index is before:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     await level(table)
