@@ -11,7 +11,7 @@ from log_tier.model.errors import DuramenError, WriteUnknown
 from log_tier.model.log import Appended
 from router.data.requests import OutcomesPart, WritePart
 
-__all__ = ["outcome_forgotten", "outcome_unknown", "outcomes_part"]
+__all__ = ["outcome_forgotten", "outcome_unknown", "outcomes_part", "write_unknown"]
 
 
 def outcomes_part(part: WritePart, place: Appended) -> OutcomesPart:
@@ -37,4 +37,11 @@ def outcome_forgotten(part: OutcomesPart) -> WriteUnknown:
         "forgotten: read the key to know it, and its version",
         offset=part.base_offset,
         partition=part.partition,
+    )
+
+
+def write_unknown(reason: str) -> WriteUnknown:
+    """No reply came, and a copy of the write may be in the log."""
+    return WriteUnknown(
+        f"no reply came in time ({reason}): the write is in the log once or not at all; read the key to know"
     )

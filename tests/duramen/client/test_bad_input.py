@@ -25,7 +25,7 @@ from log_tier.model.partitioner import partition_of
 from log_tier.model.record import TTL_MS_MAX, VALUE_BYTES_MAX
 from log_tier.model.tokens import Token
 from log_tier.rpc.problems import error_of, error_of_call
-from router.data.gather.writes import WRITES_PENDING_BYTES_MAX
+from router.data.gather.rounds import PENDING_BYTES_MAX
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
@@ -357,11 +357,11 @@ async def test_timeouts(remote: Database, flights: Table, machine: Server, timeo
 
 
 async def test_more_than_this_client_may_hold(flights: Table) -> None:
-    writes = flights.lookup.context.writes
-    writes._pending_bytes = WRITES_PENDING_BYTES_MAX
+    rounds = flights.lookup.context.writes.gatherer.rounds
+    rounds.pending_bytes = PENDING_BYTES_MAX
     with pytest.raises(duramen.Overloaded, match="write more slowly"):
         await flights.put(b"k", b"v")
-    writes._pending_bytes = 0
+    rounds.pending_bytes = 0
     await flights.put(b"k", b"v")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from duramen.client.table import Table
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import partition_of
 from router.data.gather import reads as reads_module
-from router.data.gather import writes as writes_module
+from router.data.gather.write_coalescer import WRITE_RULES
 from router.data.local_data import LocalData
 
 DEADLINE_S = 20
@@ -260,8 +261,8 @@ async def test_more_reads_than_may_wait(between: InBetween, flights: Table, monk
 async def test_closing_ends_every_call(
     between: InBetween, data_plane: LocalData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writes_module, "_CLOSE_PATIENCE_S", 0.05)
     database = Database(between)
+    monkeypatch.setattr(database.context.writes.gatherer, "_rules", replace(WRITE_RULES, close_patience_s=0.05))
     table = await database.create_table("flights")
     between.gate = asyncio.Event()
     sent = [

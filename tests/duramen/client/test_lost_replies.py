@@ -96,8 +96,8 @@ async def test_somebody_on_the_way_sends_twice(
     with held(*replicas) if slow else nullcontext():
         writing = asyncio.ensure_future(table.put(b"k", b"v"))
         if slow:  # its place is known, and is told when the verdict is there
-            writes = database.context.writes
-            await until(lambda: bool(writes._tasks) and not writes._under_way and bool(between.writes))
+            writes = database.context.writes.gatherer
+            await until(lambda: bool(writes._tasks) and not writes.rounds.under_way and bool(between.writes))
             assert not writing.done()
     done = await writing
     assert await table.get_entry(b"k", after=done.token) == (b"v", done.offset, 0)

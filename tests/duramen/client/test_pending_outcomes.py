@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from duramen.client.database import Database
 from duramen.client.table import Table
 from log_tier.model.errors import NotHosted
 from log_tier.model.partitioner import partition_of
-from router.data.gather import writes as writes_module
+from router.data.gather.write_coalescer import WRITE_RULES
 from router.data.local_data import LocalData
 
 DEADLINE_S = 20
@@ -58,7 +59,8 @@ async def test_late_outcomes_hold_up_nobody(flights: Table, data_plane: LocalDat
 async def test_a_session_sees_them_when_they_are_settled(flights: Table, data_plane: LocalData) -> None:
     with nothing_applied(data_plane):
         call = asyncio.ensure_future(flights.update(b"n", add=5))
-        await until(lambda: bool(flights.lookup.context.writes._tasks) and not flights.lookup.context.writes._under_way)
+        writes = flights.lookup.context.writes.gatherer
+        await until(lambda: bool(writes._tasks) and not writes.rounds.under_way)
     assert (await call).value == 5
     assert await flights.get(b"n") == b"5"
 
@@ -106,7 +108,7 @@ async def test_a_retry_that_is_pending_tells_where_the_first_copy_took_effect(
     between.write_faults = [lose, refuse]
     with nothing_applied(data_plane):
         call = asyncio.ensure_future(flights.update(b"n", add=1))
-        await until(lambda: len(between.writes) == 3 and not flights.lookup.context.writes._under_way)
+        await until(lambda: len(between.writes) == 3 and not flights.lookup.context.writes.gatherer.rounds.under_way)
     done = await call
     assert (done.offset, done.value) == (0, 1)
     assert await flights.get(b"n") == b"1"
@@ -115,12 +117,12 @@ async def test_a_retry_that_is_pending_tells_where_the_first_copy_took_effect(
 async def test_closing_tells_that_it_is_in_the_log(
     between: InBetween, data_plane: LocalData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writes_module, "_CLOSE_PATIENCE_S", 0.05)
     database = Database(between)
+    monkeypatch.setattr(database.context.writes.gatherer, "_rules", replace(WRITE_RULES, close_patience_s=0.05))
     table = await database.create_table("flights", partitions=4)
     with nothing_applied(data_plane):
         call = asyncio.ensure_future(table.update(b"n", add=1))
-        await until(lambda: bool(between.writes) and not database.context.writes._under_way)
+        await until(lambda: bool(between.writes) and not database.context.writes.gatherer.rounds.under_way)
         await database.context.writes.close()
         with pytest.raises(duramen.WriteUnknown, match="in the log at offset 0"):
             await call

@@ -23,11 +23,11 @@ from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.log import Appended
 from log_tier.model.record import GROUPED, Operation
 from router.data import scan as scanning
-from router.data.gather.batch_builder import BatchBuilder
+from router.data.gather.write_coalescer import FutureCalls
 from router.data.local_data import LocalData
 from router.data.merge import MergedPage
 from router.data.merge import merge_pages as real_merge_pages
-from router.data.requests import ReadResult, WritePart, WriteResult
+from router.data.requests import ReadResult, WriteResult
 from serving_tier.index.index import Found
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
@@ -338,12 +338,16 @@ def loses_replies(patch: Patch) -> None:
 
 def tells_the_place_of_the_second_copy(patch: Patch) -> None:
     loses_replies(patch)
-    inner = BatchBuilder.part
 
-    def part(self: BatchBuilder, *, gathered: bool) -> WritePart:
-        return inner(self, gathered=gathered)._replace(outcomes=self.outcomes)
+    def want_verdict(self: FutureCalls, *, repeated: bool) -> bool:
+        return inner_want(self, repeated=False)
 
-    patch.setattr(BatchBuilder, "part", part)
+    def placed(self: FutureCalls, result: WriteResult, *, repeated: bool) -> bool:
+        return inner_placed(self, result, repeated=False)
+
+    inner_want, inner_placed = FutureCalls.want_verdict, FutureCalls.placed
+    patch.setattr(FutureCalls, "want_verdict", want_verdict)
+    patch.setattr(FutureCalls, "placed", placed)
 
 
 BUGS: list[tuple[Callable[[Patch], None], set[str]]] = [

@@ -1,20 +1,20 @@
-"""What the shared writer gathers: records, who waits for them, and the batch in the making that holds both."""
+"""Who waits for the records that the shared writer gathers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
 from copy import copy
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from log_tier.model.batch import Columns
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, Rejected
 from log_tier.model.identifiers import NOTHING, Offset, Partition
-from router.data.requests import WritePart
+from router.data.gather.columns_builder import ColumnsBuilder
+from router.data.requests import WriteResult
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import Record
+from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 
-__all__ = ["Draft", "Record", "Sent", "Waiter"]
+__all__ = ["Waiter", "Waiters"]
 
 
 class Waiter(Protocol):
@@ -29,72 +29,92 @@ class Waiter(Protocol):
         ...
 
 
-class Draft:
-    """A batch in the making."""
+class Waiters:
+    """Those who wait for the records of one batch: see `Callers`. Nobody has a deadline of their own; the batch has one
+    from its first try on."""
 
-    __slots__ = (
-        "_landed",
-        "attributes",
-        "expiries",
-        "firsts",
-        "judged",
-        "keys",
-        "partition",
-        "size",
-        "table",
-        "values",
-        "versions",
-        "waiters",
-    )
+    __slots__ = ("_columns", "_deadline_s", "_landed", "_partition", "_table", "firsts", "judging", "plain")
 
-    def __init__(self, table: ServedTable, partition: Partition) -> None:
-        self.table = table
-        self.partition = partition
-        self.keys: list[bytes] = []
-        self.values: list[bytes] = []
-        self.attributes: list[int] | None = None
-        self.versions: list[int] = []
-        self.expiries: list[int] = []
-        self.waiters: list[Waiter] = []
+    def __init__(self, table: ServedTable, partition: Partition, columns: ColumnsBuilder) -> None:
+        self.plain: list[Waiter] = []
+        """Those who need no more than stable storage."""
         self.firsts: list[int] = []
-        """The place of each waiter's first record in the batch."""
-        self.judged: list[tuple[int, int, Waiter]] = []
-        """First record and count of those whose verdict is asked."""
-        self.size = 0
+        """The place of the first record of each of them in the batch."""
+        self.judging: list[tuple[int, int, Waiter]] = []
+        """First record and count of those who need the verdict."""
+        self._table: ServedTable | None = table
+        """None once it has been told of the keys, or of none."""
+        self._partition = partition
+        self._columns = columns
+        self._deadline_s = 0.0
         self._landed: asyncio.Future[None] | None = None
 
-    def columns(self) -> Columns:
-        """Its records, as a batch is made of them."""
-        if self.attributes is None:
-            return Columns(self.keys, self.values)
-        return Columns(self.keys, self.values, self.attributes, self.versions, self.expiries)
+    def want_verdict(self, *, repeated: bool) -> bool:
+        """See `Callers`."""
+        return bool(self.judging)
 
-    def everybody(self) -> Iterable[Waiter]:
-        """All who wait for some of its records."""
-        yield from self.waiters
-        for _, _, waiter in self.judged:
+    @property
+    def want_place(self) -> bool:
+        """See `Callers`."""
+        return bool(self.plain)
+
+    def last_deadline(self, now_s: float) -> float | None:
+        """See `Callers`. O(1)."""
+        if not self._deadline_s:
+            self._deadline_s = now_s + REQUEST_TIMEOUT_S
+        return self._deadline_s if now_s < self._deadline_s else None
+
+    def placed(self, result: WriteResult, *, repeated: bool) -> bool:
+        """The table is told of the keys before anybody is answered: every later read at this endpoint shows them."""
+        self._land(result)
+        plain, self.plain = self.plain, []
+        for waiter, first in zip(plain, self.firsts, strict=True):
+            waiter.settle(None, Offset(result.base_offset + first))
+        self.firsts = []
+        return bool(self.judging)
+
+    def judged(self, result: WriteResult) -> None:
+        """See `Callers`."""
+        self.placed(result, repeated=False)
+        rejected: dict[int, Rejected] = {}
+        places: dict[int, Offset] = {}
+        for each in result.outcomes:
+            if each.rejected is not None:
+                rejected[each.record] = each.rejected
+            if each.original > NOTHING:
+                places[each.record] = each.original
+        judging, self.judging = self.judging, []
+        for first, count, waiter in judging:
+            refused = next((rejected[n] for n in range(first, first + count) if n in rejected), None)
+            waiter.settle(refused, places.get(first, Offset(result.base_offset + first)))
+
+    def fail(self, error: DuramenError) -> None:
+        """See `Callers`."""
+        everybody = [*self._everybody()]
+        self.plain, self.firsts, self.judging = [], [], []
+        for waiter in everybody:
+            waiter.settle(copy(error), NOTHING)
+        self._table = None
+        self._end()
+
+    def _everybody(self) -> Iterable[Waiter]:
+        yield from self.plain
+        for _, _, waiter in self.judging:
             yield waiter
 
+    def _land(self, result: WriteResult) -> None:
+        if self._table is not None:
+            keys = self._columns.keys
+            self._table.wrote(self._partition, keys, Offset(result.base_offset + len(keys) - 1))
+            self._table = None
+            self._end()
+
     async def landed(self) -> None:
-        """Return when its fate is known: its table was told of its keys, or its writers of an error."""
+        """Return when the batch's fate is known: its table was told of its keys, or its writers of an error."""
         if self._landed is None:
             self._landed = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._landed)
 
-    def end(self) -> None:
-        """Its fate is known."""
+    def _end(self) -> None:
         if self._landed is not None and not self._landed.done():
             self._landed.set_result(None)
-
-    def fail(self, error: DuramenError) -> None:
-        """Report an error to everybody who waits."""
-        for waiter in self.everybody():
-            waiter.settle(copy(error), NOTHING)
-        self.end()
-
-
-class Sent(NamedTuple):
-    """A draft with its final bytes."""
-
-    draft: Draft
-    part: WritePart

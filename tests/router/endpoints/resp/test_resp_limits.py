@@ -6,6 +6,7 @@ import os
 import resource
 import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from kit.deadlines import wait_until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
-from router.endpoints.resp.data import shared_writer as writer
 from router.endpoints.resp.data import tables
+from router.endpoints.resp.data.shared_writer import RESP_RULES
 from router.endpoints.resp.server import resp_server as door_module
 from router.endpoints.resp.wire import limits
 
@@ -211,7 +212,7 @@ def test_every_cut(server: ServerThread, key: str) -> None:
 def test_writes_that_the_log_does_not_take(
     server: ServerThread, raw: Raw, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "_PENDING_BYTES_MAX", 100)
+    monkeypatch.setattr(server.server.writer._rounds, "_rules", replace(RESP_RULES, pending_bytes_max=100))
     assert raw.call("SET", key, "small") == OK
     for words in (("SET", key, "x" * 200), ("SET", key, "x" * 200, "EX", "100"), ("APPEND", key, "x" * 200)):
         assert raw.call(*words).text.startswith("TRYAGAIN "), words

@@ -100,7 +100,7 @@ def test_a_write_that_is_under_way_when_the_table_is_looked_for_again(server: Se
             server.data_plane.log.append_many = late  # type: ignore[assignment, method-assign]
             try:
                 mine.send(packed("SET", key, "new"))
-                server.run(lambda: until(lambda: bool(server.server.writer._under_way)))
+                server.run(lambda: until(lambda: bool(server.server.writer._rounds.under_way)))
                 table.gone = True  # an error said that it may be gone
                 assert table_of(server).ref == table.ref
             finally:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.cluster.one_machine import one_machine
+from kit.cluster.one_machine import all_replicas, held, one_machine
 from kit.deadlines import within
 
 from log_tier.model.errors import (
     ConditionFailed,
+    DeadlineExceeded,
     Disconnected,
     DiskFull,
     DuramenError,
@@ -25,10 +27,10 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import Condition, Operation, attribute_of
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, WritePart
-from router.endpoints.resp.data import shared_writer as writer_module
-from router.endpoints.resp.data.shared_writer import Record, SharedWriter
+from router.endpoints.resp.data.shared_writer import RESP_RULES, SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.value_cache import CacheRoom
+from router.endpoints.resp.data.views import Record
 
 ZERO = Partition(0)
 
@@ -69,6 +71,10 @@ class Lossy:
             return [DiskFull("no space")] * len(parts)
         if loss == "overloaded":
             return [Overloaded("wait")] * len(parts)
+        if loss == "stopping":
+            raise ShuttingDown("the log's server is stopping")
+        if loss == "late":
+            raise DeadlineExceeded("the log did not answer")
         results = await self._data_plane.write(parts, timeout=timeout)
         if loss == "reply":
             raise WriteUnknown("no reply came")
@@ -99,7 +105,7 @@ def append(value: bytes) -> Record:
     return Record(b"k", value, attribute_of(Operation.APPEND))
 
 
-@pytest.mark.parametrize("loss", ["reply", "request", "overloaded"])
+@pytest.mark.parametrize("loss", ["reply", "request", "overloaded", "stopping"])
 async def test_what_is_sent_again_takes_effect_once(data_plane: LocalData, loss: str) -> None:
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
@@ -129,16 +135,41 @@ async def test_a_definite_error_is_told_and_not_repeated(data_plane: LocalData) 
     await writer.close()
 
 
-async def test_unknown_stays_unknown(data_plane: LocalData, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_stays_unknown(data_plane: LocalData) -> None:
     """The reply was lost, and then the log was full: nobody may say that nothing was written."""
-    monkeypatch.setattr(writer_module, "_PAUSE_FIRST_S", 0.001)
     table, connection = await served(data_plane), Lossy(data_plane)
-    writer = SharedWriter(connection)  # type: ignore[arg-type]
+    writer = SharedWriter(connection, replace(RESP_RULES, pause_first_s=0.001))  # type: ignore[arg-type]
     connection.losses = ["reply", "full"]
     report = ToldData()
     writer.put(table, ZERO, [b"k"], [b"v"], report)
     assert isinstance((await report.outcome())[0], WriteUnknown)
     assert await value_of(data_plane, table, b"k") == b"v"
+    await writer.close()
+
+
+async def test_a_request_that_was_not_answered_in_time_may_be_written(data_plane: LocalData) -> None:
+    """`DeadlineExceeded` means that nothing was done: of a write that left, nobody may say so."""
+    table, connection = await served(data_plane), Lossy(data_plane)
+    writer = SharedWriter(connection)  # type: ignore[arg-type]
+    connection.losses = ["late"]
+    report = ToldData()
+    writer.put(table, ZERO, [b"k"], [b"v"], report)
+    assert isinstance((await report.outcome())[0], WriteUnknown)
+    await writer.close()
+
+
+async def test_a_verdict_holds_up_nobody_elsewhere(data_plane: LocalData) -> None:
+    """Whoever needs only stable storage does not wait for another partition's verdicts."""
+    table, connection = await served(data_plane, 4), Lossy(data_plane)
+    writer = SharedWriter(connection)  # type: ignore[arg-type]
+    keys: dict[Partition, bytes] = {table.partition_of(key): key for key in (b"k%d" % number for number in range(40))}
+    judged, plain = ToldData(), ToldData()
+    with held(*all_replicas(data_plane, table.ref)):
+        writer.submit(table, ZERO, [append(b"a")._replace(key=keys[ZERO])], judged, judged=True)
+        writer.put(table, Partition(1), [keys[Partition(1)]], [b"v"], plain)
+        assert (await plain.outcome())[0] is None
+        assert not judged.done.done()
+    assert (await judged.outcome())[0] is None
     await writer.close()
 
 
@@ -206,13 +237,12 @@ async def test_fresh_keys_are_forgotten_when_they_are_applied(data_plane: LocalD
     await writer.close()
 
 
-async def test_limits(data_plane: LocalData, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_limits(data_plane: LocalData) -> None:
     table = await served(data_plane)
-    writer = SharedWriter(data_plane)
+    writer = SharedWriter(data_plane, replace(RESP_RULES, pending_bytes_max=10))
     with pytest.raises(LimitExceeded, match="do not fit in one batch"):
         writer.submit(table, ZERO, [append(b"x")] * 65_537, ToldData(), judged=False)
-    monkeypatch.setattr(writer_module, "_PENDING_BYTES_MAX", 10)
-    with pytest.raises(Overloaded, match="wait for the log"):
+    with pytest.raises(Overloaded, match="0 bytes wait for the log, and at most 10 may"):
         writer.put(table, ZERO, [b"k"], [b"x" * 20], ToldData())
     await writer.close()
     with pytest.raises(ShuttingDown):

@@ -1,0 +1,94 @@
+"""The records of a batch in the making, column by column. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from log_tier.model.batch import Columns
+from log_tier.model.record import PLAIN_PUT
+
+__all__ = ["ColumnsBuilder"]
+
+
+class ColumnsBuilder:
+    """Lists that grow. A column that plain puts do not have is None until a record needs it.
+
+    Invariant: every column that is present has one entry per key.
+    """
+
+    __slots__ = ("attributes", "expiries", "keys", "values", "versions")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.values: list[bytes] = []
+        self.attributes: list[int] | None = None
+        self.versions: list[int] | None = None
+        self.expiries: list[int] | None = None
+
+    def put(self, key: bytes, value: bytes) -> int:
+        """Add a plain put; its place in the batch. O(1)."""
+        start = len(self.keys)
+        self.keys.append(key)
+        self.values.append(value)
+        if self.attributes is not None:
+            self._fill(1)
+        return start
+
+    def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> int:
+        """Add plain puts; the first one's place in the batch. O(keys)."""
+        start = len(self.keys)
+        self.keys += keys
+        self.values += values
+        if self.attributes is not None:
+            self._fill(len(keys))
+        return start
+
+    def _fill(self, count: int) -> None:
+        """The entries of plain puts in the columns that other records have brought."""
+        if self.attributes is not None:
+            self.attributes += [PLAIN_PUT] * count
+        if self.versions is not None:
+            self.versions += [0] * count
+        if self.expiries is not None:
+            self.expiries += [0] * count
+
+    def add(self, records: Columns) -> int:
+        """Add records of any kind; the first one's place in the batch. O(records)."""
+        count = len(records.keys)
+        start = self.put_all(records.keys, records.values)
+        if records.attributes is not None:
+            self.attributes = _with_tail(self.attributes, records.attributes, start, count, PLAIN_PUT)
+        if records.versions is not None:
+            self.versions = _with_tail(self.versions, records.versions, start, count, 0)
+        if records.expiries is not None:
+            self.expiries = _with_tail(self.expiries, records.expiries, start, count, 0)
+        return start
+
+    def add_rows(self, records: Iterable[tuple[bytes, bytes, int, int, int]]) -> int:
+        """Add records given row by row: key, value, attribute, version, expiry. The first one's place in the batch.
+        O(records)."""
+        start = len(self.keys)
+        keys, values = self.keys, self.values
+        attributes = self.attributes if self.attributes is not None else [PLAIN_PUT] * start
+        versions = self.versions if self.versions is not None else [0] * start
+        expiries = self.expiries if self.expiries is not None else [0] * start
+        for key, value, attribute, version, expiry in records:
+            keys.append(key)
+            values.append(value)
+            attributes.append(attribute)
+            versions.append(version)
+            expiries.append(expiry)
+        self.attributes, self.versions, self.expiries = attributes, versions, expiries
+        return start
+
+    def columns(self) -> Columns:
+        """What a batch is encoded from: the live lists."""
+        return Columns(self.keys, self.values, self.attributes, self.versions, self.expiries)
+
+
+def _with_tail(column: list[int] | None, tail: Sequence[int], start: int, count: int, default: int) -> list[int]:
+    """The column with its last `count` entries, which may be filled already, replaced by `tail`."""
+    if column is None:
+        column = [default] * (start + count)
+    column[start:] = tail
+    return column

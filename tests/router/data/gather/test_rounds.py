@@ -1,0 +1,234 @@
+"""Rounds of the gatherer of writes, as scripts: what leaves when, and what an answer makes of a batch.
+
+A script is blocks between blank lines: steps a line, `---`, and what came of each. Record again with DURAMEN_RECORD=1.
+
+    rules split_calls=4         what follows is a new gatherer's
+    at 1.5                      the clock, in seconds
+    call 0 10                   a call of 10 bytes joins the batch of partition 0; `x3`: three calls
+    leave                       the requests that leave, or when they do
+    answer 0 lost               what the log answers to partition 0's batch; see `ANSWERS`
+    back 3                      the request is back, with three calls
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from log_tier.model.errors import (
+    DeadlineExceeded,
+    Disconnected,
+    DiskFull,
+    DuramenError,
+    Overloaded,
+    ShuttingDown,
+    WriteUnknown,
+)
+from log_tier.model.identifiers import Offset, Partition, TableId
+from router.data.gather.progress import Fate, Progress
+from router.data.gather.rounds import Place, Rounds, Rules
+from router.data.requests import WriteOutcome, WriteResult
+
+SCRIPTS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
+TABLE = TableId("0" * 32)
+BASE = Offset(40)
+
+ANSWERS: dict[str, WriteResult | DuramenError] = {
+    "placed": WriteResult(BASE, 0),
+    "pending": WriteResult(BASE, 0, pending=True),
+    "judged": WriteResult(BASE, 0, [WriteOutcome(0, original=Offset(7))]),
+    "in-the-log": WriteUnknown("no verdict", offset=40),
+    "lost": Disconnected("the reply was lost"),
+    "not-sent": Disconnected("no connection", sent=0),
+    "stopping": ShuttingDown("stopping"),
+    "overloaded": Overloaded("full"),
+    "unknown": WriteUnknown("no reply"),
+    "late": DeadlineExceeded("too late"),
+    "disk-full": DiskFull("no space"),
+    "unnamed": DuramenError("something"),
+}
+
+
+@dataclass(eq=False)
+class Batch:
+    """As much of one as the rounds know."""
+
+    place: Place
+    number: int
+    content_bytes: int = 0
+    records: int = 0
+    calls: int = 0
+    data: bytes = b""
+    progress: Progress = field(default_factory=Progress)
+
+
+class Gatherer:
+    """The rounds, with a clock and numbers for batches."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.made: list[Batch] = []
+        self.rounds: Rounds[None, Batch] = Rounds(rules, self._new)
+        self.now_s = 0.0
+        self.began_s = 0.0
+
+    def _new(self, place: Place, _: None) -> Batch:
+        self.made.append(Batch(place, len(self.made)))
+        return self.made[-1]
+
+    def call(self, partition: int, size: int) -> Batch:
+        return self.rounds.batch_for((TABLE, Partition(partition)), None, size, 1)
+
+    def leave(self) -> list[list[Batch]]:
+        requests = self.rounds.leave()
+        for batch in (batch for request in requests for batch in request):
+            batch.data, batch.progress.under_way = b"sealed", True
+        self.began_s = self.now_s
+        return requests
+
+
+def do(gatherer: Gatherer, line: str) -> str:
+    rounds = gatherer.rounds
+    verb, *words = line.split()
+    if verb == "at":
+        gatherer.now_s = float(words[0])
+        return f"{gatherer.now_s:g} s"
+    if verb == "call":
+        for _ in range(int(words[2][1:]) if len(words) > 2 else 1):
+            batch = gatherer.call(int(words[0]), int(words[1]))
+        return f"batch {batch.number}: {batch.calls} calls, {batch.content_bytes} bytes"
+    if verb == "leave":
+        if gatherer.now_s < rounds.leaves_at():
+            return f"at {rounds.leaves_at():g} s"
+        requests = gatherer.leave()
+        return "; ".join(" + ".join(f"batch {batch.number}" for batch in batches) for batches in requests) or "nothing"
+    if verb == "answer":
+        batch = rounds.under_way[TABLE, Partition(int(words[0]))]
+        fate = batch.progress.answered(ANSWERS[words[1]], asked="asked" in words or batch.progress.repeated)
+        if fate is not Fate.AGAIN:
+            rounds.settle(batch)
+        told = ""
+        if fate is Fate.REFUSED:
+            told = f", {type(batch.progress.final(batch.progress.reason or DuramenError('none'))).__name__}"
+        marks = [name for name in ("repeated", "unknown") if getattr(batch.progress, name)]
+        return f"batch {batch.number} {fate.value}{told}" + (f" ({', '.join(marks)})" if marks else "")
+    assert verb == "back", f"{line!r} is no step"
+    rounds.landed(int(words[0]), gatherer.began_s, gatherer.now_s)
+    return f"{rounds.in_flight} under way"
+
+
+def rules_of(line: str) -> Rules:
+    given: dict[str, Any] = {}
+    for word in line.split()[1:]:
+        name, _, value = word.partition("=")
+        given[name] = float(value) if "." in value else int(value)
+    return Rules(**given)
+
+
+def play(text: str) -> str:
+    gatherer = Gatherer(Rules())
+    blocks: list[str] = []
+    for block in text.strip().split("\n\n"):
+        asked = block.split("\n---")[0]
+        said: list[str] = []
+        for line in asked.splitlines():
+            if line.startswith("#"):
+                continue
+            if line.startswith("rules"):
+                gatherer = Gatherer(rules_of(line))
+                said.append("a new gatherer")
+                continue
+            try:
+                said.append(do(gatherer, line))
+            except DuramenError as error:
+                said.append(f"{type(error).__name__}: {error.message}")
+            gatherer.rounds.check()
+        blocks.append("\n".join([asked, "---", *said]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def test_there_are_scripts() -> None:
+    assert len(SCRIPTS) >= 3
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_script(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    played = play(text)
+    if os.environ.get("DURAMEN_RECORD") == "1":
+        script.write_text(played, encoding="utf-8")
+    assert played == text
+
+
+# --- a model: every call leaves once, in its partition's order
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("call"), st.integers(0, 3), st.integers(0, 12)),
+        st.tuples(st.just("leave"), st.just(0), st.just(0)),
+        st.tuples(st.just("answer"), st.integers(0, 7), st.sampled_from([0, 1])),
+        st.tuples(st.just("close"), st.just(0), st.just(0)),
+    ),
+    max_size=120,
+)
+
+
+@given(STEPS, st.integers(0, 4), st.sampled_from([0.0, 0.5]))
+def test_every_call_leaves_once_and_in_order(
+    steps: list[tuple[str, int, int]], split_calls: int, gather_share: float
+) -> None:
+    rules = Rules(
+        split_calls=split_calls,
+        gather_share=gather_share,
+        batch_content_max=20,
+        request_content_max=30,
+        pending_bytes_max=200,
+    )
+    gatherer = Gatherer(rules)
+    rounds = gatherer.rounds
+    joined: dict[int, list[int]] = {partition: [] for partition in range(4)}
+    left: dict[int, list[int]] = {partition: [] for partition in range(4)}
+    flying: list[list[Batch]] = []
+    for kind, first, second in steps:
+        gatherer.now_s += 0.001
+        if kind == "call":
+            try:
+                batch = gatherer.call(first, second)
+            except Overloaded:
+                assert rounds.pending_bytes + second > rules.pending_bytes_max
+                continue
+            assert not batch.data, "a call joined a batch that had left"
+            joined[first].append(batch.number)
+        elif kind == "leave":
+            requests = gatherer.leave()
+            for request in requests:
+                assert len({batch.place for batch in request}) == len(request), "two batches of one partition"
+                assert sum(batch.content_bytes for batch in request) <= 30 or len(request) == 1
+                for batch in request:
+                    left[batch.place[1]] += [batch.number] * batch.calls
+            flying += requests
+        elif kind == "answer" and flying:
+            request = flying.pop(first % len(flying))
+            if second:  # answered at once
+                rounds.landed(len(request), gatherer.began_s, gatherer.now_s)
+                for batch in request:
+                    rounds.settle(batch)
+            else:
+                flying.append(request)
+        rounds.check()
+    while rounds.queued or flying:
+        for request in flying:
+            rounds.landed(len(request), gatherer.began_s, gatherer.now_s)
+            for batch in request:
+                rounds.settle(batch)
+        flying = gatherer.leave()
+        for batch in (batch for request in flying for batch in request):
+            left[batch.place[1]] += [batch.number] * batch.calls
+        rounds.check()
+    assert left == joined
+    assert rounds.pending_bytes == rounds.waiting == 0
