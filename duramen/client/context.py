@@ -18,7 +18,7 @@ from log_tier.model.tokens import Token
 from router.data.direct_reads import DirectReads
 from router.data.gather.reads import ReadCoalescer
 from router.data.gather.write_coalescer import WriteCoalescer
-from router.data.requests import Connection
+from router.data.seam import Connection
 
 __all__ = ["TIMEOUT_DEFAULT_S", "Address", "ClientContext", "DirectFactory", "check_timeout"]
 

@@ -13,8 +13,10 @@ from duramen.client.table import Table
 from log_tier.model.errors import InvalidRequest, TableExists
 from log_tier.model.identifiers import check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
+from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
-from router.data.requests import Connection, TableDescription
+from router.data.requests import TableDescription
+from router.data.seam import Connection
 
 __all__ = ["PARTITIONS_DEFAULT", "Database"]
 
@@ -92,25 +94,22 @@ class Database:
         partition, `"slot"` or `"murmur2"` (as Kafka's Java producers do); None: `"murmur2"` with `over`, else `"slot"`.
         With `over` it must be the partitioner of the topic's producers, else reads look in the wrong partition.
         """
-        check_name(name)
         if over is not None:
             check_adopted_name(over)
         if partitioner is not None:
             check_partitioner(partitioner)
-        if partitions is not None and type(partitions) is not int:
-            raise InvalidRequest(f"a table has a whole number of partitions, not {partitions!r}")
         if replicas is not None and (type(replicas) is not int or replicas < 1):
             raise InvalidRequest(f"replicas is a whole number, at least 1, or None, not {replicas!r}")
+        spec = TableSpec(
+            name,
+            partitions if partitions is not None else 0 if over else PARTITIONS_DEFAULT,
+            replicas=replicas or 0,
+            over=over or "",
+            partitioner=partitioner or "",
+        )
         deadline = self.context.deadline(timeout)
         try:
-            ref = await self.connection.create_table(
-                name,
-                partitions=partitions if partitions is not None else 0 if over else PARTITIONS_DEFAULT,
-                replicas=replicas or 0,
-                over=over or "",
-                partitioner=partitioner or "",
-                timeout=self.context.timeout(timeout),
-            )
+            ref = await self.connection.create_table(spec, timeout=self.context.timeout(timeout))
         except TableExists:
             if not if_missing:
                 raise

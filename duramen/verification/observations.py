@@ -17,7 +17,7 @@ from log_tier.model.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Cond
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.open import open_log
-from router.data.requests import Connection
+from router.data.seam import DataPlane
 
 __all__ = ["HEAL_S", "SILENCE_S", "differences", "read_log", "read_served_log"]
 
@@ -34,7 +34,7 @@ _PAUSE_S: Final = 0.1
 _DIFFERENCES_MAX: Final = 20
 
 
-async def read_served_log(connection: Connection, ref: TableRef, end: Token) -> list[LogRecord]:
+async def read_served_log(connection: DataPlane, ref: TableRef, end: Token) -> list[LogRecord]:
     """Every record of the table up to `end`, by partition and offset, as a watch gives them; the void ones are told.
 
     Where the log ends before `end`, it ends here too, and the checker says what is missing. Raises what does not pass

@@ -20,12 +20,9 @@ from log_tier.catalog.job_fold import (
 from log_tier.catalog.placement import candidates, place_replicas
 from log_tier.catalog.refusal import Refusal
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import PARTITIONS_MAX, Offset, check_name
+from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, Offset, check_name
 
-__all__ = ["DECISIONS_MAX", "RESERVED_PREFIX", "fold_command"]
-
-RESERVED_PREFIX: Final = "_duramen"
-"""Names of our own topics begin so; no table's does."""
+__all__ = ["DECISIONS_MAX", "fold_command"]
 
 # A sender asks within seconds what became of its command, and cannot have had many others overtake it by then.
 DECISIONS_MAX: Final = 1000

@@ -19,6 +19,7 @@ __all__ = [
     "NAME_LENGTH_MAX",
     "NOTHING",
     "PARTITIONS_MAX",
+    "RESERVED_PREFIX",
     "Offset",
     "Partition",
     "TableId",
@@ -45,6 +46,9 @@ NOTHING: Final = Offset(-1)
 # A partition costs two open files, an LMDB environment and a follower: past a thousand on one table the cost is real
 # and the gain is not. Redis Cluster and Venice live with fewer.
 PARTITIONS_MAX: Final = 1024
+
+RESERVED_PREFIX: Final = "_duramen"
+"""Tables and topics whose names begin so are Duramen's own."""
 
 # Names become parts of topic names in Kafka (249 at most, with a prefix) and of lines in a terminal.
 NAME_LENGTH_MAX: Final = 120

@@ -26,6 +26,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition, TableId, check_name
 from log_tier.model.log import Bounds, Log
+from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
 from router.admin import requests
 from router.admin.answers.explain import explain_key
@@ -298,7 +299,9 @@ class Admin:
         self._check_same(plan, plan_id)
         if dry_run:
             return describe_plan(plan, dry_run=True)
-        made = await self._tables.create(change.target, source.partitions, replicas, partitioner=source.partitioner)
+        made = await self._tables.create(
+            TableSpec(change.target, source.partitions, replicas, partitioner=source.partitioner)
+        )
         plan = plan_restore_table(situation, table=source, target=made.id, target_name=change.target, offsets=offsets)
         try:
             job, _ = await self._catalog.submit(plan.command)

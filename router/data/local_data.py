@@ -32,6 +32,8 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Appended, Bounds, Log
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
+from router.data.appending import append_in_time
 from router.data.in_time import in_time
 from router.data.outcomes import outcome_forgotten, outcome_unknown, outcomes_part
 from router.data.reply_room import ReplyRoom, read_keys
@@ -66,7 +68,7 @@ PARTS_MAX: Final = 10_000
 
 
 class LocalData:
-    """The core behind every endpoint. It is a `router.data.requests.Connection`."""
+    """The core behind every endpoint. It is a `router.data.seam.Connection`."""
 
     def __init__(
         self, log: Log, catalog: Catalog, hosting: Hosting, *, resources: AsyncExitStack | None = None
@@ -168,10 +170,7 @@ class LocalData:
         Outcomes that the replica does not know within `patience` come as `pending`.
         """
         _check_parts(parts)
-        appended = await self.log.append_many(
-            [(part.table_id, part.partition, part.batch) for part in parts],
-            gathered=all(part.gathered for part in parts),
-        )
+        appended = await append_in_time(self.log, parts, timeout=timeout)
         results: list[WriteResult | DuramenError] = [
             place if isinstance(place, DuramenError) else WriteResult(place.base_offset, place.timestamp_ms)
             for place in appended
@@ -270,19 +269,10 @@ class LocalData:
 
     # --- tables
 
-    async def create_table(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replicas: int = 0,
-        over: str = "",
-        partitioner: str = "",
-        timeout: float,
-    ) -> TableRef:
+    async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
         """See `router.data.tables`; returns when this node has opened its share of the replicas."""
-        async with in_time(timeout, f"table {name!r} was not made"):
-            table = await self.tables.create(name, partitions, replicas, over=over, partitioner=partitioner)
+        async with in_time(timeout, f"table {spec.name!r} was not made"):
+            table = await self.tables.create(spec)
             await self.hosting.wait_version(self.catalog.map.version)
             await self.hosting.wait_hosted(table.id)
             return table.ref

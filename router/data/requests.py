@@ -7,18 +7,17 @@ holds, in the same order, a result or the error of that part.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from log_tier.model.errors import DuramenError, Rejected
+from log_tier.model.errors import Rejected
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 
 __all__ = [
     "READ_REPLY_BYTES_MAX",
-    "Connection",
     "OutcomesPart",
     "PartitionDescription",
     "ReadPart",
@@ -184,86 +183,3 @@ class TableDescription:
 
     table: TableRef
     partitions: Sequence[PartitionDescription]
-
-
-class Connection(Protocol):
-    """The way from a client to the data: `router.data.local_data.LocalData` in the same process, or gRPC to one
-    elsewhere.
-
-    `timeout` is in seconds and covers the call. Whole-call failures raise; a part's failure stands in its place.
-    """
-
-    async def read(
-        self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
-    ) -> Sequence[ReadResult | DuramenError]:
-        """Read keys. A part that must wait longer than `patience` seconds (0: than `timeout`) fails by itself."""
-        ...
-
-    async def write(
-        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
-    ) -> Sequence[WriteResult | DuramenError]:
-        """Append batches; each result means that the batch is on stable storage.
-
-        Outcomes that are not known within `patience` seconds (0: within `timeout`) come as `pending`.
-        """
-        ...
-
-    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
-        """What became of batches that are in the log; `WriteUnknown` where that is not known in time."""
-        ...
-
-    async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
-        """One page in key order."""
-        ...
-
-    def watch(
-        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
-    ) -> AsyncGenerator[WatchEvent, None]:
-        """Follow a table's changes (of `partitions`, or of all); those without a start begin at the end.
-
-        Ends only by `aclose` or an error.
-        """
-        ...
-
-    async def producer(
-        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
-    ) -> Mapping[Partition, int]:
-        """The last sequence of a producer that was applied, by partition (of `partitions`, or of all)."""
-        ...
-
-    async def create_table(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replicas: int = 0,
-        over: str = "",
-        partitioner: str = "",
-        timeout: float,
-    ) -> TableRef:
-        """Create a table; `replicas` of each partition, 0: one on each node, up to three.
-
-        `over`: lay it over this existing topic of others, which says how many partitions it has (`partitions` is that
-        number, or 0). `partitioner`: empty for `"murmur2"` over such a topic, else `"slot"`.
-        """
-        ...
-
-    async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        """The table of that name."""
-        ...
-
-    async def list_tables(self, *, timeout: float) -> list[TableRef]:
-        """All tables, by name."""
-        ...
-
-    async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
-        """A table and the state of its partitions."""
-        ...
-
-    async def drop_table(self, name: str, *, timeout: float) -> None:
-        """Delete a table and its log."""
-        ...
-
-    async def close(self) -> None:
-        """Let go of everything."""
-        ...

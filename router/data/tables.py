@@ -24,20 +24,18 @@ from typing import Any, Final, TypeVar
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.catalog.commands import CreateTable, DropTable
-from log_tier.catalog.fold import RESERVED_PREFIX
 from log_tier.catalog.placement import candidates
 from log_tier.model.errors import (
     CommandRejected,
-    InvalidName,
     InvalidRequest,
     LimitExceeded,
     TableExists,
     TableNotFound,
 )
-from log_tier.model.identifiers import PARTITIONS_MAX, TableId, check_adopted_name, check_name
+from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, TableId, check_name
 from log_tier.model.log import Log, Topic
-from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 
 __all__ = ["REPLICAS_DEFAULT_MAX", "Tables"]
 
@@ -91,30 +89,12 @@ class Tables:
         cluster = await self._catalog.refresh()
         return sorted((table.ref for table in cluster.tables.values()), key=lambda ref: ref.name)
 
-    async def create(
-        self, name: str, partitions: int, replicas: int = 0, *, over: str = "", partitioner: str = ""
-    ) -> TableEntry:
-        """Create a table; `replicas` 0: one on each node, up to three. See `Connection.create_table` for the rest.
+    async def create(self, spec: TableSpec) -> TableEntry:
+        """Create a table; see `router.data.seam.TableAdmin.create_table`."""
+        return await self._carried_through(self._create(spec))
 
-        Raises `TableExists`, `InvalidName`, `LimitExceeded`, `CommandRejected` where there are too few nodes,
-        `InvalidRequest` for a partitioner that is none; with `over`, `TableNotFound` where there is no such topic, and
-        `InvalidRequest` where it has another number of partitions or the log has no topics of others.
-        """
-        check_name(name)
-        if name.startswith(RESERVED_PREFIX):
-            raise InvalidName(f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {name}")
-        chosen = check_partitioner(partitioner or ("murmur2" if over else "slot"))
-        if over:
-            check_adopted_name(over)
-        if not (1 <= partitions <= PARTITIONS_MAX or (over and partitions == 0)):
-            raise LimitExceeded(
-                f"a table has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
-            )
-        return await self._carried_through(self._create(name, partitions, replicas, over, chosen))
-
-    async def _create(
-        self, name: str, partitions: int, replicas: int, over: str, partitioner: Partitioner
-    ) -> TableEntry:
+    async def _create(self, spec: TableSpec) -> TableEntry:
+        name = spec.name
         async with self._changing:
             cluster = await self._catalog.refresh()
             known = cluster.named(name)
@@ -123,18 +103,18 @@ class Tables:
                     raise _exists(name)
                 await self._forget(known)
             nodes = candidates(cluster)
-            replicas = replicas or min(REPLICAS_DEFAULT_MAX, max(1, len(nodes)))
+            replicas = spec.replicas or min(REPLICAS_DEFAULT_MAX, max(1, len(nodes)))
             if len(nodes) < replicas:  # the fold says it too, but then the topic would have been made
                 raise CommandRejected(
                     f"table {name} wants {replicas} replicas of each partition, and the nodes that can take one are "
                     f"{', '.join(nodes) or 'none'}: start more nodes, or ask for fewer replicas",
                     version=cluster.version,
                 )
-            if over:
-                command = await self._over(name, partitions, replicas, over, partitioner)
+            if spec.over:
+                command = await self._over(spec, replicas)
             else:
-                topic = await self._topic(name, partitions)
-                command = CreateTable(topic.id, name, topic.partitions, replicas, partitioner)
+                topic = await self._topic(name, spec.partitions)
+                command = CreateTable(topic.id, name, topic.partitions, replicas, spec.placed_by)
             try:
                 _, cluster = await self._catalog.submit(command)
             except CommandRejected as error:
@@ -143,37 +123,35 @@ class Tables:
                 raise
             return cluster.table(command.table)
 
-    async def _over(
-        self, name: str, partitions: int, replicas: int, over: str, partitioner: Partitioner
-    ) -> CreateTable:
+    async def _over(self, spec: TableSpec, replicas: int) -> CreateTable:
         """The command that makes a table over a topic of others, as that topic is now."""
-        topic = await self._log.adopt_topic(over)
-        if partitions not in (0, topic.partitions):
+        topic = await self._log.adopt_topic(spec.over)
+        if spec.partitions not in (0, topic.partitions):
             raise InvalidRequest(
-                f"topic {over} has {topic.partitions} partitions, and {partitions} are asked for table {name}: a table "
-                "over a topic has as many as that; leave the number out"
+                f"topic {spec.over} has {topic.partitions} partitions, and {spec.partitions} are asked for table "
+                f"{spec.name}: a table over a topic has as many as that; leave the number out"
             )
         if topic.partitions > PARTITIONS_MAX:
             raise LimitExceeded(
-                f"topic {over} has {topic.partitions} partitions, a table has 1 to {PARTITIONS_MAX}",
+                f"topic {spec.over} has {topic.partitions} partitions, a table has 1 to {PARTITIONS_MAX}",
                 limit=PARTITIONS_MAX,
                 size=topic.partitions,
             )
         known = self._catalog.map.tables.get(topic.id)
         if known is not None:
             raise TableExists(
-                f"table {known.name!r} lies over topic {over} already: use it, or drop it first (the topic stays)",
+                f"table {known.name!r} lies over topic {spec.over} already: use it, or drop it first (the topic stays)",
                 table=known.name,
             )
         starts = tuple(bounds.earliest for bounds in await self._log.all_bounds(topic.id))
         return CreateTable(
             topic.id,
-            name,
+            spec.name,
             topic.partitions,
             replicas,
-            partitioner,
+            spec.placed_by,
             adopted=True,
-            over=over,
+            over=spec.over,
             starts=starts if any(starts) else (),
         )
 

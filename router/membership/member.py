@@ -16,7 +16,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.tasks import TaskSet, end_tasks
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError
 from log_tier.rpc.wire import Wire
-from router.data.requests import Connection
+from router.data.seam import DataPlane
 from router.membership.status import renewed
 from router.membership.views import NodeView
 from router.remote.connection import GrpcConnection
@@ -129,7 +129,7 @@ class Member:
 
     # --- asking
 
-    async def ask(self, question: Callable[[Connection], Awaitable[T]]) -> T:
+    async def ask(self, question: Callable[[DataPlane], Awaitable[T]]) -> T:
         """Ask over the present connection. Raises `Disconnected` also at the moment at which the node is lost."""
         connection = self._connection
         self.under_way += 1
@@ -140,7 +140,7 @@ class Member:
         finally:
             self.under_way -= 1
 
-    async def follow(self, question: Callable[[Connection], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
+    async def follow(self, question: Callable[[DataPlane], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         """The same for a stream."""
         connection = self._connection
         try:

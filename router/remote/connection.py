@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
-from log_tier.model.errors import Disconnected, DuramenError, InvalidRequest, LimitExceeded
-from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.errors import Disconnected, DuramenError
+from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from log_tier.rpc.wire import Wire
 from router.data.requests import (
     OutcomesPart,
@@ -97,24 +98,13 @@ class GrpcConnection:
         reply = await self._wire.ask(self._kv.Producer, request, timeout=timeout)
         return {Partition(position.partition): position.last_sequence for position in reply.positions}
 
-    async def create_table(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replicas: int = 0,
-        over: str = "",
-        partitioner: str = "",
-        timeout: float,
-    ) -> TableRef:
-        if not 0 <= partitions < 1 << 32:  # which no message can carry
-            raise LimitExceeded(
-                f"a table has 1 to {PARTITIONS_MAX} partitions, not {partitions}", limit=PARTITIONS_MAX, size=partitions
-            )
-        if not 0 <= replicas < 1 << 32:
-            raise InvalidRequest(f"a partition has at least one replica, not {replicas}; 0 leaves it to the cluster")
+    async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
         request = tables.CreateTableRequest(
-            name=name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner
+            name=spec.name,
+            partitions=spec.partitions,
+            replicas=spec.replicas,
+            over=spec.over,
+            partitioner=spec.partitioner,
         )
         return messages.ref_from(await self._wire.ask(self._tables.Create, request, timeout=timeout))
 

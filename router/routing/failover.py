@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, ReplicaBehind, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.requests import (
-    Connection,
     OutcomesPart,
     ReadPart,
     ReadResult,
@@ -22,6 +22,7 @@ from router.data.requests import (
     WritePart,
     WriteResult,
 )
+from router.data.seam import Connection
 
 __all__ = ["FailoverConnection"]
 
@@ -115,20 +116,9 @@ class FailoverConnection:
             timeout=timeout,
         )
 
-    async def create_table(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replicas: int = 0,
-        over: str = "",
-        partitioner: str = "",
-        timeout: float,
-    ) -> TableRef:
+    async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
         return await self._ask(
-            lambda server: server.create_table(
-                name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
-            ),
+            lambda server: server.create_table(spec, timeout=timeout),
             timeout=timeout,
             harmless=False,
         )

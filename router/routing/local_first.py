@@ -12,9 +12,9 @@ from typing import TypeVar
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import (
-    Connection,
     OutcomesPart,
     ReadPart,
     ReadResult,
@@ -25,6 +25,7 @@ from router.data.requests import (
     WritePart,
     WriteResult,
 )
+from router.data.seam import Connection
 
 __all__ = ["LocalFirstConnection"]
 
@@ -104,19 +105,8 @@ class LocalFirstConnection:
     ) -> Mapping[Partition, int]:
         return await self._others.producer(table_id, producer_id, timeout=timeout, partitions=partitions)
 
-    async def create_table(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replicas: int = 0,
-        over: str = "",
-        partitioner: str = "",
-        timeout: float,
-    ) -> TableRef:
-        return await self._others.create_table(
-            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
-        )
+    async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
+        return await self._others.create_table(spec, timeout=timeout)
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         return await self._data_plane.find_table(name, timeout=timeout)

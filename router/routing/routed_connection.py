@@ -12,9 +12,9 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Log
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.in_time import in_time
 from router.data.requests import (
-    Connection,
     OutcomesPart,
     ReadPart,
     ReadResult,
@@ -25,6 +25,7 @@ from router.data.requests import (
     WritePart,
     WriteResult,
 )
+from router.data.seam import Connection
 from router.data.tables import Tables
 from router.membership.live_membership import LiveMembership
 from router.routing.reads import RoutedReads
@@ -126,19 +127,8 @@ class RoutedConnection:
             raise error
         return found
 
-    async def create_table(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replicas: int = 0,
-        over: str = "",
-        partitioner: str = "",
-        timeout: float,
-    ) -> TableRef:
-        return await self._tables.create(
-            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
-        )
+    async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
+        return await self._tables.create(spec, timeout=timeout)
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
         return await self._tables.find(name, timeout=timeout)

@@ -17,8 +17,10 @@ from log_tier.model.errors import DeadlineExceeded, TableNotFound
 from log_tier.model.identifiers import NOTHING, Partition
 from log_tier.model.log import Bounds, Log
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.in_time import in_time
-from router.data.requests import Connection, PartitionDescription, TableDescription
+from router.data.requests import PartitionDescription, TableDescription
+from router.data.seam import TableAdmin
 from router.data.tables import Tables
 from router.membership.views import ReplicaView, ReportedState
 from router.routing.routes import Routes
@@ -36,10 +38,8 @@ _SHOWN_S: Final = 2.0
 class TableChanges(Protocol):
     """Who carries out changes."""
 
-    async def create(
-        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
-    ) -> TableRef:
-        """Create a table. Raises as `Connection.create_table` does."""
+    async def create(self, spec: TableSpec, *, timeout: float) -> TableRef:
+        """Create a table. Raises as `TableAdmin.create_table` does."""
         ...
 
     async def drop(self, name: str, *, timeout: float) -> None:
@@ -65,12 +65,10 @@ class CatalogChanges:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def create(
-        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
-    ) -> TableRef:
+    async def create(self, spec: TableSpec, *, timeout: float) -> TableRef:
         """See `router.data.tables`; a caller whose time is over does not stop it."""
-        async with in_time(timeout, f"table {name!r} was not made"):
-            table = await self._tables.create(name, partitions, replicas, over=over, partitioner=partitioner)
+        async with in_time(timeout, f"table {spec.name!r} was not made"):
+            table = await self._tables.create(spec)
             return table.ref
 
     async def drop(self, name: str, *, timeout: float) -> None:
@@ -96,15 +94,11 @@ class CatalogChanges:
 class RemoteChanges:
     """By a server that can."""
 
-    def __init__(self, server: Connection) -> None:
+    def __init__(self, server: TableAdmin) -> None:
         self._server = server
 
-    async def create(
-        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
-    ) -> TableRef:
-        return await self._server.create_table(
-            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
-        )
+    async def create(self, spec: TableSpec, *, timeout: float) -> TableRef:
+        return await self._server.create_table(spec, timeout=timeout)
 
     async def drop(self, name: str, *, timeout: float) -> None:
         await self._server.drop_table(name, timeout=timeout)
@@ -122,21 +116,17 @@ class RemoteChanges:
 class RoutedTables:
     """Creates, finds and describes tables."""
 
-    def __init__(self, routes: Routes, changes: TableChanges, log: Log | None, fallback: Connection | None) -> None:
+    def __init__(self, routes: Routes, changes: TableChanges, log: Log | None, fallback: TableAdmin | None) -> None:
         self._routes = routes
         self._changes = changes
         self._log = log
         self._fallback = fallback
         self._loop = asyncio.get_running_loop()
 
-    async def create(
-        self, name: str, *, partitions: int, replicas: int, over: str, partitioner: str, timeout: float
-    ) -> TableRef:
+    async def create(self, spec: TableSpec, *, timeout: float) -> TableRef:
         """Create a table; return when a replica of each partition can be read, within the timeout."""
         deadline = self._loop.time() + timeout
-        ref = await self._changes.create(
-            name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=timeout
-        )
+        ref = await self._changes.create(spec, timeout=timeout)
         with suppress(DeadlineExceeded):  # it exists all the same, and whoever reads it waits a little longer
             await self._shown(ref, there=True)
             left = min(_OPENED_S, deadline - self._loop.time())

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final, Protocol, TypeVar
 
-from router.data.requests import Connection
+from router.data.seam import DataPlane
 
 __all__ = ["THROUGH", "Askable", "Through"]
 
@@ -34,11 +34,11 @@ class Askable(Protocol):
         """Nothing speaks against asking it."""
         ...
 
-    async def ask(self, question: Callable[[Connection], Awaitable[T]]) -> T:
+    async def ask(self, question: Callable[[DataPlane], Awaitable[T]]) -> T:
         """Ask over its connection."""
         ...
 
-    def follow(self, question: Callable[[Connection], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
+    def follow(self, question: Callable[[DataPlane], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         """Follow a stream over its connection."""
         ...
 
@@ -49,13 +49,13 @@ class Through:
     id = THROUGH
     alive = True
 
-    def __init__(self, server: Connection) -> None:
+    def __init__(self, server: DataPlane) -> None:
         self._server = server
 
-    async def ask(self, question: Callable[[Connection], Awaitable[T]]) -> T:
+    async def ask(self, question: Callable[[DataPlane], Awaitable[T]]) -> T:
         return await question(self._server)
 
-    async def follow(self, question: Callable[[Connection], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
+    async def follow(self, question: Callable[[DataPlane], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         async with aclosing(question(self._server)) as replies:
             async for reply in replies:
                 yield reply

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, WriteUnknown
+from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError
 from log_tier.model.log import Appended, Log
+from router.data.appending import append_in_time
 from router.data.outcomes import outcome_unknown, outcomes_part
-from router.data.requests import Connection, OutcomesPart, WritePart, WriteResult
+from router.data.requests import OutcomesPart, WritePart, WriteResult
+from router.data.seam import DataPlane
 from router.routing.retry_policy import worth_elsewhere
 from router.routing.scatter import Scatter
 from router.routing.targets import Askable
@@ -25,7 +27,7 @@ _OUTCOMES_TRY_S: Final = 5.0
 class RoutedWrites:
     """`Connection.write` and `outcomes`: to the log, or through `fallback` if this process does not reach the log."""
 
-    def __init__(self, log: Log | None, fallback: Connection | None, scatter: Scatter) -> None:
+    def __init__(self, log: Log | None, fallback: DataPlane | None, scatter: Scatter) -> None:
         assert log is not None or fallback is not None, "there is no way to write"
         self._log = log
         self._fallback = fallback
@@ -37,7 +39,7 @@ class RoutedWrites:
             assert self._fallback is not None
             return list(await self._fallback.write(parts, timeout=timeout, patience=patience))
         deadline = self._loop.time() + timeout
-        appended = await self._append(self._log, parts, timeout)
+        appended = await append_in_time(self._log, parts, timeout=timeout)
         results: _Results = []
         asked: list[OutcomesPart] = []
         places: list[int] = []
@@ -58,25 +60,9 @@ class RoutedWrites:
             await self._judge(asked, places, results, deadline, patience)
         return results
 
-    async def _append(self, log: Log, parts: Sequence[WritePart], timeout: float) -> Sequence[Appended | DuramenError]:
-        try:
-            async with asyncio.timeout(timeout):
-                return await log.append_many([(part.table_id, part.partition, part.batch) for part in parts])
-        except DuramenError as error:
-            return [error] * len(parts)
-        except TimeoutError:
-            return [
-                WriteUnknown(
-                    f"no reply came from the log within {timeout:.3g} s: the batch is in the log or it is not; append "
-                    "the same bytes again, a second copy is void",
-                    partition=part.partition,
-                )
-                for part in parts
-            ]
-
     async def _write_through(
         self,
-        fallback: Connection,
+        fallback: DataPlane,
         parts: Sequence[WritePart],
         numbers: Sequence[int],
         results: _Results,

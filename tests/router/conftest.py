@@ -9,6 +9,7 @@ import pytest
 from kit.cluster.one_machine import DEADLINE_S, one_machine
 
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 
 
@@ -20,4 +21,4 @@ async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
 
 @pytest.fixture
 async def table(data_plane: LocalData) -> TableRef:
-    return await data_plane.create_table("flights", partitions=4, timeout=DEADLINE_S)
+    return await data_plane.create_table(TableSpec("flights", partitions=4), timeout=DEADLINE_S)

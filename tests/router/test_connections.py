@@ -1,4 +1,4 @@
-"""The contract of `Connection`, with every implementation."""
+"""The contracts of `DataPlane` and `TableAdmin`, with every implementation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from contextlib import AsyncExitStack
 
 import grpc
 import pytest
-from kit.cluster.connection_contract import ConnectionContract
+from kit.cluster.data_plane_contract import DataPlaneContract
+from kit.cluster.table_admin_contract import TableAdminContract
 
 from duramen.client.transport.deferred import DeferredConnection
 from log_tier.catalog.map_follower import MapFollower
 from router.data.local_data import LocalData
-from router.data.requests import Connection
+from router.data.seam import Connection
+from router.data.tables import Tables
 from router.endpoints.grpc.services import KeyValueService, TablesService
 from router.membership.live_membership import LiveMembership
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
@@ -20,6 +22,7 @@ from router.remote.connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection
+from router.routing.tables import CatalogChanges
 
 
 async def served(data_plane: LocalData, stack: AsyncExitStack) -> GrpcConnection:
@@ -35,14 +38,22 @@ async def served(data_plane: LocalData, stack: AsyncExitStack) -> GrpcConnection
 
 
 async def routed(data_plane: LocalData, stack: AsyncExitStack) -> RoutedConnection:
+    """It writes to the log itself. The one node has no address, so everything else goes through a server."""
     membership = await LiveMembership.open(MapFollower(data_plane.catalog))
     stack.push_async_callback(membership.close)
-    connection = RoutedConnection.for_router(data_plane.log, data_plane.catalog, membership)
-    stack.push_async_callback(connection.close)
-    return connection
+    changes = CatalogChanges(Tables(data_plane.log, data_plane.catalog))
+    stack.push_async_callback(changes.close)
+    return RoutedConnection(
+        data_plane.catalog,
+        membership,
+        changes=changes,
+        log=data_plane.log,
+        fallback=await served(data_plane, stack),
+        refresh=data_plane.catalog.refresh,
+    )
 
 
-class TestConnections(ConnectionContract):
+class TestConnections(DataPlaneContract, TableAdminContract):
     @pytest.fixture(params=["data_plane", "gRPC", "several", "routed", "nearest", "deferred"])
     async def connection(self, request: pytest.FixtureRequest, data_plane: LocalData) -> AsyncIterator[Connection]:
         async with AsyncExitStack() as stack:

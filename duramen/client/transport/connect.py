@@ -27,7 +27,7 @@ from log_tier.model.errors import (
 from log_tier.model.log import Log
 from log_tier.remote.remote_log import RemoteLog
 from log_tier.rpc.address import checked_address
-from router.data.requests import Connection
+from router.data.seam import Connection
 from router.membership.live_membership import LiveMembership
 from router.remote.connection import GrpcConnection
 from router.routing.failover import FailoverConnection

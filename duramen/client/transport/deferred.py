@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 from log_tier.model.errors import DatabaseClosed, DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.requests import (
-    Connection,
     OutcomesPart,
     ReadPart,
     ReadResult,
@@ -22,6 +22,7 @@ from router.data.requests import (
     WritePart,
     WriteResult,
 )
+from router.data.seam import Connection
 
 __all__ = ["DeferredConnection"]
 
@@ -99,21 +100,10 @@ class DeferredConnection:
             timeout, lambda inner, left: inner.producer(table_id, producer_id, timeout=left, partitions=partitions)
         )
 
-    async def create_table(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replicas: int = 0,
-        over: str = "",
-        partitioner: str = "",
-        timeout: float,
-    ) -> TableRef:
+    async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
         return await self._ask(
             timeout,
-            lambda inner, left: inner.create_table(
-                name, partitions=partitions, replicas=replicas, over=over, partitioner=partitioner, timeout=left
-            ),
+            lambda inner, left: inner.create_table(spec, timeout=left),
         )
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:

@@ -13,7 +13,7 @@ from typing import Final
 from duramen.server.roles.grpc_server import GrpcServer
 from log_tier.model.errors import ShuttingDown
 from router.data.local_data import LocalData
-from router.data.requests import Connection
+from router.data.seam import Connection
 from router.endpoints.grpc.kv.plane import Plane
 from router.endpoints.grpc.kv.service import KVService
 from router.membership.on_demand import MembershipOnDemand

@@ -9,7 +9,7 @@ from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.readers import Readers
 from log_tier.catalog.catalog import Maps
 from router.admin.admin import OpenAdmin
-from router.data.requests import Connection
+from router.data.seam import Connection
 from router.endpoints.resp.server.peers import MembershipPeers, RespEndpointService
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets

@@ -20,7 +20,8 @@ from router.admin.answers.json_text import json_text
 from router.admin.answers.key_history import SEARCHED_MAX, FoundWrite, KeyTail, last_writes
 from router.admin.answers.node_client import AskNode
 from router.admin.planners.cluster_view import Situation
-from router.data.requests import Connection, OutcomesPart, ReadPart, ReadResult, WriteResult
+from router.data.requests import OutcomesPart, ReadPart, ReadResult, WriteResult
+from router.data.seam import DataPlane
 from router.membership.views import ReportedState
 from router.proto import admin_pb2 as pb
 
@@ -89,7 +90,7 @@ async def _held(
     )
     part = ReadPart(table.id, partition, [key])
 
-    async def question(connection: Connection) -> Sequence[ReadResult | DuramenError]:
+    async def question(connection: DataPlane) -> Sequence[ReadResult | DuramenError]:
         return await connection.read([part], timeout=_ASK_S)
 
     try:
@@ -126,7 +127,7 @@ async def _verdicts(
         OutcomesPart(table.id, partition, found.base_offset, found.timestamp_ms, found.span) for found in tail.writes
     ]
 
-    async def question(connection: Connection) -> Sequence[WriteResult | DuramenError]:
+    async def question(connection: DataPlane) -> Sequence[WriteResult | DuramenError]:
         return await connection.outcomes(parts, timeout=_ASK_S)
 
     try:

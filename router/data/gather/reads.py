@@ -30,7 +30,8 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.pending_calls import PendingCalls
 from router.data.gather.session import SeenOffsets
-from router.data.requests import Connection, ReadPart, ReadResult
+from router.data.requests import ReadPart, ReadResult
+from router.data.seam import DataPlane
 
 __all__ = ["READS_PENDING_MAX", "ReadCoalescer"]
 
@@ -122,7 +123,7 @@ class _Group:
 class ReadCoalescer:
     """Gathers the reads of one client. Belongs to one event loop."""
 
-    def __init__(self, connection: Connection, session: SeenOffsets) -> None:
+    def __init__(self, connection: DataPlane, session: SeenOffsets) -> None:
         self._connection = connection
         self._session = session
         self._loop = asyncio.get_running_loop()

@@ -17,7 +17,8 @@ from router.data.gather.progress import Progress
 from router.data.gather.rounds import Place, Rules
 from router.data.gather.session import SeenOffsets
 from router.data.gather.writes import WriteGatherer
-from router.data.requests import Connection, WriteOutcome, WriteResult
+from router.data.requests import WriteOutcome, WriteResult
+from router.data.seam import DataPlane
 
 __all__ = ["WRITE_RULES", "WriteCoalescer", "Written"]
 
@@ -146,7 +147,7 @@ class WriteCoalescer:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: DataPlane,
         session: SeenOffsets,
         producer_id: int,
         *,

@@ -17,7 +17,8 @@ from router.data.gather.batch_builder import BatchBuilder, C
 from router.data.gather.progress import Fate, place_in
 from router.data.gather.rounds import Place, Rounds, Rules, T
 from router.data.outcomes import outcome_unknown
-from router.data.requests import Connection, OutcomesPart, WriteResult
+from router.data.requests import OutcomesPart, WriteResult
+from router.data.seam import DataPlane
 
 __all__ = ["WriteGatherer"]
 
@@ -30,7 +31,7 @@ class WriteGatherer(Generic[T, C]):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: DataPlane,
         producer_id: int,
         rules: Rules,
         *,

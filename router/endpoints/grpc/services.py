@@ -1,4 +1,4 @@
-"""The services `duramen.v1.KeyValue` and `duramen.v1.Tables` over any `Connection`: local data, or a router's nodes."""
+"""The services `duramen.v1.KeyValue` and `duramen.v1.Tables` over any data plane: local data, or a router's nodes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import grpc
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.table_spec import TableSpec
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
-from router.data.requests import Connection
+from router.data.seam import DataPlane, TableAdmin
 from router.endpoints.grpc.timeouts import call_timeout
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
@@ -27,7 +28,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
     """Reads, writes, scans, watches. `streams` are the watches under way, which a shutdown ends."""
 
-    def __init__(self, inner: Connection, streams: OpenStreams | None = None, load: Load | None = None) -> None:
+    def __init__(self, inner: DataPlane, streams: OpenStreams | None = None, load: Load | None = None) -> None:
         """`load` counts what is under way, for a node that tells it."""
         self._inner = inner
         self._streams = OpenStreams() if streams is None else streams
@@ -100,20 +101,13 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 class TablesService(tables_pb2_grpc.TablesServicer):
     """Create, find, list, describe, drop."""
 
-    def __init__(self, inner: Connection) -> None:
+    def __init__(self, inner: TableAdmin) -> None:
         self._inner = inner
 
     async def Create(self, request: tables.CreateTableRequest, context: _Context) -> tables.Table:  # noqa: N802
         try:
-            table = await self._inner.create_table(
-                request.name,
-                partitions=request.partitions,
-                replicas=request.replicas,
-                over=request.over,
-                partitioner=request.partitioner,
-                timeout=call_timeout(context),
-            )
-            return messages.table_message(table)
+            spec = TableSpec(request.name, request.partitions, request.replicas, request.over, request.partitioner)
+            return messages.table_message(await self._inner.create_table(spec, timeout=call_timeout(context)))
         except DuramenError as error:
             await abort(context, error)
 

@@ -8,7 +8,7 @@ some 300 µs for a call on each side, and this endpoint answers a GET in some 15
 What holds:
 
 - F1 There is no second implementation of anything. Reads are those of the replica and of
-     `router.data.requests.Connection`, writes are batches of the log, conditions are decided by the fold. Only what
+     `router.data.seam.Connection`, writes are batches of the log, conditions are decided by the fold. Only what
      Redis *means* is here: numbers, options, error texts, as functions of a view (`commands/strings.py`,
      `commands/counters.py`, `commands/keys.py`), which run alike by themselves and inside MULTI.
 - F2 Replies of a connection leave in the order of its commands, and no command takes effect before those that came

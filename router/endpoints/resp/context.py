@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
 from router.admin.admin import OpenAdmin
-from router.data.requests import Connection
+from router.data.seam import Connection
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.data.changes import Changes
 from router.endpoints.resp.data.cursors import Cursors

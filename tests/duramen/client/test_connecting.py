@@ -15,6 +15,7 @@ from kit.deadlines import until
 import duramen
 from duramen import aio
 from duramen.client.transport.connect import split_targets
+from log_tier.model.table_spec import TableSpec
 from router.remote.connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.routed_connection import RoutedConnection
@@ -117,7 +118,7 @@ async def test_nodes_and_log_that_cannot_be_reached_from_here(
             return found
 
         monkeypatch.setattr(connecting, "fetch_view", fetch)
-        table = await cluster.router.create_table("before", partitions=2, timeout=DEADLINE_S)
+        table = await cluster.router.create_table(TableSpec("before", partitions=2), timeout=DEADLINE_S)
         await cluster.hosted(table)
         database = await connect(cluster.routers[0].address)
         connection = routed(database)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from log_tier.model.errors import Disconnected, DuramenError, ShuttingDown
-from router.data.requests import Connection, ReadPart, ReadResult, WritePart, WriteResult
+from router.data.requests import ReadPart, ReadResult, WritePart, WriteResult
+from router.data.seam import Connection
 
 Fault = Callable[[Callable[[], Any]], Any]
 """Given the real call, make of it what the fault makes of it (a coroutine function)."""

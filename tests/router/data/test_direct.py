@@ -14,6 +14,7 @@ from log_tier.model.errors import IndexDamaged, LogDamaged, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.direct_reads import NOT_FRESH, DirectReads
 from router.data.local_data import LocalData
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -120,7 +121,7 @@ async def test_a_table_that_was_made_again_with_other_partitions(
     assert reads.get(b"k") is None
     await data_plane.drop_table("flights", timeout=1)
     assert reads.get(b"k") is NOT_FRESH
-    again = await data_plane.create_table("flights", partitions=partitions, timeout=1)
+    again = await data_plane.create_table(TableSpec("flights", partitions=partitions), timeout=1)
     await put_all(data_plane, again, {b"k": b"again"})
     await applied(data_plane, again)
     assert reads.get(b"k") is NOT_FRESH
@@ -180,7 +181,7 @@ async def test_threads_read_while_tables_come_and_go(data_plane: LocalData, seen
         thread.start()
     try:
         for round_number in range(12):
-            table = await data_plane.create_table("flights", partitions=1 + round_number % 3, timeout=1)
+            table = await data_plane.create_table(TableSpec("flights", partitions=1 + round_number % 3), timeout=1)
             await put_all(data_plane, table, {b"k": b"v"})
             await applied(data_plane, table)
             before = list(counts)

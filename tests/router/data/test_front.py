@@ -45,6 +45,7 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.partitioner import partition_of
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.local_data import PARTS_MAX, READ_KEYS_MAX, LocalData
 from router.data.requests import ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
 from serving_tier.node.node import RestingReplica
@@ -257,7 +258,7 @@ async def test_a_scan_covers_all_partitions_in_order(data_plane: LocalData, tabl
 
 async def test_a_page_of_large_values_fits_into_a_reply(data_plane: LocalData) -> None:
     """16 partitions give at least one entry each: 64 MiB, more than a message carries."""
-    table = await data_plane.create_table("large", partitions=16, timeout=DEADLINE_S)
+    table = await data_plane.create_table(TableSpec("large", partitions=16), timeout=DEADLINE_S)
     keys: dict[Partition, bytes] = {}
     number = 0
     while len(keys) < 16:
@@ -297,12 +298,12 @@ async def test_a_scan_that_waits_in_vain(data_plane: LocalData, table: TableRef)
 
 async def test_names_and_numbers_of_tables(data_plane: LocalData, table: TableRef) -> None:
     with pytest.raises(TableExists, match="there is a table 'flights' already"):
-        await data_plane.create_table("flights", partitions=1, timeout=1)
+        await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
     with pytest.raises(InvalidName):
-        await data_plane.create_table("a b", partitions=1, timeout=1)
+        await data_plane.create_table(TableSpec("a b", partitions=1), timeout=1)
     for partitions in (0, 1025, -1):
         with pytest.raises(LimitExceeded, match="1 to 1024 partitions"):
-            await data_plane.create_table("more", partitions=partitions, timeout=1)
+            await data_plane.create_table(TableSpec("more", partitions=partitions), timeout=1)
     with pytest.raises(TableNotFound, match="no table 'ships'; the tables are: flights"):
         await data_plane.find_table("ships", timeout=1)
     assert await data_plane.list_tables(timeout=1) == [table]
@@ -321,7 +322,7 @@ async def test_a_caller_who_gives_up_leaves_no_half_made_table(
         await inner(wanted)
 
     monkeypatch.setattr(data_plane.node, "host_resting", host_resting)
-    creating = asyncio.ensure_future(data_plane.create_table("ships", partitions=2, timeout=1))
+    creating = asyncio.ensure_future(data_plane.create_table(TableSpec("ships", partitions=2), timeout=1))
     await entered.wait()
     creating.cancel()
     await asyncio.gather(creating, return_exceptions=True)
@@ -338,8 +339,8 @@ async def test_a_topic_without_its_command_is_taken_over(data_plane: LocalData) 
     with pytest.raises(TableNotFound, match="no table 'ships'"):
         await data_plane.find_table("ships", timeout=1)
     with pytest.raises(TableExists):
-        await data_plane.create_table("ships", partitions=3, timeout=1)
-    assert await data_plane.create_table("ships", partitions=2, timeout=1) == TableRef(made.id, "ships", 2)
+        await data_plane.create_table(TableSpec("ships", partitions=3), timeout=1)
+    assert await data_plane.create_table(TableSpec("ships", partitions=2), timeout=1) == TableRef(made.id, "ships", 2)
     await write(data_plane, TableRef(made.id, "ships", 2), 1, puts((b"a", b"1")), outcomes=True)
 
 
@@ -350,7 +351,7 @@ async def test_a_table_without_its_topic_is_gone_and_can_be_made_again(data_plan
     await until(lambda: replica.state == "stopped")
     (answer,) = await data_plane.read([ReadPart(table.id, ZERO, [b"a"])], timeout=1)
     assert isinstance(answer, TableNotFound)
-    again = await data_plane.create_table("flights", partitions=1, timeout=1)
+    again = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
     assert again.id != table.id
 
 
@@ -360,7 +361,7 @@ async def test_many_changes_at_once(data_plane: LocalData) -> None:
             if number % 3 == 2:
                 await data_plane.drop_table(f"t{number // 3 % 2}", timeout=1)
                 return None
-            return await data_plane.create_table(f"t{number % 2}", partitions=1, timeout=1)
+            return await data_plane.create_table(TableSpec(f"t{number % 2}", partitions=1), timeout=1)
         except DuramenError as error:
             return error
 
@@ -387,7 +388,7 @@ async def test_dropping_ends_whatever_waits(data_plane: LocalData, table: TableR
 
 async def test_what_is_closed_refuses(tmp_path: Path) -> None:
     async with one_machine(tmp_path) as data_plane:
-        table = await data_plane.create_table("flights", partitions=1, timeout=1)
+        table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
         with held(data_plane.node.replica(table.id, ZERO)):
             await write(data_plane, table, 0, puts((b"a", b"1")))
             reading = asyncio.ensure_future(read(data_plane, ReadPart(table.id, ZERO, [b"a"], Offset(0))))

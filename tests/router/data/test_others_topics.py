@@ -16,6 +16,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Bounds
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.direct_reads import NOT_FRESH, DirectReads
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, ReadResult, ScanRequest
@@ -53,7 +54,7 @@ async def held(data_plane: LocalData, table: TableRef) -> dict[bytes, bytes]:
 async def test_it_is_as_the_topic_is(data_plane: LocalData, log: OthersLog) -> None:
     topic_id, earliest = await orders(log)
     assert 0 < earliest <= 40
-    table = await data_plane.create_table("orders", partitions=0, over="orders-v1", timeout=DEADLINE_S)
+    table = await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     assert table == TableRef(topic_id, "orders", 2, "murmur2", "orders-v1")
     entry = data_plane.catalog.map.table(topic_id)
     assert (entry.adopted, entry.over, entry.starts) == (True, "orders-v1", (earliest, 0))
@@ -66,7 +67,7 @@ async def test_it_is_as_the_topic_is(data_plane: LocalData, log: OthersLog) -> N
 async def test_what_others_write_is_read_and_what_is_written_they_see(data_plane: LocalData, log: OthersLog) -> None:
     topic_id, _ = await orders(log, records=0)
     table = await data_plane.create_table(
-        "orders", partitions=2, over="orders-v1", partitioner="slot", timeout=DEADLINE_S
+        TableSpec("orders", partitions=2, over="orders-v1", partitioner="slot"), timeout=DEADLINE_S
     )
     assert table.partitioner == "slot"
     await log.append(topic_id, ONE, puts((b"theirs", b"1")))
@@ -78,7 +79,7 @@ async def test_what_others_write_is_read_and_what_is_written_they_see(data_plane
 async def test_an_empty_partition_that_begins_late(data_plane: LocalData, log: OthersLog) -> None:
     """Nothing applied yet and nothing to apply: it is ready, with everything before its start behind it."""
     _, earliest = await orders(log)
-    table = await data_plane.create_table("orders", partitions=0, over="orders-v1", timeout=DEADLINE_S)
+    table = await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     first, second = data_plane.node.replica(table.id, ZERO), data_plane.node.replica(table.id, ONE)
     await first.wait_ready()
     await second.wait_ready()
@@ -94,26 +95,26 @@ async def test_an_empty_partition_that_begins_late(data_plane: LocalData, log: O
 async def test_it_cannot_be_otherwise(data_plane: LocalData, log: OthersLog) -> None:
     await orders(log, records=0)
     with pytest.raises(InvalidRequest, match="topic orders-v1 has 2 partitions, and 8 are asked for table orders"):
-        await data_plane.create_table("orders", partitions=8, over="orders-v1", timeout=1)
+        await data_plane.create_table(TableSpec("orders", partitions=8, over="orders-v1"), timeout=1)
     with pytest.raises(TableNotFound, match="no topic 'orders-v2'"):
-        await data_plane.create_table("orders", partitions=0, over="orders-v2", timeout=1)
+        await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v2"), timeout=1)
     with pytest.raises(InvalidName, match="cannot be a topic of others"):
-        await data_plane.create_table("orders", partitions=0, over="a b", timeout=1)
+        await data_plane.create_table(TableSpec("orders", partitions=0, over="a b"), timeout=1)
     with pytest.raises(InvalidRequest, match="partitioner is one of slot, murmur2, not 'crc32'"):
-        await data_plane.create_table("orders", partitions=0, over="orders-v1", partitioner="crc32", timeout=1)
+        await data_plane.create_table(TableSpec("orders", 0, over="orders-v1", partitioner="crc32"), timeout=1)
     with pytest.raises(LimitExceeded, match="1 to 1024 partitions, not 0"):
-        await data_plane.create_table("orders", partitions=0, timeout=1)
+        await data_plane.create_table(TableSpec("orders", partitions=0), timeout=1)
     assert await data_plane.list_tables(timeout=1) == []
-    await data_plane.create_table("orders", partitions=0, over="orders-v1", timeout=DEADLINE_S)
+    await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     with pytest.raises(TableExists, match="table 'orders' lies over topic orders-v1 already"):
-        await data_plane.create_table("more", partitions=0, over="orders-v1", timeout=1)
+        await data_plane.create_table(TableSpec("more", partitions=0, over="orders-v1"), timeout=1)
     with pytest.raises(TableExists, match="there is a table 'orders' already"):
-        await data_plane.create_table("orders", partitions=4, timeout=1)
+        await data_plane.create_table(TableSpec("orders", partitions=4), timeout=1)
 
 
 async def test_dropping_it_keeps_the_topic(data_plane: LocalData, log: OthersLog) -> None:
     topic_id, earliest = await orders(log)
-    table = await data_plane.create_table("orders", partitions=0, over="orders-v1", timeout=DEADLINE_S)
+    table = await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     before = await held(data_plane, table)
     await data_plane.drop_table("orders", timeout=DEADLINE_S)
     assert log.removals == []
@@ -121,19 +122,19 @@ async def test_dropping_it_keeps_the_topic(data_plane: LocalData, log: OthersLog
     with pytest.raises(TableNotFound):
         await data_plane.scan(ScanRequest(table.id), timeout=1)
     assert not data_plane.node.replica_folder(table.id, ZERO).exists()
-    again = await data_plane.create_table("again", partitions=0, over="orders-v1", timeout=DEADLINE_S)
+    again = await data_plane.create_table(TableSpec("again", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     assert again.id == table.id
     assert await held(data_plane, again) == before
     await data_plane.drop_table("again", timeout=DEADLINE_S)
     later = await log.lose("orders-v1", 0, 55)
     assert later > earliest
-    once_more = await data_plane.create_table("orders", partitions=0, over="orders-v1", timeout=DEADLINE_S)
+    once_more = await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     assert data_plane.catalog.map.table(topic_id).starts == (later, 0)
     assert await held(data_plane, once_more) == {b"old%d" % number: b"v" * 40 for number in range(later, 60)}
 
 
 async def test_a_table_of_its_own_goes_with_its_topic(data_plane: LocalData, log: OthersLog) -> None:
-    table = await data_plane.create_table("ships", partitions=1, timeout=DEADLINE_S)
+    table = await data_plane.create_table(TableSpec("ships", partitions=1), timeout=DEADLINE_S)
     await data_plane.drop_table("ships", timeout=DEADLINE_S)
     assert table.id not in {topic.id for topic in await log.topics()}
 
@@ -142,7 +143,7 @@ async def test_whoever_owns_the_log_leaves_it_alone(data_plane: LocalData, log: 
     """`topics` does not list it, which of another table means that its log is gone."""
     await orders(log, records=0)
     await log.make_topic_of_others("payments", partitions=1)
-    table = await data_plane.create_table("orders", partitions=0, over="orders-v1", timeout=DEADLINE_S)
+    table = await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     await Tables(data_plane.log, data_plane.catalog).reconcile()
     assert await data_plane.list_tables(timeout=1) == [table]
 
@@ -150,13 +151,15 @@ async def test_whoever_owns_the_log_leaves_it_alone(data_plane: LocalData, log: 
 async def test_an_embedded_log_has_none(tmp_path: Path) -> None:
     async with one_machine(tmp_path) as data_plane:
         with pytest.raises(InvalidRequest, match="an embedded log has no topics of others"):
-            await data_plane.create_table("orders", partitions=0, over="orders-v1", timeout=1)
+            await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=1)
         assert await data_plane.list_tables(timeout=1) == []
 
 
 @pytest.mark.parametrize("partitioner", ["slot", "murmur2"])
 async def test_direct_reads_find_each_key_where_it_was_put(data_plane: LocalData, partitioner: str) -> None:
-    table = await data_plane.create_table("flights", partitions=5, partitioner=partitioner, timeout=DEADLINE_S)
+    table = await data_plane.create_table(
+        TableSpec("flights", partitions=5, partitioner=partitioner), timeout=DEADLINE_S
+    )
     pairs = {b"%d{k%d}" % (number, number % 7): b"v%d" % number for number in range(100)}
     await put_all(data_plane, table, pairs)
     assert await held(data_plane, table) == pairs

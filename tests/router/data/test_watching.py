@@ -17,6 +17,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, LogDamaged, Offs
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data import watch as module
 from router.data.local_data import LocalData
 from router.data.requests import WatchEvent
@@ -116,7 +117,7 @@ async def test_dropping_the_table_ends_it(data_plane: LocalData, table: TableRef
 
 async def test_what_retention_removed(tmp_path: Path) -> None:
     async with one_machine(tmp_path, settings=EngineSettings(segment_bytes=1024)) as data_plane:
-        table = await data_plane.create_table("flights", partitions=1, timeout=1)
+        table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
         for number in range(100):
             await write(data_plane, table, 0, puts((b"k%d" % number, bytes(50))), outcomes=True)
         earliest = await data_plane.log.trim(table.id, ZERO, Offset(90))
@@ -200,7 +201,7 @@ async def test_a_slow_subscriber_holds_up_its_followers_only(
 
 async def test_leaving_a_watch_leaves_no_task(tmp_path: Path) -> None:
     async with one_machine(tmp_path) as data_plane:
-        table = await data_plane.create_table("flights", partitions=4, timeout=1)
+        table = await data_plane.create_table(TableSpec("flights", partitions=4), timeout=1)
         before = asyncio.all_tasks()
         async with aclosing(data_plane.watch(table.id, {})) as events:
             await following(events)

@@ -19,6 +19,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DeadlineExceeded, Disconnected, InvalidRequest
 from log_tier.model.identifiers import Partition
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.requests import ReadPart, WritePart
 from router.membership.live_membership import SILENCE_MAX_S, LiveMembership
 from router.membership.member import Member
@@ -35,7 +36,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[TestCluster]:
 
 @pytest.fixture
 async def table(cluster: TestCluster) -> TableRef:
-    made = await cluster.router.create_table("flights", partitions=2, timeout=DEADLINE_S)
+    made = await cluster.router.create_table(TableSpec("flights", partitions=2), timeout=DEADLINE_S)
     await cluster.hosted(made)
     return made
 
@@ -150,7 +151,7 @@ async def test_a_node_under_a_new_address(cluster: TestCluster, membership: Live
 async def until_closed(member) -> None:  # type: ignore[no-untyped-def]
     async with within(DEADLINE_S):
         while True:
-            await member.ask(lambda connection: connection.list_tables(timeout=1))
+            await member.ask(lambda connection: connection.read([], timeout=1))
             await asyncio.sleep(0.001)
 
 

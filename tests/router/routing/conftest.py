@@ -9,6 +9,7 @@ import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of
 
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[TestCluster]:
 @pytest.fixture
 async def table(cluster: TestCluster) -> TableRef:
     """Four partitions, each on every node."""
-    made = await cluster.router.create_table("flights", partitions=4, timeout=DEADLINE_S)
+    made = await cluster.router.create_table(TableSpec("flights", partitions=4), timeout=DEADLINE_S)
     await cluster.hosted(made)
     return made
 
@@ -28,6 +29,6 @@ async def table(cluster: TestCluster) -> TableRef:
 @pytest.fixture
 async def spread(cluster: TestCluster) -> TableRef:
     """Seven partitions, each on one node."""
-    made = await cluster.router.create_table("spread", partitions=7, replicas=1, timeout=DEADLINE_S)
+    made = await cluster.router.create_table(TableSpec("spread", partitions=7, replicas=1), timeout=DEADLINE_S)
     await cluster.hosted(made)
     return made

@@ -13,6 +13,7 @@ from log_tier.model.errors import LimitExceeded, ReplicaBehind, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.requests import ScanRequest, ScanResult, WritePart
 
 PAIRS = {b"k%04d" % number: b"v%d" % number for number in range(700)}
@@ -65,7 +66,7 @@ async def test_all_pages_together_are_the_table(
 
 async def made(cluster: TestCluster, kind: str) -> TableRef:
     replicas, partitions = (1, 7) if kind == "spread" else (3, 4)
-    table = await cluster.router.create_table(kind, partitions=partitions, replicas=replicas, timeout=DEADLINE_S)
+    table = await cluster.router.create_table(TableSpec(kind, partitions, replicas), timeout=DEADLINE_S)
     await cluster.hosted(table)
     return table
 

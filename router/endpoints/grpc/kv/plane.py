@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from router.data.gather.reads import ReadCoalescer
 from router.data.gather.session import NoSession
 from router.data.gather.write_coalescer import WriteCoalescer
-from router.data.requests import Connection
+from router.data.seam import Connection
 
 __all__ = ["OpenPlane", "Plane"]
 

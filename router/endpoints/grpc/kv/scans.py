@@ -10,7 +10,8 @@ from log_tier.model.errors import InvalidKey, InvalidRequest
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
-from router.data.requests import Connection, ScanRequest, ScanResult
+from router.data.requests import ScanRequest, ScanResult
+from router.data.seam import DataPlane
 from router.endpoints.grpc.kv.freshness import Freshness
 from router.endpoints.grpc.kv.results import token_text
 from router.proto import kv_pb2 as kv
@@ -46,7 +47,7 @@ def _range(request: kv.KVScanRequest) -> tuple[bytes, bytes | None]:
 
 
 async def scan_pages(
-    connection: Connection, table: TableRef, request: kv.KVScanRequest, freshness: Freshness, deadline: float
+    connection: DataPlane, table: TableRef, request: kv.KVScanRequest, freshness: Freshness, deadline: float
 ) -> AsyncIterator[kv.KVScanResponse]:
     """Yield messages until the range or the limit is exhausted.
 

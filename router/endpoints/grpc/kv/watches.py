@@ -19,7 +19,8 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from router.data.requests import Connection, WatchEvent
+from router.data.requests import WatchEvent
+from router.data.seam import Connection
 from router.endpoints.grpc.kv.freshness import check_token, parse_token
 from router.endpoints.grpc.kv.results import token_text
 from router.endpoints.grpc.kv.scans import MESSAGE_BYTES_MAX

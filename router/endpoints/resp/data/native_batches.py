@@ -12,7 +12,8 @@ from typing import Final
 
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import DuramenError
-from router.data.requests import Connection, WritePart, WriteResult
+from router.data.requests import WritePart, WriteResult
+from router.data.seam import DataPlane
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 
 __all__ = ["NativeBatches"]
@@ -26,7 +27,7 @@ _Waiting = list[tuple[WritePart, "asyncio.Future[WriteResult]"]]
 class NativeBatches:
     """Gathers them. Belongs to one event loop."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: DataPlane) -> None:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._waiting: _Waiting = []

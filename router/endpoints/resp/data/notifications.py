@@ -35,7 +35,8 @@ from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.record import EXPIRY_SHIFT, OPERATION_MASK, PLAIN_PUT, Expiry, Operation
-from router.data.requests import Connection, WatchEvent
+from router.data.requests import WatchEvent
+from router.data.seam import DataPlane
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, Tables
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
@@ -110,7 +111,7 @@ class _Watch:
 class Notifications:
     """Who listens, and the watches that feed them."""
 
-    def __init__(self, connection: Connection, maps: Maps, tables: Tables) -> None:
+    def __init__(self, connection: DataPlane, maps: Maps, tables: Tables) -> None:
         self._connection = connection
         self._maps = maps
         self._tables = tables

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
-from router.data.requests import Connection, ReadPart
+from router.data.requests import ReadPart
+from router.data.seam import DataPlane
 from router.endpoints.resp.data.local_reads import LocalReads, by_partition
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
@@ -40,7 +41,7 @@ def check_keys(keys: Sequence[bytes]) -> None:
 class Reads(LocalReads):
     """The reads of all connections. `clock_ms`: what expiries are judged by, besides the log's time."""
 
-    def __init__(self, connection: Connection, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, connection: DataPlane, clock_ms: Callable[[], int]) -> None:
         super().__init__(clock_ms)
         self._connection = connection
 

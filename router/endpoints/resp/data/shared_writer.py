@@ -22,7 +22,7 @@ from log_tier.model.identifiers import Partition
 from router.data.gather.batch_builder import BatchBuilder
 from router.data.gather.rounds import Place, Rules
 from router.data.gather.writes import WriteGatherer
-from router.data.requests import Connection
+from router.data.seam import Connection
 from router.endpoints.resp.data.drafts import Waiter, Waiters
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Record

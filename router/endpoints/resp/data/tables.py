@@ -28,8 +28,9 @@ from log_tier.model.batch import Batch
 from log_tier.model.errors import DuramenError, TableExists, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
-from router.data.requests import Connection
+from router.data.seam import TableAdmin
 from router.endpoints.resp.data.floors import Floors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
 from router.endpoints.resp.data.value_cache import CacheRoom, ValueCache
@@ -200,7 +201,7 @@ class Tables:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: TableAdmin,
         node: Node | None,
         partitions: Callable[[], int],
         room: CacheRoom,
@@ -282,7 +283,7 @@ class Tables:
             if not is_numbered(name):
                 raise
         with suppress(TableExists):  # somebody else was first
-            return await self._connection.create_table(name, partitions=self._partitions(), timeout=REQUEST_TIMEOUT_S)
+            return await self._connection.create_table(TableSpec(name, self._partitions()), timeout=REQUEST_TIMEOUT_S)
         return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
 
 

@@ -15,7 +15,7 @@ from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
 from router.admin.admin import OpenAdmin
-from router.data.requests import Connection
+from router.data.seam import Connection
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import COMMANDS
 from router.endpoints.resp.connection.client import Client

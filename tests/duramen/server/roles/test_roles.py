@@ -21,6 +21,7 @@ from duramen.server.roles.router_role import RouterRole
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.single_machine import open_local_data
 from log_tier.model.errors import FolderInUse, ForeignFolder, InvalidRequest, NodeIdTaken, PortInUse, UnknownFormat
+from log_tier.model.table_spec import TableSpec
 
 DEADLINE_S = 20
 
@@ -153,7 +154,7 @@ async def test_a_second_node_of_the_same_id(log: LogRole, tmp_path: Path) -> Non
 @pytest.mark.own_log
 async def test_one_machines_folder_goes_on_as_a_cluster_and_not_back(tmp_path: Path) -> None:
     data_plane = await open_local_data(tmp_path)
-    await data_plane.create_table("flights", partitions=2, timeout=10)
+    await data_plane.create_table(TableSpec("flights", partitions=2), timeout=10)
     await data_plane.close()
     log = await LogRole.open(tmp_path, host="127.0.0.1", port=0)
     first = await node(log, tmp_path / "nodes" / "n1", "n1", take_over=True)

@@ -12,7 +12,8 @@ from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes
 from log_tier.model.table_ref import TableRef
-from router.data.requests import Connection, WatchEvent
+from router.data.requests import WatchEvent
+from router.data.seam import Connection
 from router.endpoints.grpc.kv.watches import watch_changes
 from router.proto import kv_pb2 as kv
 

@@ -16,6 +16,7 @@ from kit.resp.raw_client import packed, read_reply
 
 from log_tier.model.errors import TableExists
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.requests import WritePart
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
@@ -90,7 +91,7 @@ async def put(cluster: TestCluster, node: str, table: TableRef, key: bytes) -> N
 
 async def make(cluster: TestCluster, name: str) -> TableRef:
     try:
-        table = await cluster.router.create_table(name, partitions=3, timeout=DEADLINE_S)
+        table = await cluster.router.create_table(TableSpec(name, partitions=3), timeout=DEADLINE_S)
     except TableExists:  # whoever listens to a numbered table makes it
         table = await cluster.router.find_table(name, timeout=DEADLINE_S)
     await cluster.hosted(table)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from kit.resp.raw_client import Raw, RawError, Status
 from kit.resp.server_thread import ServerThread
 
+from log_tier.model.table_spec import TableSpec
+
 OK = Status("OK")
 
 
 def test_tables_by_name_and_number(server: ServerThread, raw: Raw, key: str) -> None:
-    server.run(lambda: server.data_plane.create_table(f"named-{key}", partitions=2, timeout=10))
+    server.run(lambda: server.data_plane.create_table(TableSpec(f"named-{key}", 2), timeout=10))
     assert raw.call("SET", key, "default") == OK
     assert raw.call("SELECT", f"named-{key}") == OK
     assert raw.call("GET", key) is None

@@ -25,6 +25,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import Condition, Operation, attribute_of
+from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import ReadPart, WritePart
 from router.endpoints.resp.data.shared_writer import RESP_RULES, SharedWriter
@@ -91,7 +92,7 @@ async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
 
 
 async def served(data_plane: LocalData, partitions: int = 1) -> ServedTable:
-    ref = await data_plane.create_table("t", partitions=partitions, timeout=10)
+    ref = await data_plane.create_table(TableSpec("t", partitions=partitions), timeout=10)
     return ServedTable(ref, data_plane.node, CacheRoom(0))
 
 

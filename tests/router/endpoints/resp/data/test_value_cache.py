@@ -14,6 +14,7 @@ from kit.deadlines import within
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import Batch
 from log_tier.model.record import Operation
+from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.tables import ServedTable
@@ -31,7 +32,7 @@ async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
 
 
 async def served(data_plane: LocalData, *, room: int = MANY, partitions: int = 1) -> tuple[ServedTable, Reads]:
-    ref = await data_plane.create_table("t", partitions=partitions, timeout=10)
+    ref = await data_plane.create_table(TableSpec("t", partitions=partitions), timeout=10)
     return ServedTable(ref, data_plane.node, CacheRoom(room)), Reads(data_plane, lambda: 0)
 
 

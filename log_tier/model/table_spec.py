@@ -1,0 +1,59 @@
+"""What a table is to be, as one value: checked once, where it is made, and passed on as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from log_tier.model.errors import InvalidName, InvalidRequest, LimitExceeded
+from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, check_adopted_name, check_name
+from log_tier.model.partitioner import Partitioner, check_partitioner
+
+__all__ = ["TableSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table that somebody wants. There is none that cannot be: making one raises what is wrong with it.
+
+    `InvalidName` for a name that no table can have, `LimitExceeded` for a number of partitions that it cannot have,
+    `InvalidRequest` for the rest.
+    """
+
+    name: str
+    partitions: int
+    """1 to `PARTITIONS_MAX`. Over a topic of others the number of its partitions, or 0: as many as it has."""
+    replicas: int = 0
+    """Of each partition; 0: one on each node, up to three."""
+    over: str = ""
+    """An existing topic of others that becomes the table's log; empty: the table has a topic of its own."""
+    partitioner: str = ""
+    """How a key finds its partition; empty: `"murmur2"` over a topic of others, as its producers do, else `"slot"`."""
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        if self.name.startswith(RESERVED_PREFIX):
+            raise InvalidName(
+                f"names that begin with {RESERVED_PREFIX} are Duramen's own; choose another than {self.name}"
+            )
+        if self.over:
+            check_adopted_name(self.over)
+        if self.partitioner:
+            check_partitioner(self.partitioner)
+        if type(self.partitions) is not int:
+            raise InvalidRequest(f"a table has a whole number of partitions, not {self.partitions!r}")
+        if not (1 <= self.partitions <= PARTITIONS_MAX or (self.over and self.partitions == 0)):
+            raise LimitExceeded(
+                f"a table has 1 to {PARTITIONS_MAX} partitions, not {self.partitions}",
+                limit=PARTITIONS_MAX,
+                size=self.partitions,
+            )
+        # More than a message can carry, and than any cluster has nodes.
+        if type(self.replicas) is not int or not 0 <= self.replicas < 1 << 32:
+            raise InvalidRequest(
+                f"a partition has at least one replica, not {self.replicas!r}; 0 leaves it to the cluster"
+            )
+
+    @property
+    def placed_by(self) -> Partitioner:
+        """The partitioner that the table gets."""
+        return check_partitioner(self.partitioner or ("murmur2" if self.over else "slot"))

@@ -1,0 +1,117 @@
+"""The seam between whoever asks and whoever answers: `DataPlane` for records, `TableAdmin` for tables.
+
+Implementations: `router.data.local_data.LocalData` (the replicas of this process), `router.remote.connection` (a server
+over gRPC), `router.routing` (many nodes: routed, local first, failover) and the client's deferred connection. All of
+them are both, which is a `Connection`. A caller takes the narrower protocol where it is enough.
+
+Contract (`tests/kit/cluster/data_plane_contract.py` and `tests/kit/cluster/table_admin_contract.py` run it against
+every implementation):
+
+- P1 `timeout` is in seconds and covers the call, whatever the call waits for; then it ends with an error of ours.
+- P2 A request of several parts is answered part by part, in their order. A part that fails stands there as its error;
+  only what fails as a whole raises.
+- P3 A result of `write` means that the batch is on stable storage. A `WriteUnknown` means that it is in the log once or
+  not at all.
+- P4 A table that `create_table` returned can be found, listed, described and used by the same caller at once; one that
+  `drop_table` returned from is gone for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Protocol
+
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
+from router.data.requests import (
+    OutcomesPart,
+    ReadPart,
+    ReadResult,
+    ScanRequest,
+    ScanResult,
+    TableDescription,
+    WatchEvent,
+    WritePart,
+    WriteResult,
+)
+
+__all__ = ["Connection", "DataPlane", "TableAdmin"]
+
+
+class DataPlane(Protocol):
+    """Reads, writes, scans and watches the records of tables that are known by their id."""
+
+    async def read(
+        self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
+    ) -> Sequence[ReadResult | DuramenError]:
+        """Read keys. A part that must wait longer than `patience` seconds (0: than `timeout`) fails by itself."""
+        ...
+
+    async def write(
+        self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
+    ) -> Sequence[WriteResult | DuramenError]:
+        """Append batches; each result means that the batch is on stable storage.
+
+        Outcomes that are not known within `patience` seconds (0: within `timeout`) come as `pending`.
+        """
+        ...
+
+    async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> Sequence[WriteResult | DuramenError]:
+        """What became of batches that are in the log; `WriteUnknown` where that is not known in time."""
+        ...
+
+    async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
+        """One page in key order."""
+        ...
+
+    def watch(
+        self, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Follow a table's changes (of `partitions`, or of all); those without a start begin at the end.
+
+        Ends only by `aclose` or an error. It has no timeout: a table that nothing is written to has no events.
+        """
+        ...
+
+    async def producer(
+        self, table_id: TableId, producer_id: int, *, timeout: float, partitions: Sequence[Partition] = ()
+    ) -> Mapping[Partition, int]:
+        """The last sequence of a producer that was applied, by partition (of `partitions`, or of all)."""
+        ...
+
+
+class TableAdmin(Protocol):
+    """Makes, finds and drops tables."""
+
+    async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
+        """Create a table. Raises `TableExists`, `CommandRejected` where there are too few nodes for its replicas; with
+        `over`, `TableNotFound` where there is no such topic, and `InvalidRequest` where it has another number of
+        partitions or the log has no topics of others.
+        """
+        ...
+
+    async def find_table(self, name: str, *, timeout: float) -> TableRef:
+        """The table of that name. Raises `TableNotFound` naming those that are there."""
+        ...
+
+    async def list_tables(self, *, timeout: float) -> list[TableRef]:
+        """All tables, by name."""
+        ...
+
+    async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
+        """A table and the state of its partitions."""
+        ...
+
+    async def drop_table(self, name: str, *, timeout: float) -> None:
+        """Delete a table and its log (not a topic of others)."""
+        ...
+
+
+class Connection(DataPlane, TableAdmin, Protocol):
+    """A way to all of a database, which its owner closes."""
+
+    async def close(self) -> None:
+        """Let go of everything. Idempotent."""
+        ...

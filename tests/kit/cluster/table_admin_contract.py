@@ -1,0 +1,63 @@
+"""What every `TableAdmin` promises: one suite, run against each implementation (`test_connections.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import pytest
+
+from kit.cluster.one_machine import DEADLINE_S
+from kit.cluster.silent_log import TIMEOUT_S, check_ends_in_time, silent_log
+from log_tier.model.errors import CommandRejected, DuramenError, TableExists, TableNotFound
+from log_tier.model.table_spec import TableSpec
+from router.data.local_data import LocalData
+from router.data.seam import TableAdmin
+
+__all__ = ["TableAdminContract"]
+
+Call = Callable[[TableAdmin], Awaitable[object]]
+
+CALLS: Final[dict[str, Call]] = {
+    "create_table": lambda it: it.create_table(TableSpec("new", 1), timeout=TIMEOUT_S),
+    "find_table": lambda it: it.find_table("missing", timeout=TIMEOUT_S),
+    "list_tables": lambda it: it.list_tables(timeout=TIMEOUT_S),
+    "describe_table": lambda it: it.describe_table("flights", timeout=TIMEOUT_S),
+    "drop_table": lambda it: it.drop_table("missing", timeout=TIMEOUT_S),
+}
+
+
+class TableAdminContract:
+    """Derive from it, with a fixture `connection` over the fixture `data_plane`."""
+
+    @pytest.mark.parametrize("name", CALLS)
+    async def test_a_timeout_covers_the_change(self, connection: TableAdmin, data_plane: LocalData, name: str) -> None:
+        """The log does not answer. The call ends all the same, with an error of ours, in good time."""
+        await data_plane.create_table(TableSpec("flights", 1), timeout=DEADLINE_S)
+        async with silent_log(data_plane):
+            assert isinstance(await check_ends_in_time(lambda: CALLS[name](connection)), DuramenError), "it cannot know"
+        assert (await connection.find_table("flights", timeout=DEADLINE_S)).partitions == 1
+
+    async def test_a_table_from_its_beginning_to_its_end(self, connection: TableAdmin) -> None:
+        made = await connection.create_table(TableSpec("flights", 2, partitioner="murmur2"), timeout=DEADLINE_S)
+        assert (made.name, made.partitions, made.partitioner) == ("flights", 2, "murmur2")
+        assert await connection.find_table("flights", timeout=DEADLINE_S) == made
+        assert await connection.list_tables(timeout=DEADLINE_S) == [made]
+        described = await connection.describe_table("flights", timeout=DEADLINE_S)
+        assert described.table == made
+        assert [(each.partition, each.earliest, each.latest) for each in described.partitions] == [
+            (0, 0, -1),
+            (1, 0, -1),
+        ]
+        with pytest.raises(TableExists):
+            await connection.create_table(TableSpec("flights", 1), timeout=DEADLINE_S)
+        await connection.drop_table("flights", timeout=DEADLINE_S)
+        assert await connection.list_tables(timeout=DEADLINE_S) == []
+        for call in (connection.find_table, connection.describe_table, connection.drop_table):
+            with pytest.raises(TableNotFound):
+                await call("flights", timeout=DEADLINE_S)
+
+    async def test_a_table_with_more_replicas_than_nodes(self, connection: TableAdmin) -> None:
+        with pytest.raises(CommandRejected, match="wants 2 replicas"):
+            await connection.create_table(TableSpec("flights", 1, replicas=2), timeout=DEADLINE_S)
+        assert await connection.list_tables(timeout=DEADLINE_S) == []
