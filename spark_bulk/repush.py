@@ -28,8 +28,9 @@ from pyspark.sql import SparkSession
 from log_tier.model.errors import InvalidValue
 from log_tier.model.identifiers import Partition
 from log_tier.model.tokens import Token
+from serving_tier.names import DATA_FILE
 from serving_tier.snapshots.install import install_snapshot
-from serving_tier.snapshots.manifest import DATA_FILE, SnapshotManifest
+from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.versions.manifest import VersionManifest
 from spark_bulk.build.bulk import Built, build_rows, commit, plan_build
 from spark_bulk.build.index_writer import Base, IndexWriter, store_index

@@ -30,11 +30,10 @@ from serving_tier.fold.entry import Entry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.worker import TaskRun
+from serving_tier.names import past_folder
 from serving_tier.node.hosting import Hosting
 
 __all__ = ["copy_partition"]
-
-_FOLDER: Final = "point-in-time"
 
 # A batch of the copy: large enough to share its sync, small enough to be applied in a few milliseconds.
 _BATCH_RECORDS: Final = 2_000
@@ -48,7 +47,7 @@ async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: No
     partition = Partition(int(arguments["source_partition"]))
     source, start = table.topic, table.start(partition)
     until = Offset(int(arguments["offset"]))
-    folder = hosting.node.folder.with_name(_FOLDER) / f"{run.job.id}-{run.number}"
+    folder = past_folder(hosting.node.folder, run.job.id, run.number)
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     try:
         if until >= start:  # else nothing was there yet

@@ -24,6 +24,7 @@ from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import CommandRejected, DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from serving_tier.jobs.schedule import SnapshotSchedule
+from serving_tier.names import SNAPSHOT_WORK_FOLDER
 from serving_tier.node.hosting import Hosting
 from serving_tier.replica.replica import Replica
 from serving_tier.snapshots.install import install_snapshot
@@ -42,8 +43,6 @@ KEEP_DEFAULT: Final = 2
 # How often the schedule is looked at. Intervals are minutes to hours.
 _LOOK_S: Final = 1.0
 
-_WORK_FOLDER: Final = "snapshot-work"
-
 
 class NodeSnapshots:
     """Takes and fetches the snapshots of one node. `open()` makes one, `close()` ends the schedule."""
@@ -53,7 +52,7 @@ class NodeSnapshots:
         self._hosting = hosting
         self.store = store
         self._keep = keep
-        self._work_folder = hosting.node.folder.with_name(_WORK_FOLDER)
+        self._work_folder = hosting.node.folder.with_name(SNAPSHOT_WORK_FOLDER)
         self._ticker: asyncio.Task[None] | None = None
         self._in_use: set[str] = set()
 

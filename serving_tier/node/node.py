@@ -29,10 +29,11 @@ from log_tier.model.log import Bounds, Log, Topic
 from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
+from serving_tier.names import is_version_of
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.observer import ReplicaEvent
 from serving_tier.replica.replica import Replica, ReplicaListener
-from serving_tier.replica.version_folders import ReplicaFolder, is_version_of, remove_versions
+from serving_tier.replica.version_folders import ReplicaFolder, remove_versions
 
 __all__ = ["Node", "ReplicaName", "RestingReplica"]
 

@@ -17,9 +17,10 @@ from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import InvalidRequest, Unavailable
 from log_tier.model.identifiers import Partition
 from log_tier.model.log import Topic
+from serving_tier.names import old_folder, rebuild_folder
 from serving_tier.node.bootstrap import Progress
 from serving_tier.node.node import Node
-from serving_tier.node.replica_files import discard, exchange, old_folder, rebuild_folder
+from serving_tier.node.replica_files import discard, exchange
 from serving_tier.node.staging import Staging
 from serving_tier.replica.observer import ReplicaEvent
 from serving_tier.replica.replica import Replica

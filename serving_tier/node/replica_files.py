@@ -1,36 +1,17 @@
-"""What a node keeps on its disk beside the indexes that it hosts, and what it removes.
-
-table id/partition            an index, see `serving_tier.index.lmdb.folder`
-table id/partition.rebuild    one that is brought up beside it, to take its place
-table id/partition.old        the one whose place was taken, until the new one is open
-"""
+"""What a node keeps on its disk beside the indexes that it hosts, and what it removes; see `serving_tier.names`."""
 
 from __future__ import annotations
 
 import logging
 import shutil
 from pathlib import Path
-from typing import Final
 
 from log_tier.catalog.cluster_map import ClusterMap
-from serving_tier.replica.version_folders import is_version_of
+from serving_tier.names import is_version_of
 
-__all__ = ["discard", "exchange", "old_folder", "rebuild_folder", "tidy"]
+__all__ = ["discard", "exchange", "tidy"]
 
 logger = logging.getLogger(__name__)
-
-_REBUILD: Final = ".rebuild"
-_OLD: Final = ".old"
-
-
-def rebuild_folder(folder: Path) -> Path:
-    """Where an index is brought up that will take the place of the one in `folder`."""
-    return folder.with_name(folder.name + _REBUILD)
-
-
-def old_folder(folder: Path) -> Path:
-    """Where the one whose place was taken lies."""
-    return folder.with_name(folder.name + _OLD)
 
 
 def exchange(folder: Path, new: Path, old: Path) -> None:

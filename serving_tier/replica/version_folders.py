@@ -11,31 +11,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from log_tier.model.errors import IndexDamaged
 from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
+from serving_tier.names import is_version_of, version_folder
 from serving_tier.replica.applier import Applier
 
 __all__ = [
     "ReplicaFolder",
-    "is_version_of",
     "open_versions",
     "promote",
     "remove_versions",
-    "version_folder",
     "version_folders",
 ]
 
 logger = logging.getLogger(__name__)
-
-_VERSION: Final = re.compile(r"(.+)\.v([1-9][0-9]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +71,6 @@ class ReplicaFolder:
             start=self.start,
             environments=self.environments,
         )
-
-
-def version_folder(folder: Path, number: int) -> Path:
-    """Where a version lies that came later."""
-    return folder.with_name(f"{folder.name}.v{number}")
-
-
-def is_version_of(name: str, folder_name: str) -> bool:
-    """Whether `name` is the folder of a standby version next to a replica's folder."""
-    found = _VERSION.fullmatch(name)
-    return found is not None and found[1] == folder_name
 
 
 def version_folders(folder: Path) -> list[Path]:

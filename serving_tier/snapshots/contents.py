@@ -16,7 +16,8 @@ from log_tier.model.identifiers import Partition, TableId
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import IDENTITY, STATE, State, unpack_identity
 from serving_tier.index.scan import digest_of
-from serving_tier.snapshots.manifest import DATA_FILE, PIECE_BYTES, SnapshotFile, SnapshotManifest
+from serving_tier.names import DATA_FILE
+from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, SnapshotManifest
 from serving_tier.snapshots.pages import PageCheck
 
 __all__ = ["Contents", "FileCheck", "check_contents", "describe_file", "pieces_of", "read_contents"]

@@ -14,22 +14,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
 
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import Partition, TableId
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
+from serving_tier.names import incoming_folder, replaced_folder
 from serving_tier.snapshots.contents import check_contents, read_contents
 from serving_tier.snapshots.local_disk import Folders, local_troubles
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.store import SnapshotStore
 
 __all__ = ["check_identity", "install_snapshot", "receiving", "recover_folder"]
-
-_INCOMING: Final = ".incoming"
-_REPLACED: Final = ".replaced"
 
 
 async def install_snapshot(
@@ -82,7 +79,7 @@ async def receiving(
     Whoever fills it passes every file through a `FileCheck` and syncs it: nothing reads the files again.
     Left with an error it is removed, and `folder` is what it was.
     """
-    incoming = _standby(folder, _INCOMING)
+    incoming = incoming_folder(folder)
 
     def begin(_: Stop) -> None:
         with local_troubles(folder):
@@ -112,7 +109,7 @@ def _check(incoming: Path, manifest: SnapshotManifest) -> None:
 
 
 def _put_in_place(incoming: Path, folder: Path, folders: Folders) -> None:
-    replaced = _standby(folder, _REPLACED)
+    replaced = replaced_folder(folder)
     folders.remove(replaced)
     there = folder.exists()
     if there:
@@ -129,13 +126,9 @@ def _put_in_place(incoming: Path, folder: Path, folders: Folders) -> None:
 
 def recover_folder(folder: Path, *, folders: Folders = Folders()) -> None:  # noqa: B008  (immutable)
     """Undo or finish an install of `folder` that a crash interrupted. Nothing may use the folder meanwhile."""
-    replaced = _standby(folder, _REPLACED)
+    replaced = replaced_folder(folder)
     if replaced.exists() and not folder.exists():
         folders.rename(replaced, folder)
         folders.sync(folder.parent)
     folders.remove(replaced)
-    folders.remove(_standby(folder, _INCOMING))
-
-
-def _standby(folder: Path, suffix: str) -> Path:
-    return folder.with_name(folder.name + suffix)
+    folders.remove(incoming_folder(folder))

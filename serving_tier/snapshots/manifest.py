@@ -22,12 +22,10 @@ import google_crc32c
 from log_tier.model.errors import SnapshotDamaged
 from log_tier.model.identifiers import NOTHING, PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.sealed_json import SealedKind
+from serving_tier.names import INDEX_FILES, snapshot_path
 
 __all__ = [
-    "DATA_FILE",
-    "FILES",
     "MANIFEST_BYTES_MAX",
-    "MARKER_FILE",
     "PIECE_BYTES",
     "SNAPSHOT_FORMAT_VERSION",
     "SnapshotFile",
@@ -38,11 +36,6 @@ __all__ = [
 
 SNAPSHOT_FORMAT: Final = "duramen-snapshot"
 SNAPSHOT_FORMAT_VERSION: Final = 1
-
-DATA_FILE: Final = "data.mdb"
-MARKER_FILE: Final = "index.json"
-FILES: Final = (DATA_FILE, MARKER_FILE)
-"""The files of a snapshot: those of a closed index folder. No other name is ever written or read."""
 
 # Long enough that a read or write of one is efficient, short enough for the CRC; and a quarter of gRPC's limit for a
 # message, so that a peer's copy travels in pieces too.
@@ -130,7 +123,7 @@ class SnapshotManifest:
     @property
     def path(self) -> str:
         """Its folder below the store's root. Sorted by name is sorted by offset."""
-        return f"{self.table}/{self.partition}/{self.offset:020d}-{self.id}"
+        return snapshot_path(self.table, self.partition, self.offset, self.id)
 
     def __str__(self) -> str:
         return f"snapshot {self.id} of {self.table_name}/{self.partition} at {self.offset}"
@@ -181,7 +174,7 @@ def _manifest_of(document: dict[str, Any]) -> SnapshotManifest:
         raise ValueError(f"partition {document['partition']}, offset {document['offset']}")
     table_id_to_bytes(TableId(document["table"]))
     files = tuple(map(_file_of, document["files"]))
-    if document["piece_bytes"] != PIECE_BYTES or tuple(file.name for file in files) != FILES:
+    if document["piece_bytes"] != PIECE_BYTES or tuple(file.name for file in files) != INDEX_FILES:
         raise ValueError(f"pieces of {document['piece_bytes']} bytes, files {[file.name for file in files]}")
     return SnapshotManifest(
         id=document["id"],

@@ -20,7 +20,6 @@ nobody needs it, and a put that was still under way finds at the read-back that 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import Any, Final, NamedTuple
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
 from log_tier.model.identifiers import Offset, Partition, TableId
+from serving_tier.names import MANIFEST_FILE, parse_snapshot_path
 from serving_tier.snapshots.contents import FileCheck, pieces_of
 from serving_tier.snapshots.local_disk import begin_writing, linked, replace_file, sync_folder
 from serving_tier.snapshots.manifest import (
@@ -41,10 +41,6 @@ from serving_tier.snapshots.manifest import (
 from serving_tier.snapshots.store_url import StorePlace, open_place
 
 __all__ = ["SnapshotStore", "StoredSnapshot"]
-
-_MANIFEST: Final = "manifest.json"
-
-_PATH: Final = re.compile(r"([A-Za-z0-9_-]{22})/(\d{1,4})/(-?\d{19,20})-([0-9A-Za-z]+)")
 
 # Parts of an upload: S3 takes at most 10,000 of them, so this allows files of 160 GB.
 _BLOCK_BYTES: Final = 16 << 20
@@ -102,7 +98,7 @@ class SnapshotStore:
                         self._write(folder / file.name, file, f"{path}/{file.name}", manifest, done, progress, stop)
                     done += file.size
                 stop.check()
-                self._write_small(f"{path}/{_MANIFEST}", format_manifest(manifest))
+                self._write_small(f"{path}/{MANIFEST_FILE}", format_manifest(manifest))
             except BaseException:
                 with suppress(*self._place.troubles):
                     self._delete(manifest.path)
@@ -209,7 +205,7 @@ class SnapshotStore:
         return await in_thread(lambda _: self._read_manifest(path))
 
     def _read_manifest(self, path: str) -> SnapshotManifest:
-        file = f"{_check_path(path).path}/{_MANIFEST}"
+        file = f"{_check_path(path).path}/{MANIFEST_FILE}"
         with (
             self._named(file, missing="is missing: the snapshot was removed, or never finished; use another one"),
             self._fs.open(self._at(file), "rb", block_size=_BLOCK_BYTES) as stored,
@@ -248,10 +244,10 @@ class SnapshotStore:
                 self._check_there()
         for name in found:
             path, _, file = name.removeprefix(self._root).strip("/").rpartition("/")
-            if _PATH.fullmatch(f"{path}/{file}"):
+            if parse_snapshot_path(f"{path}/{file}"):
                 finished.setdefault(f"{path}/{file}", False)
-            elif _PATH.fullmatch(path):
-                finished[path] = finished.get(path, False) or file == _MANIFEST
+            elif parse_snapshot_path(path):
+                finished[path] = finished.get(path, False) or file == MANIFEST_FILE
         whole = sorted(_check_path(path) for path, done in finished.items() if done)
         return whole, sorted(_check_path(path) for path, done in finished.items() if not done)
 
@@ -268,7 +264,7 @@ class SnapshotStore:
     def _delete(self, path: str) -> None:
         self._check_there()
         with suppress(FileNotFoundError):
-            self._fs.rm_file(self._at(f"{path}/{_MANIFEST}"))
+            self._fs.rm_file(self._at(f"{path}/{MANIFEST_FILE}"))
             if self._local:
                 sync_folder(self._at(path))
         with suppress(FileNotFoundError):
@@ -370,7 +366,7 @@ def _unavailable(store: SnapshotStore, error: Exception) -> SnapshotStoreUnavail
 
 def _check_path(path: str) -> StoredSnapshot:
     """What a path says. Raises `InvalidRequest` for one that is none: it must not lead out of the store."""
-    match = _PATH.fullmatch(path)
-    if match is None:
+    found = parse_snapshot_path(path)
+    if found is None:
         raise InvalidRequest(f"{path!r} is no snapshot's path: it is <table id>/<partition>/<offset>-<id>")
-    return StoredSnapshot(TableId(match[1]), Partition(int(match[2])), Offset(int(match[3])), match[4], path)
+    return StoredSnapshot(*found, path)

@@ -29,9 +29,10 @@ from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import DuramenError, SnapshotDamaged
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.names import DATA_FILE, MARKER_FILE, copy_folder
 from serving_tier.snapshots.contents import describe_file, pieces_of, read_contents
 from serving_tier.snapshots.local_disk import begin_writing, local_troubles
-from serving_tier.snapshots.manifest import DATA_FILE, MARKER_FILE, PIECE_BYTES, SnapshotFile, SnapshotManifest
+from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, SnapshotManifest
 from serving_tier.snapshots.store import SnapshotStore
 
 __all__ = ["Reading", "copied_index", "take_snapshot"]
@@ -99,7 +100,7 @@ async def copied_index(
     `snapshot_id`: hex digits that no other snapshot has; drawn here where they are not given.
     """
     snapshot_id = snapshot_id or secrets.token_hex(_ID_BYTES)
-    folder = work_folder / f"copy-{snapshot_id}"
+    folder = copy_folder(work_folder, snapshot_id)
     try:
         with reading() as index:
             files = await in_thread(lambda stop: _copy(index, folder, progress, stop))

@@ -22,11 +22,10 @@ from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.names import incoming_folder
 from serving_tier.snapshots.local_disk import local_troubles
 
 __all__ = ["EMPTY", "empty_offsets", "empty_url", "is_empty", "make_empty"]
-
-_INCOMING: Final = ".incoming"
 
 # An index's offset is that of the last batch it folded. This one is nobody's; the log's time is taken over from the
 # live version, when the two are level.
@@ -64,7 +63,7 @@ async def make_empty(url: str, table: TableEntry, partition: Partition, folder: 
 
 
 def _make(table: TableEntry, partition: Partition, offset: Offset, folder: Path) -> None:
-    incoming = folder.with_name(folder.name + _INCOMING)
+    incoming = incoming_folder(folder)
     with local_troubles(folder):
         shutil.rmtree(incoming, ignore_errors=True)
         index = LmdbIndex.open(incoming, table_id=table.id, partition=partition, start=table.start(partition))

@@ -12,22 +12,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import google_crc32c
 
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged
 from log_tier.model.identifiers import Partition
+from serving_tier.names import VERSION_FILE
 from serving_tier.snapshots.install import check_identity, receiving
 from serving_tier.snapshots.local_disk import Folders
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
 from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.versions.manifest import VERSION_BYTES_MAX, VersionManifest, format_version, parse_version
 
-__all__ = ["VERSION_FILE", "VersionStore"]
-
-VERSION_FILE: Final = "version.json"
+__all__ = ["VersionStore"]
 
 
 class VersionStore:

@@ -37,7 +37,8 @@ from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, Databases, named_
 from serving_tier.index.lmdb.folder import claim_folder
 from serving_tier.index.lmdb.format import IDENTITY, START, STATE, State, number_key, pack_identity, pack_start
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.snapshots.manifest import DATA_FILE, SnapshotManifest
+from serving_tier.names import DATA_FILE
+from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.snapshots.take import copied_index
 from spark_bulk.build.mapped_memory import release_mapping

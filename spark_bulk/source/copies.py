@@ -44,10 +44,11 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds, Log
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.names import DATA_FILE
 from serving_tier.service.peer import NodePeer
 from serving_tier.snapshots.contents import FileCheck, pieces_of
 from serving_tier.snapshots.install import check_identity, install_snapshot
-from serving_tier.snapshots.manifest import DATA_FILE, SnapshotManifest
+from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.peer_copy import install_copy
 from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.snapshots.store_url import open_place

@@ -184,6 +184,9 @@ def router(
 
 
 def _begin(level: str) -> None:
+    from duramen.server.roles.run import check_assertions
+
+    check_assertions()
     end_with_parent()
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 

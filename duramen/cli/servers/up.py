@@ -101,9 +101,10 @@ def up(
     if resp_port is not None and not 0 <= resp_port < 65536:
         raise InvalidRequest(f"a port is 0 to 65535, not {resp_port}")
     logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    from duramen.server.roles.run import run_role, run_until_signal
+    from duramen.server.roles.run import check_assertions, run_role, run_until_signal
     from duramen.server.supervisor.parent import end_with_parent
 
+    check_assertions()
     end_with_parent()
     if nodes is not None:
         if resp_socket is not None:

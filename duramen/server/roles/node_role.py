@@ -14,7 +14,7 @@ from duramen.server.roles.kv import add_kv_service, nearest
 from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import register_node, told_to_clients
-from duramen.server.wiring.serving_node import COPIES_FOLDER, ON_DEMAND, ServingNode, SnapshotPolicy
+from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
@@ -35,6 +35,7 @@ from router.membership.on_demand import MembershipOnDemand
 from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
 from router.routing.local_first import LocalFirstConnection
 from router.routing.routed_connection import RoutedConnection
+from serving_tier.names import COPIES_FOLDER
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.service import NodeService, NodeStatusFeed
 

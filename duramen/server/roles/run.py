@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from log_tier.concurrency.descriptors import raise_descriptor_limit
-from log_tier.model.errors import DuramenError
+from log_tier.model.errors import DuramenError, InvalidRequest
 
-__all__ = ["Role", "run_role", "run_until_signal"]
+__all__ = ["Role", "check_assertions", "run_role", "run_until_signal"]
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +73,15 @@ async def run_until_signal(
                 loop.remove_signal_handler(number)
     if failure is not None:
         raise failure
+
+
+def check_assertions() -> None:
+    """Raise `InvalidRequest` in a Python that runs without assertions: before anything of a server is begun."""
+    if not __debug__:
+        raise InvalidRequest(
+            "this Python runs without assertions (-O, or PYTHONOPTIMIZE is set), and a server relies on them to stop "
+            "before it writes or answers what is wrong: start it without"
+        )
 
 
 def run_role(work: Coroutine[Any, Any, None]) -> None:

@@ -15,16 +15,15 @@ from urllib.parse import quote
 from duramen.server.supervisor.child import Child, Event
 from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.model.errors import ForeignFolder, InvalidRequest
+from log_tier.open import LOG_FOLDER
+from serving_tier.names import NODE_FOLDERS, NODES_FOLDER, OUTPUT_FOLDER, SNAPSHOTS_FOLDER, UP_FOLDERS
 
 __all__ = ["NODES_MAX", "ClusterOptions", "supervise"]
 
 # Each is a Python process of some 60 MiB; a machine that has room for more has an init system too.
 NODES_MAX: Final = 16
 
-_NODES: Final = "nodes"
-_SNAPSHOTS: Final = "snapshots"
-_OUTPUT: Final = "output"
-_OURS: Final = frozenset({"log", "index", "copies", "snapshot-work", "point-in-time", _NODES, _SNAPSHOTS, _OUTPUT})
+_OURS: Final = frozenset({LOG_FOLDER, *NODE_FOLDERS, *UP_FOLDERS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ async def _start_all(
 ) -> None:
     """Start the log, then the nodes all at once, then the router; each joins `children` before it starts."""
     common = ["--host", options.host, "--log-level", options.log_level]
-    output = data / _OUTPUT
+    output = data / OUTPUT_FOLDER
     url = options.log_url
     if url is None:
         log = Child("log", "log", [*common, "--data", str(data)], output=output / "log.err", tell=tell)
@@ -139,17 +138,17 @@ async def _start_all(
 
 def _node(name: str, data: Path, options: ClusterOptions, log_url: str, tell: Event) -> Child:
     """One serving node, not started yet."""
-    store = f"file://{quote(str(data / _SNAPSHOTS))}"
+    store = f"file://{quote(str(data / SNAPSHOTS_FOLDER))}"
     # A log's folder that is ours alone has no other node of that name: one of the time when everything was one process
     # has no other owner.
     take_over = options.log_url is None or options.take_over
     arguments = [
         *("--host", options.host, "--log-level", options.log_level),
-        *("--id", name, "--data", str(data / _NODES / name), "--log", log_url, "--snapshots", store),
+        *("--id", name, "--data", str(data / NODES_FOLDER / name), "--log", log_url, "--snapshots", store),
         *("--advertise-host", _reachable(options.host), "--snapshot-every-s", str(options.snapshot_every_s)),
         *(["--take-over"] if take_over else []),
     ]
-    child = Child("node", name, arguments, output=data / _OUTPUT / f"{name}.err", tell=tell)
+    child = Child("node", name, arguments, output=data / OUTPUT_FOLDER / f"{name}.err", tell=tell)
     if options.resp_port is not None:
         child.resp_port = 0
         child.environment = {
@@ -177,7 +176,7 @@ def _prepare(data: Path) -> Path:
                 f"{data} holds {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}, which Duramen did not "
                 "make: name an empty folder, or one that Duramen made"
             )
-        for name in (_NODES, _SNAPSHOTS, _OUTPUT):
+        for name in (NODES_FOLDER, SNAPSHOTS_FOLDER, OUTPUT_FOLDER):
             (data / name).mkdir(exist_ok=True)
     except OSError as error:
         raise refusal_of(error, data) from error

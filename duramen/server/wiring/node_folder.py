@@ -16,16 +16,14 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from duramen.server.wiring.serving_node import NODE_FOLDERS
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse, FolderReadOnly, ForeignFolder, UnknownFormat
+from serving_tier.names import NODE_FILE, NODE_FOLDERS, NODE_LOCK, new_file
 
 __all__ = ["NodeFolder"]
 
 _FORMAT: Final = "duramen node"
 _VERSION: Final = 1
-_MARKER: Final = "node.json"
-_LOCK: Final = "node.lock"
 
 _IDENTITY_BYTES: Final = 16
 
@@ -51,13 +49,13 @@ class NodeFolder:
             strangers = sorted(
                 entry.name
                 for entry in path.iterdir()
-                if entry.name not in (_MARKER, _MARKER + ".new", _LOCK, *NODE_FOLDERS)
+                if entry.name not in (NODE_FILE, new_file(path / NODE_FILE).name, NODE_LOCK, *NODE_FOLDERS)
             )
             if strangers:
                 raise ForeignFolder(
                     f"{path} holds {strangers[0]!r}, which no node makes: name an empty folder, or this node's own"
                 )
-            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock = os.open(path / NODE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             if isinstance(error, (FileExistsError, NotADirectoryError)):
                 raise ForeignFolder(f"{path} is a file, a node's data is a folder: name another one") from error
@@ -96,7 +94,7 @@ def _take(lock: int, path: Path) -> None:
 
 def _identity(path: Path, node_id: str) -> str:
     """Read the marker, or write one for a folder that has none."""
-    file = path / _MARKER
+    file = path / NODE_FILE
     try:
         found = json.loads(file.read_bytes())
         named = (found["format"], found["version"], found["id"], found["identity"])
@@ -117,7 +115,7 @@ def _identity(path: Path, node_id: str) -> str:
 
 
 def _write(file: Path, document: dict[str, object]) -> None:
-    new = file.with_name(file.name + ".new")
+    new = new_file(file)
     with open(new, "wb") as opened:
         opened.write(json.dumps(document, indent=1).encode())
         opened.flush()

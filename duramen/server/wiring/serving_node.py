@@ -28,6 +28,7 @@ from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
 from serving_tier.jobs.snapshotting import KEEP_DEFAULT, NodeSnapshots
 from serving_tier.jobs.worker import JobWorker
+from serving_tier.names import INDEX_FOLDER, SNAPSHOTS_FOLDER
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.load import Load
 from serving_tier.node.log_ends import LogEnds
@@ -35,16 +36,9 @@ from serving_tier.node.node import Node
 from serving_tier.snapshots.peer_copy import CopySource
 from serving_tier.snapshots.store import SnapshotStore
 
-__all__ = ["COPIES_FOLDER", "INDEX_FOLDER", "NODE_FOLDERS", "ON_DEMAND", "ServingNode", "SnapshotPolicy"]
+__all__ = ["ON_DEMAND", "ServingNode", "SnapshotPolicy"]
 
 logger = logging.getLogger(__name__)
-
-INDEX_FOLDER: Final = "index"
-COPIES_FOLDER: Final = "copies"
-_SNAPSHOTS_FOLDER: Final = "snapshots"
-
-NODE_FOLDERS: Final = (INDEX_FOLDER, COPIES_FOLDER, _SNAPSHOTS_FOLDER, "snapshot-work", "point-in-time")
-"""What a node makes below its data folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,4 +138,4 @@ def _peer(entry: NodeEntry) -> CopySource:
 
 
 def _local_store(folder: Path) -> str:
-    return f"file://{quote(str((folder / _SNAPSHOTS_FOLDER).absolute()))}"
+    return f"file://{quote(str((folder / SNAPSHOTS_FOLDER).absolute()))}"

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import register_node
-from duramen.server.wiring.serving_node import NODE_FOLDERS, ON_DEMAND, ServingNode, SnapshotPolicy
+from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import RegisterNode
@@ -25,14 +25,12 @@ from log_tier.model.log import Log
 from log_tier.open import LOG_FOLDER, open_log
 from router.data.local_data import LocalData
 from router.data.tables import Tables
+from serving_tier.names import NODE_FOLDERS, UP_FOLDERS
 
 __all__ = ["NODE_ID", "SingleMachine", "open_local_data", "open_single_machine"]
 
 NODE_ID: Final = "n1"
 """What the only node of one machine is called in the catalog."""
-
-_CLUSTER_FOLDERS: Final = ("nodes", "output")
-"""The other folders that `duramen up --nodes` makes."""
 
 # Log and node share a data folder, so there cannot be a second node of that name.
 _IDENTITY: Final = "single"
@@ -144,7 +142,7 @@ def _checked_url(data: Path) -> str:
     if not data.is_dir():
         raise ForeignFolder(f"{data} is a file, the data folder must be a folder: name another one")
     strangers = sorted(
-        entry.name for entry in data.iterdir() if entry.name not in (LOG_FOLDER, *NODE_FOLDERS, *_CLUSTER_FOLDERS)
+        entry.name for entry in data.iterdir() if entry.name not in (LOG_FOLDER, *NODE_FOLDERS, *UP_FOLDERS)
     )
     if strangers:
         raise ForeignFolder(

@@ -37,6 +37,7 @@ from log_tier.model.identifiers import Partition, TableId
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, NoMetaPage, newest_meta
 from serving_tier.index.lmdb.summary import IndexSummary
+from serving_tier.names import DATA_FILE, MARKER_FILE, new_file
 
 __all__ = [
     "BootId",
@@ -55,8 +56,6 @@ BootId = Callable[[], str]
 """The seam to the kernel: what tells one boot of the machine from the next."""
 
 _FORMAT: Final = "duramen index"
-_MARKER: Final = "index.json"
-_DATA: Final = "data.mdb"
 
 # What an operating system says about a disk without room, and about one that it lets nobody write to.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -102,7 +101,7 @@ def check_folder(path: Path, *, table_id: TableId, partition: Partition, boot_id
     """The marker of a folder whose file can be opened. Raises `IndexDamaged`."""
     marker = _read_marker(path)
     _check_marker(marker, path, table_id=table_id, partition=partition, boot=boot_id())
-    _check_data(path / _DATA)
+    _check_data(path / DATA_FILE)
     return marker
 
 
@@ -120,12 +119,12 @@ def summary_of_folder(
     _check_marker(marker, path, table_id=table_id, partition=partition, boot=boot)
     if marker.summary is None:
         return None, marker.clean
-    _check_data(path / _DATA)
+    _check_data(path / DATA_FILE)
     try:
         return IndexSummary.from_json(marker.summary), marker.clean
     except (KeyError, TypeError, ValueError) as error:
         raise IndexDamaged(
-            f"{path / _MARKER} cannot be read ({error!r}): discard the folder", file=str(path)
+            f"{path / MARKER_FILE} cannot be read ({error!r}): discard the folder", file=str(path)
         ) from error
 
 
@@ -153,7 +152,7 @@ def folder_trouble(error: OSError, folder: Path) -> DuramenError:
 
 def sync_data(path: Path) -> None:
     """Bring a file that is closed to stable storage. One sync."""
-    file = os.open(path / _DATA, os.O_RDONLY | os.O_CLOEXEC)
+    file = os.open(path / DATA_FILE, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)
     finally:
@@ -166,23 +165,24 @@ def verify_index(path: Path) -> None:
     For files that come from elsewhere. Some 10 µs a key: `lmdb.verify` is a walker in pure Python.
     """
     try:
-        problems = verify(str(path / _DATA))  # type: ignore[no-untyped-call]
+        problems = verify(str(path / DATA_FILE))  # type: ignore[no-untyped-call]
     except (VerifyError, OSError) as error:
-        raise IndexDamaged(f"{path / _DATA}: {error}: discard it and fold the log again", file=str(path)) from error
+        raise IndexDamaged(f"{path / DATA_FILE}: {error}: discard it and fold the log again", file=str(path)) from error
     if problems:
         raise IndexDamaged(
-            f"{path / _DATA} has {len(problems)} faults, the first: {problems[0]}: discard it and fold the log again",
+            f"{path / DATA_FILE} has {len(problems)} faults, the first: {problems[0]}: discard it and fold the log "
+            "again",
             file=str(path),
         )
 
 
 def _read_marker(path: Path) -> _Marker:
-    file = path / _MARKER
+    file = path / MARKER_FILE
     try:
         fields = json.loads(file.read_bytes())
         marker = _Marker(**fields)
     except FileNotFoundError as error:
-        raise IndexDamaged(f"{path} holds files and no {_MARKER}: discard it", file=str(file)) from error
+        raise IndexDamaged(f"{path} holds files and no {MARKER_FILE}: discard it", file=str(file)) from error
     except (ValueError, TypeError) as error:
         raise IndexDamaged(f"{file} cannot be read ({error}): discard the folder", file=str(file)) from error
     if marker.format != _FORMAT or marker.version != INDEX_FORMAT_VERSION:
@@ -214,13 +214,13 @@ def _write_marker(path: Path, marker: _Marker, *, durable: bool) -> None:
     fields = marker._asdict()
     if fields["summary"] is None:
         del fields["summary"]
-    new = path / (_MARKER + ".new")
+    new = new_file(path / MARKER_FILE)
     with open(new, "wb") as file:
         file.write(json.dumps(fields, indent=1).encode("utf-8"))
         if durable:
             file.flush()
             os.fsync(file.fileno())
-    os.replace(new, path / _MARKER)
+    os.replace(new, path / MARKER_FILE)
     if not durable:
         return
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

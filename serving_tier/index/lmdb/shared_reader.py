@@ -24,6 +24,7 @@ from log_tier.model.identifiers import Offset, Partition, TableId
 from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, open_environment
 from serving_tier.index.lmdb.format import APPLIED_OF, STATE, State
 from serving_tier.index.lmdb.reads import LmdbReads, closed
+from serving_tier.names import DATA_FILE
 
 __all__ = ["IndexReader"]
 
@@ -37,7 +38,7 @@ class IndexReader(LmdbReads):
 
         Raises `IndexDamaged` where there is none, or another one.
         """
-        if not (path / "data.mdb").exists():
+        if not (path / DATA_FILE).exists():
             raise IndexDamaged(f"{path} holds no index", file=str(path))
         try:
             env, databases = open_environment(path, map_bytes=map_bytes, reads_only=True)

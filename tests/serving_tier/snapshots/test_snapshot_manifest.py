@@ -10,8 +10,8 @@ from kit.storage.sealed_documents import sealed_again
 
 from log_tier.model.errors import SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes
+from serving_tier.names import INDEX_FILES
 from serving_tier.snapshots.manifest import (
-    FILES,
     MANIFEST_BYTES_MAX,
     PIECE_BYTES,
     SnapshotFile,
@@ -41,7 +41,7 @@ manifests = st.builds(
     keys=st.integers(0, 2**40),
     index_version=st.integers(0, 9),
     created_ms=st.integers(0, 2**62),
-    files=st.tuples(*map(files, FILES)),
+    files=st.tuples(*map(files, INDEX_FILES)),
     digest=st.sampled_from(["", "ab" * 16]),
 )
 

@@ -1,0 +1,180 @@
+"""Every name of a folder or a file on the serving side's disk: built here, parsed here, and spelled nowhere else.
+
+    DATA/                           a serving node's data folder, or that of `duramen up`
+      node.json, node.lock          who the node is; held by its process
+      index/TABLE/PARTITION/        a replica's index: data.mdb, lock.mdb, index.json
+      index/TABLE/3.v2/             version 2 of it
+      index/TABLE/3.rebuild/        one that is brought up beside it; 3.old/ is the one whose place it took
+      index/TABLE/3.incoming/       one that is being received or made; 3.replaced/ is the one whose place it takes
+      copies/                       copies that others fetch from here
+      snapshots/                    the snapshot store, where none is named:
+        TABLE/PARTITION/OFFSET-ID/  a snapshot: the files of an index, and manifest.json
+      snapshot-work/copy-ID/        the copy that becomes a snapshot
+      point-in-time/JOB-TASK/       the past that a restore reads
+      nodes/NAME/, output/          `duramen up --nodes`: the data folders of its nodes, what its processes printed
+
+A version of a table lies where somebody built it: a snapshot store with a version.json at its top. The log's names are
+the log's (`log_tier.embedded.storage.names`). Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple, Protocol, Self, TypeVar
+
+from log_tier.model.identifiers import Offset, Partition, TableId
+
+__all__ = [
+    "COPIES_FOLDER",
+    "DATA_FILE",
+    "INDEX_FILES",
+    "INDEX_FOLDER",
+    "MANIFEST_FILE",
+    "MARKER_FILE",
+    "NODES_FOLDER",
+    "NODE_FILE",
+    "NODE_FOLDERS",
+    "NODE_LOCK",
+    "OUTPUT_FOLDER",
+    "POINT_IN_TIME_FOLDER",
+    "SNAPSHOTS_FOLDER",
+    "SNAPSHOT_WORK_FOLDER",
+    "UP_FOLDERS",
+    "VERSION_FILE",
+    "SnapshotPath",
+    "copy_folder",
+    "incoming_folder",
+    "is_version_of",
+    "new_file",
+    "old_folder",
+    "parse_snapshot_path",
+    "past_folder",
+    "rebuild_folder",
+    "replaced_folder",
+    "snapshot_path",
+    "version_folder",
+]
+
+
+class Path(Protocol):
+    """What is needed of a `pathlib` path here."""
+
+    @property
+    def name(self) -> str:
+        """Its last part."""
+        ...
+
+    def with_name(self, name: str) -> Self:
+        """The one beside it of another name."""
+        ...
+
+    def __truediv__(self, name: str) -> Self:
+        """The one of that name below it."""
+        ...
+
+
+P = TypeVar("P", bound=Path)
+
+# --- a data folder
+
+NODE_FILE: Final = "node.json"
+NODE_LOCK: Final = "node.lock"
+
+INDEX_FOLDER: Final = "index"
+COPIES_FOLDER: Final = "copies"
+SNAPSHOTS_FOLDER: Final = "snapshots"
+SNAPSHOT_WORK_FOLDER: Final = "snapshot-work"
+POINT_IN_TIME_FOLDER: Final = "point-in-time"
+NODE_FOLDERS: Final = (INDEX_FOLDER, COPIES_FOLDER, SNAPSHOTS_FOLDER, SNAPSHOT_WORK_FOLDER, POINT_IN_TIME_FOLDER)
+"""What a node makes below its data folder."""
+
+NODES_FOLDER: Final = "nodes"
+OUTPUT_FOLDER: Final = "output"
+UP_FOLDERS: Final = (NODES_FOLDER, OUTPUT_FOLDER)
+"""What `duramen up --nodes` makes besides."""
+
+
+def copy_folder(work: P, snapshot_id: str) -> P:
+    """Where the copy lies that becomes a snapshot."""
+    return work / f"copy-{snapshot_id}"
+
+
+def past_folder(index: P, job: int, task: int) -> P:
+    """Where a task restores the past into, of the node whose indexes lie below `index`."""
+    return index.with_name(POINT_IN_TIME_FOLDER) / f"{job}-{task}"
+
+
+# --- an index's folder, and those next to it
+
+DATA_FILE: Final = "data.mdb"
+MARKER_FILE: Final = "index.json"
+INDEX_FILES: Final = (DATA_FILE, MARKER_FILE)
+"""What a copy of an index consists of. LMDB makes a lock.mdb beside them, which is of this machine only."""
+
+_VERSION: Final = re.compile(r"(.+)\.v([1-9][0-9]*)")
+
+
+def new_file(file: P) -> P:
+    """Where a small file is written before it takes the place of `file`."""
+    return file.with_name(f"{file.name}.new")
+
+
+def version_folder(folder: P, number: int) -> P:
+    """Where a version of the replica in `folder` lies that came later than its own."""
+    return folder.with_name(f"{folder.name}.v{number}")
+
+
+def is_version_of(name: str, folder_name: str) -> bool:
+    """Whether `name` is the folder of a later version next to a replica's folder."""
+    found = _VERSION.fullmatch(name)
+    return found is not None and found[1] == folder_name
+
+
+def rebuild_folder(folder: P) -> P:
+    """Where an index is brought up that will take the place of the one in `folder`."""
+    return folder.with_name(f"{folder.name}.rebuild")
+
+
+def old_folder(folder: P) -> P:
+    """Where the one whose place it took lies, until the new one is open."""
+    return folder.with_name(f"{folder.name}.old")
+
+
+def incoming_folder(folder: P) -> P:
+    """Where an index's files are received or made; a rename to `folder` makes them one."""
+    return folder.with_name(f"{folder.name}.incoming")
+
+
+def replaced_folder(folder: P) -> P:
+    """Where the one that was in `folder` lies while another takes its place."""
+    return folder.with_name(f"{folder.name}.replaced")
+
+
+# --- a snapshot store
+
+MANIFEST_FILE: Final = "manifest.json"
+VERSION_FILE: Final = "version.json"
+
+_SNAPSHOT: Final = re.compile(r"([A-Za-z0-9_-]{22})/(\d{1,4})/(-?\d{19,20})-([0-9A-Za-z]+)")
+
+
+class SnapshotPath(NamedTuple):
+    """What a snapshot's place in its store says."""
+
+    table: TableId
+    partition: Partition
+    offset: Offset
+    id: str
+
+
+def snapshot_path(table: TableId, partition: Partition, offset: Offset, snapshot_id: str) -> str:
+    """A snapshot's folder below its store's root. Sorted by name is sorted by offset."""
+    return f"{table}/{partition}/{offset:020d}-{snapshot_id}"
+
+
+def parse_snapshot_path(path: str) -> SnapshotPath | None:
+    """None for what is no snapshot's folder."""
+    match = _SNAPSHOT.fullmatch(path)
+    if match is None:
+        return None
+    return SnapshotPath(TableId(match[1]), Partition(int(match[2])), Offset(int(match[3])), match[4])
