@@ -1,4 +1,4 @@
-"""Administration: what an operator asks about the cluster, and what he has it do.
+"""Administration: what an operator asks about the cluster, and what they have it do.
 
 Everything here sees the same two things: the catalog's map (what should be) and what the nodes say of themselves (what
 is). Questions put the two side by side; changes become a **plan**, which is shown before it begins, and then a job in
@@ -21,6 +21,9 @@ How a change passes:
                                                                                                    │
     progress ◀── the map's tasks and the nodes' own figures ◀── nodes work, report to the catalog ◀┘
 
+**A verb is declared once**, in `verbs.py`: request fields, help, planner, what it destroys. The command line, the
+conversion to and from messages and docs/CLI.md follow from that. CONTRIBUTING lists what a new one touches.
+
 **One service, everywhere.** Routers, nodes and the single server serve `duramen.v1.Admin` alike: none of them is
 special, as none of them keeps anything that the catalog does not. Requests and answers are the messages of
 `router/proto/admin.proto`. The core makes the messages, the service sends them, the command line reads their fields;
@@ -29,6 +32,6 @@ with `--json` it prints all of them under their own names (`answers/document.py`
 What is deliberately not here: work (nodes do that), waiting for a lost node, and deciding by itself. Nothing starts to
 move because a node was lost for a minute; an operator says so.
 
-Reading order: `planners/` (pure), `answers/`, `requests.py`, `admin.py`, `clear.py`, `lazy.py`, `messages.py`,
-`service.py`, `client.py`.
+Reading order: `verbs.py`, `planners/` (pure), `find_planner.py`, `answers/`, `admin.py`, `clear.py`, `lazy.py`,
+`messages.py`, `service.py`, `client.py`.
 """

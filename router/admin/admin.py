@@ -28,7 +28,6 @@ from log_tier.model.identifiers import Offset, Partition, TableId, check_name
 from log_tier.model.log import Bounds, Log
 from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
-from router.admin import requests
 from router.admin.answers.explain import explain_key
 from router.admin.answers.jobs import describe_job, list_jobs
 from router.admin.answers.listing import (
@@ -43,21 +42,14 @@ from router.admin.answers.node_client import AskNode
 from router.admin.answers.plans import describe_plan
 from router.admin.answers.verify import verify_partition
 from router.admin.answers.versions import list_versions
+from router.admin.find_planner import planner_of
 from router.admin.planners.cluster_view import Situation
-from router.admin.planners.move import plan_drain, plan_move, plan_retire
 from router.admin.planners.plan import Plan, check_plan
-from router.admin.planners.rebalance import plan_rebalance
-from router.admin.planners.restore import check_restorable, plan_restore_node, plan_restore_table
+from router.admin.planners.restore import check_restorable, plan_restore_table
 from router.admin.planners.resume import job_of, plan_abort, plan_resume
-from router.admin.planners.set_replicas import plan_set_replicas
-from router.admin.planners.upkeep import LogBounds, plan_compact, plan_snapshot, plan_trim
-from router.admin.planners.versions import (
-    lacking,
-    plan_discard,
-    plan_rollback,
-    plan_stage,
-    plan_swap,
-)
+from router.admin.planners.upkeep import LogBounds
+from router.admin.planners.versions import lacking, plan_stage
+from router.admin.verbs import Change, RestoreTable, Rollback, Stage, Swap, verb_of
 from router.data.tables import Tables
 from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
@@ -193,16 +185,16 @@ class Admin:
 
     # --- changes
 
-    async def start(self, change: requests.Change, *, dry_run: bool, plan_id: str = "") -> pb.AdminPlan:
+    async def start(self, change: Change, *, dry_run: bool, plan_id: str = "") -> pb.AdminPlan:
         """Plan a change; begin it, unless `dry_run`. Returns the plan, with its job's id where one began.
 
         `plan_id`: begin that plan and no other, as it was shown. Raises `CommandRejected` where the cluster does not
         allow it, `InvalidRequest` and `TableNotFound` for what is not there, and what the catalog raises.
         """
         situation = await self._situation()
-        if isinstance(change, requests.RestoreTable):
+        if isinstance(change, RestoreTable):
             return await self._restore_table(situation, change, dry_run=dry_run, plan_id=plan_id)
-        if isinstance(change, (requests.Swap, requests.Rollback)):
+        if isinstance(change, (Swap, Rollback)):
             situation = await self._heard(situation, change)
         plan = await self._plan(situation, change)
         check_plan(situation.cluster, plan.command)
@@ -222,17 +214,15 @@ class Admin:
             await self._catalog.submit(plan.command)
         return describe_plan(plan, dry_run=dry_run, job=job_id)
 
-    async def _plan(self, situation: Situation, change: requests.Change) -> Plan:
-        if isinstance(change, (requests.Trim, requests.Compact)):
-            bounds = await self._bounds(situation, situation.table(change.table).name)
-            if isinstance(change, requests.Trim):
-                return plan_trim(situation, bounds, **change._asdict())
-            return plan_compact(situation, bounds, **change._asdict())
-        if isinstance(change, requests.Stage):
+    async def _plan(self, situation: Situation, change: Change) -> Plan:
+        if isinstance(change, Stage):
             return await self._plan_stage(situation, change)
-        return _PLANNERS[type(change)](situation, **change._asdict())
+        verb, wanted = verb_of(change), change._asdict()
+        if verb.reads_log:
+            wanted["bounds"] = await self._bounds(situation, situation.table(wanted["table"]).name)
+        return planner_of(verb)(situation, **wanted)
 
-    async def _heard(self, situation: Situation, change: requests.Swap | requests.Rollback) -> Situation:
+    async def _heard(self, situation: Situation, change: Swap | Rollback) -> Situation:
         """The situation once every live replica has reported the version that the change is about, or `_HEARD_S` later:
         the catalog may know of it a status message earlier than this process.
         """
@@ -244,7 +234,7 @@ class Admin:
             )
         return self._known()
 
-    async def _plan_stage(self, situation: Situation, change: requests.Stage) -> Plan:
+    async def _plan_stage(self, situation: Situation, change: Stage) -> Plan:
         """The version is looked at from here first: what is not one of this table is refused before anything begins."""
         entry = situation.table(change.table)
         if change.url == EMPTY:
@@ -276,7 +266,7 @@ class Admin:
     # --- a table as it was
 
     async def _restore_table(
-        self, situation: Situation, change: requests.RestoreTable, *, dry_run: bool, plan_id: str
+        self, situation: Situation, change: RestoreTable, *, dry_run: bool, plan_id: str
     ) -> pb.AdminPlan:
         """Make the new table and begin to copy into it.
 
@@ -311,7 +301,7 @@ class Admin:
         return describe_plan(plan, dry_run=False, job=job)
 
     async def _offsets(
-        self, situation: Situation, table: TableEntry, change: requests.RestoreTable
+        self, situation: Situation, table: TableEntry, change: RestoreTable
     ) -> Mapping[Partition, Offset]:
         """Where each partition is to stand. Raises where one of them cannot be brought there (any more)."""
         if bool(change.token) == (change.time_ms is not None):
@@ -355,20 +345,6 @@ class Admin:
     async def close(self) -> None:
         """Carry through what was begun. Idempotent."""
         await self._tables.close()
-
-
-_PLANNERS: Final[Mapping[type, Callable[..., Plan]]] = {
-    requests.Move: plan_move,
-    requests.Drain: plan_drain,
-    requests.Retire: plan_retire,
-    requests.Rebalance: plan_rebalance,
-    requests.SetReplicas: plan_set_replicas,
-    requests.TakeSnapshots: plan_snapshot,
-    requests.RestoreNode: plan_restore_node,
-    requests.Swap: plan_swap,
-    requests.Rollback: plan_rollback,
-    requests.Discard: plan_discard,
-}
 
 
 def _newer_than(version: Offset) -> Callable[[Any], bool]:

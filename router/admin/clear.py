@@ -15,7 +15,7 @@ from log_tier.model.errors import CommandRejected, DeadlineExceeded, DuramenErro
 from log_tier.model.identifiers import Offset
 from router.admin.admin import Admin
 from router.admin.answers.arguments import arguments_of
-from router.admin.requests import Discard, Stage, Swap
+from router.admin.verbs import Discard, Stage, Swap
 from router.proto import admin_pb2 as pb
 
 __all__ = ["clear_table"]

@@ -11,8 +11,8 @@ What it promises:
 
 Reading order: `arguments.py`, `connection.py`, `change.py` (plan, confirm, begin, wait), `progress.py`, `format.py`,
 `answer.py`;
-then any command: `list.py`, `inspect.py`, `move.py`, `upkeep.py`, `restore.py`, `versions.py`, `jobs.py`; `app.py`
-lists them.
+`verb_command.py` (a command from a verb's declaration); then any command that is written out: `list.py`, `inspect.py`,
+`restore.py`, `versions.py`, `jobs.py`; `app.py` lists them all.
 """
 
 from __future__ import annotations

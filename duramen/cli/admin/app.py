@@ -1,14 +1,15 @@
-"""The list of administration commands."""
+"""The list of administration commands: questions, the verbs as they are declared, and the jobs."""
 
 from __future__ import annotations
 
 import typer
 
 from duramen.cli.admin import inspect as looking
-from duramen.cli.admin import jobs, upkeep, versions
+from duramen.cli.admin import jobs, versions
 from duramen.cli.admin import list as listing
-from duramen.cli.admin import move as moving
 from duramen.cli.admin import restore as restoring
+from duramen.cli.admin.verb_command import command_of
+from router.admin.verbs import VERBS
 
 __all__ = ["app"]
 
@@ -35,21 +36,12 @@ app.command("partitions")(listing.partitions)
 app.command("lag")(listing.lag)
 app.command("explain")(looking.explain)
 app.command("verify")(looking.verify)
-app.command("snapshot")(upkeep.snapshot)
 app.command("snapshots")(listing.snapshots)
-app.command("restore")(restoring.restore)
-app.command("move")(moving.move)
-app.command("drain")(moving.drain)
-app.command("rebalance")(moving.rebalance)
-app.command("retire")(moving.retire)
-app.command("set-replicas")(moving.set_replicas)
-app.command("trim")(upkeep.trim)
-app.command("compact")(upkeep.compact)
 app.command("versions")(versions.versions)
-app.command("stage")(versions.stage)
-app.command("swap")(versions.swap)
-app.command("rollback")(versions.rollback)
-app.command("discard")(versions.discard)
+for _verb in VERBS.values():
+    if not _verb.by_hand:
+        app.command(_verb.command)(command_of(_verb))
+app.command("restore")(restoring.restore)
 app.command("clear")(versions.clear)
 app.command("jobs")(jobs.jobs)
 app.command("job")(jobs.job)

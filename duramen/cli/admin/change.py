@@ -18,7 +18,7 @@ from log_tier.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from router.admin.client import AdminConnection
-    from router.admin.requests import Change
+    from router.admin.verbs import Change
     from router.proto.admin_pb2 import AdminPlan, AdminStep
 
 __all__ = ["DryRun", "Wait", "WaitTimeout", "Yes", "carry_out", "confirm", "say_plan", "wait_for"]

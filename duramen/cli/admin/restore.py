@@ -13,7 +13,7 @@ from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from log_tier.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from router.admin.requests import Change
+    from router.admin.verbs import Change
 
 __all__ = ["restore"]
 
@@ -62,7 +62,7 @@ def restore(
 
 
 def _change(name: str, source: Source, target: str | None, until: str | None) -> Change:
-    from router.admin.requests import RestoreNode, RestoreTable
+    from router.admin.verbs import RestoreNode, RestoreTable
 
     if target is None and until is None:
         return RestoreNode(name, source.value)

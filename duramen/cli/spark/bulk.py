@@ -12,9 +12,11 @@ import typer
 from duramen.cli.admin import versions
 from duramen.cli.admin.change import carry_out
 from duramen.cli.admin.format import size
+from duramen.cli.admin.verb_command import command_of
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json
 from log_tier.model.errors import InvalidRequest
+from router.admin.verbs import VERBS, Discard, Rollback, Stage, Swap
 
 if TYPE_CHECKING:
     from spark_bulk.build.bulk import Built
@@ -132,7 +134,6 @@ def say_built(built: Built, table: str, url: str, json: bool) -> None:
 
 def go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool) -> int:
     """Stage what was built, and swap it in, as far as that was asked for; the exit code."""
-    from router.admin.requests import Stage, Swap
 
     for wanted, change in ((stage, Stage(table, url)), (swap, Swap(table))):
         if wanted:
@@ -191,7 +192,5 @@ It needs `pip install 'duramen[spark]'` and Java 17 or newer; stage, swap and ro
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
 app.command("build")(build)
 app.command("versions")(versions.versions)
-app.command("stage")(versions.stage)
-app.command("swap")(versions.swap)
-app.command("rollback")(versions.rollback)
-app.command("discard")(versions.discard)
+for _change in (Stage, Swap, Rollback, Discard):
+    app.command(VERBS[_change].command)(command_of(VERBS[_change]))

@@ -39,8 +39,8 @@ def plan_drain(situation: Situation, *, node: str, undo: bool = False) -> Plan:
     """
     situation.check_node(node)
     if undo:
-        return plan_of("undrain", f"node {node}", [], arguments={"node": node})
-    return plan_of("drain", f"node {node}", _emptied(situation, node), arguments={"node": node})
+        return plan_of("undrain", f"node {node}", [], arguments={"node": node}, begins_empty=True)
+    return plan_of("drain", f"node {node}", _emptied(situation, node), arguments={"node": node}, begins_empty=True)
 
 
 def plan_retire(situation: Situation, *, node: str) -> Plan:
@@ -48,7 +48,7 @@ def plan_retire(situation: Situation, *, node: str) -> Plan:
     situation.check_node(node)
     steps = _emptied(situation, node)
     notes = [f"node {node} is forgotten when its last replica has gone: started again, it is a new node"]
-    return plan_of("retire", f"node {node}", steps, arguments={"node": node}, notes=notes)
+    return plan_of("retire", f"node {node}", steps, arguments={"node": node}, notes=notes, begins_empty=True)
 
 
 def _emptied(situation: Situation, node: str) -> list[Step]:

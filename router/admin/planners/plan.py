@@ -58,18 +58,15 @@ class Plan:
     command: StartJob | ResumeJob | AbortJob
     steps: Sequence[Step] = ()
     notes: Sequence[str] = ()
-    """What an operator should know before he says yes."""
+    """What an operator should know before they say yes."""
+    begins_empty: bool = False
+    """It says something to the catalog even where no step is needed."""
 
     @property
     def id(self) -> str:
         """Of what it would do, and not of what that would cost: two plans that do the same have the same id."""
         parts = [self.kind, self.subject, *(repr(_essence(step)) for step in self.steps)]
         return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
-
-    @property
-    def begins_empty(self) -> bool:
-        """It says something to the catalog even where no step is needed."""
-        return self.kind in ("drain", "undrain", "retire", "set-replicas", "resume", "abort", "discard")
 
     @property
     def bytes(self) -> int:
@@ -104,11 +101,12 @@ def plan_of(
     *,
     arguments: Mapping[str, Argument] | None = None,
     notes: Sequence[str] = (),
+    begins_empty: bool = False,
 ) -> Plan:
     """A plan that begins a job."""
     listed = tuple(steps)
     command = StartJob(kind, subject, tuple(step.task() for step in listed), dict(arguments or {}))
-    return Plan(kind, subject, command, listed, tuple(notes))
+    return Plan(kind, subject, command, listed, tuple(notes), begins_empty)
 
 
 def check_plan(cluster: ClusterMap, command: Command) -> ClusterMap:

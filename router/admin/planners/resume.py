@@ -51,7 +51,9 @@ def plan_resume(situation: Situation, *, job_id: int) -> Plan:
         size = _bytes(situation, task)
         source = str(task.arguments.get("from", ""))
         steps.append(Step(task.action, task.table, name, task.partition, node, source=source, bytes=size, note=note))
-    return Plan("resume", f"job {job_id} ({job.kind} {job.subject})", ResumeJob(job_id, nodes), steps, notes)
+    return Plan(
+        "resume", f"job {job_id} ({job.kind} {job.subject})", ResumeJob(job_id, nodes), steps, notes, begins_empty=True
+    )
 
 
 def plan_abort(situation: Situation, *, job_id: int) -> Plan:
@@ -72,7 +74,7 @@ def plan_abort(situation: Situation, *, job_id: int) -> Plan:
     ]
     done = sum(task.state == "done" for task in job.tasks)
     notes = [f"{done} of its {len(job.tasks)} tasks are done, and stay done"] if done else []
-    return Plan("abort", f"job {job_id} ({job.kind} {job.subject})", AbortJob(job_id), steps, notes)
+    return Plan("abort", f"job {job_id} ({job.kind} {job.subject})", AbortJob(job_id), steps, notes, begins_empty=True)
 
 
 def _replacement(situation: Situation, choices: Choices, job: Job, task: Task) -> str | None:

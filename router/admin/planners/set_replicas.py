@@ -44,7 +44,7 @@ def plan_set_replicas(situation: Situation, *, table: str, replicas: int) -> Pla
     if ready_left:
         notes.append(f"no replica that stays is ready in partition {', '.join(map(str, ready_left))}")
     arguments: dict[str, Argument] = {"table": entry.id, "replicas": replicas}
-    return plan_of("set-replicas", f"{table} to {replicas}", steps, arguments=arguments, notes=notes)
+    return plan_of("set-replicas", f"{table} to {replicas}", steps, arguments=arguments, notes=notes, begins_empty=True)
 
 
 def _removals(

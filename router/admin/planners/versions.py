@@ -78,7 +78,7 @@ def plan_discard(situation: Situation, *, table: str, version: int) -> Plan:
     """Give up a version that is not live."""
     entry = situation.table(table)
     arguments: dict[str, Argument] = {"table": entry.id, "version": version}
-    return plan_of("discard", f"{entry.name} version {version}", (), arguments=arguments)
+    return plan_of("discard", f"{entry.name} version {version}", (), arguments=arguments, begins_empty=True)
 
 
 def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: int, more: dict[str, Argument]) -> Plan:

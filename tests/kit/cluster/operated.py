@@ -21,7 +21,7 @@ from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.identifiers import Partition
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
-from router.admin import requests
+from router.admin import verbs
 from router.admin.client import AdminConnection
 from router.proto import admin_pb2 as pb
 from serving_tier.replica.replica import Replica
@@ -70,7 +70,7 @@ class Operated:
             while any(each.state != "ready" or each.lag_records for each in await self.admin.lag(table)):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
-    async def done(self, change: requests.Change) -> pb.AdminJob:
+    async def done(self, change: verbs.Change) -> pb.AdminJob:
         """Begin a change and return its job, which must end well."""
         plan = await self.admin.start(change)
         assert plan.HasField("job"), plan

@@ -25,7 +25,7 @@ from log_tier.model.tokens import Token
 from router.admin.answers.arguments import arguments_of
 from router.admin.answers.log_times import header_at, offset_at_time
 from router.admin.planners.resume import job_of
-from router.admin.requests import (
+from router.admin.verbs import (
     Compact,
     Drain,
     Move,

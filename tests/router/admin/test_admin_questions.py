@@ -14,7 +14,7 @@ from log_tier.model.log import Bounds
 from log_tier.model.partitioner import partition_of
 from router.admin.answers.key_history import last_writes
 from router.admin.client import AdminConnection
-from router.admin.requests import TakeSnapshots
+from router.admin.verbs import TakeSnapshots
 
 
 async def test_nodes_partitions_lag_and_snapshots(cluster: Operated) -> None:

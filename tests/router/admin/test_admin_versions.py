@@ -16,7 +16,7 @@ from duramen.aio import Table
 from log_tier.model.errors import CommandRejected, DiskFull, InvalidRequest, LogStopped, SnapshotDamaged, VersionMissing
 from log_tier.model.identifiers import Partition, TableId
 from log_tier.remote.remote_log import RemoteLog
-from router.admin.requests import Compact, Discard, Move, Rollback, Stage, Swap, TakeSnapshots
+from router.admin.verbs import Compact, Discard, Move, Rollback, Stage, Swap, TakeSnapshots
 from router.proto import admin_pb2 as pb
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 

@@ -14,7 +14,7 @@ from kit.cluster.operated import DEADLINE_S, Operated
 
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Partition
-from router.admin import requests
+from router.admin import verbs
 from router.admin.answers.arguments import argument_messages, arguments_of
 from router.admin.answers.document import document_of
 from router.admin.client import AdminConnection
@@ -88,8 +88,8 @@ async def test_a_cluster_answers_in_the_recorded_shapes(cluster: Operated) -> No
     await flights.put_many({b"k%d" % number: b"v" for number in range(20)})
     await cluster.until_level("flights")
     admin = cluster.admin
-    await cluster.done(requests.TakeSnapshots("flights"))
-    job = await cluster.done(requests.Stage("flights", "empty:"))
+    await cluster.done(verbs.TakeSnapshots("flights"))
+    job = await cluster.done(verbs.Stage("flights", "empty:"))
     answers: dict[str, list[Message]] = {
         "nodes": list(await admin.nodes()),
         "partitions": list(await admin.partitions()),
@@ -98,7 +98,7 @@ async def test_a_cluster_answers_in_the_recorded_shapes(cluster: Operated) -> No
         "versions": list(await admin.versions()),
         "explain": [await admin.explain("flights", b"k1")],
         "verify": [each async for each in admin.verify("flights", Partition(0))],
-        "start": [await admin.start(requests.SetReplicas("flights", 3), dry_run=True)],
+        "start": [await admin.start(verbs.SetReplicas("flights", 3), dry_run=True)],
         "jobs": list(await admin.jobs()),
         "job": [await admin.job(job.job)],
     }

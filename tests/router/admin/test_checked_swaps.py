@@ -19,7 +19,7 @@ from duramen.verification.workload import WorkloadShape
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
-from router.admin.requests import Discard, Rollback, Stage, Swap, TakeSnapshots
+from router.admin.verbs import Discard, Rollback, Stage, Swap, TakeSnapshots
 from serving_tier.snapshots.manifest import format_manifest
 from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.versions.manifest import VersionManifest, VersionPart

@@ -17,7 +17,7 @@ from log_tier.model.errors import CommandRejected, DeadlineExceeded, InvalidRequ
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
 from router.admin.lazy import AdminOnDemand
-from router.admin.requests import Change, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
+from router.admin.verbs import Change, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
 from router.membership.on_demand import MembershipOnDemand
 from serving_tier.replica.apply import Applying
 

@@ -16,7 +16,7 @@ from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import NotHosted
 from log_tier.model.identifiers import Partition
-from router.admin.requests import Move
+from router.admin.verbs import Move
 from router.data.requests import ReadPart, ReadResult
 from router.data.tables import Tables
 from router.membership.live_membership import LiveMembership

@@ -18,7 +18,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DeadlineExceeded, InvalidRequest
 from log_tier.model.identifiers import Partition, table_id_to_bytes
 from router.admin.client import AdminConnection
-from router.admin.requests import Stage, Swap
+from router.admin.verbs import Stage, Swap
 from router.membership import member
 from router.membership.live_membership import LiveMembership
 from router.membership.local_membership import LocalMembership

@@ -1,0 +1,369 @@
+"""The verbs of administration: what an operator may have done. Each is declared here, once.
+
+A verb is a class. Its fields are the request, its docstring is the help of its command, and `@verb` says the rest. From
+that follow
+
+    the command line      `duramen.cli.admin.verb_command` makes the command, and docs/CLI.md is made from that
+    the message           `router.admin.messages` converts to and from the member of `AdminStartRequest.change`
+    the plan              `router.admin.find_planner` finds the planner, whose keyword arguments are the fields
+    the question          whether the command asks before it begins (`destroys`)
+
+`verb_of` and `VERBS` find what was declared. Nothing here imports a planner or a message: the command line reads this
+at every start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
+
+from log_tier.catalog.actions import Action
+from log_tier.model.identifiers import Partition
+
+__all__ = [
+    "VERBS",
+    "Argument",
+    "Change",
+    "Compact",
+    "Discard",
+    "Drain",
+    "Move",
+    "OfPlace",
+    "Option",
+    "Place",
+    "Rebalance",
+    "RestoreNode",
+    "RestoreTable",
+    "Retire",
+    "Rollback",
+    "SetReplicas",
+    "Stage",
+    "Swap",
+    "TakeSnapshots",
+    "Trim",
+    "Verb",
+    "verb_of",
+]
+
+T = TypeVar("T", bound=type)
+
+
+# --- how a person gives a field on the command line
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """By its place; a field with a default may be left out."""
+
+    metavar: str
+    help: str
+    least: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """By a name."""
+
+    flag: str
+    help: str
+    metavar: str = ""
+    least: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table and its partition in one word, TABLE/PARTITION. The next field is the partition (`OfPlace`)."""
+
+    metavar: str
+    help: str
+
+
+class OfPlace:
+    """Given with the field before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """What `@verb` says of a class."""
+
+    change: type
+    message: str
+    """The member of `AdminStartRequest.change`; its fields have the same names."""
+    planner: str
+    """`module:function` below `router.admin.planners`."""
+    command: str
+    """Below `duramen admin`."""
+    examples: tuple[str, ...] = ()
+    """What follows `duramen admin` in them."""
+    destroys: str = ""
+    """What is lost. The command asks before it begins, unless it is given --yes."""
+    destroys_if: tuple[Action, ...] = ()
+    """Only a plan that has such a step destroys; empty: every plan."""
+    reads_log: bool = False
+    """The planner also gets `bounds`, of the logs of the tables it is about."""
+    by_hand: bool = False
+    """Its command says something else than its fields: `duramen.cli.admin` has it written out."""
+
+
+VERBS: Final[dict[type, Verb]] = {}
+"""By class, in the order of this file."""
+
+
+def verb(message: str, *, planner: str, command: str = "", **more: Any) -> Callable[[T], T]:
+    """Declare a class as a verb; see `Verb`. `command`: its message's name, unless it says another one."""
+
+    def declare(change: T) -> T:
+        VERBS[change] = Verb(change, message, planner, command or message.replace("_", "-"), **more)
+        return change
+
+    return declare
+
+
+def verb_of(change: Change) -> Verb:
+    """What was declared of a change."""
+    return VERBS[type(change)]
+
+
+# --- replicas and nodes
+
+_Node = Annotated[str, Argument("NODE", "The node's id.")]
+
+
+@verb(
+    "move",
+    planner="move:plan_move",
+    examples=("move flights/3 n1 n4", "move flights/3 n1 n4 --dry-run"),
+)
+class Move(NamedTuple):
+    """Move one replica from one node to another.
+
+    The old one is read until the new one is level with the log. Where the source is lost, the copy comes from a
+    snapshot, another replica, or the log.
+    """
+
+    table: Annotated[str, Place("TABLE/PARTITION", "Which partition.")]
+    partition: Annotated[Partition, OfPlace]
+    source: Annotated[str, Argument("FROM", "The node that holds a replica.")]
+    target: Annotated[str, Argument("TO", "The node that gets it.")]
+
+
+@verb(
+    "drain",
+    planner="move:plan_drain",
+    examples=(
+        "drain n2 --dry-run      # what would move, how many bytes, how long",
+        "drain n2",
+        "drain n2 --undo         # it is back in service",
+    ),
+)
+class Drain(NamedTuple):
+    """Move everything away from a node, and give it nothing new.
+
+    For a node that shall be switched off for long. One that is away for a few minutes needs no drain: it comes back
+    with what it has. Aborting the job undoes what is not done, and lets the node take replicas again.
+    """
+
+    node: _Node
+    undo: Annotated[bool, Option("--undo", "Let it take replicas again; `rebalance` brings it some.")] = False
+
+
+@verb("rebalance", planner="rebalance:plan_rebalance", examples=("rebalance --dry-run", "rebalance"))
+class Rebalance(NamedTuple):
+    """Let the nodes hold equally many replicas, with as few moves as can be.
+
+    For a node that is new, or back. Lost nodes are left as they are.
+    """
+
+
+@verb(
+    "retire",
+    planner="move:plan_retire",
+    examples=("retire n2 --dry-run", "retire n2 --yes"),
+    destroys="the node is forgotten, and what it holds is deleted",
+)
+class Retire(NamedTuple):
+    """Drain a node, and forget it when it is empty.
+
+    For a node that will not come back: its machine is gone, or its disk. It need not be there.
+    """
+
+    node: _Node
+
+
+@verb(
+    "set_replicas",
+    planner="set_replicas:plan_set_replicas",
+    examples=("set-replicas flights 3", "set-replicas flights 1 --yes"),
+    destroys="replicas are deleted",
+    destroys_if=(Action.REMOVE,),
+)
+class SetReplicas(NamedTuple):
+    """Change how many nodes hold each partition of a table.
+
+    New ones go to the nodes that hold least. Of those that are too many, the ones on lost nodes go first, then those
+    that are not ready, then those on full nodes. Fewer replicas are asked for (or --yes).
+    """
+
+    table: Annotated[str, Argument("TABLE", "The table's name.")]
+    replicas: Annotated[int, Argument("N", "How many each partition shall have.", least=1)]
+
+
+# --- snapshots, and the log below them
+
+
+@verb(
+    "take_snapshots",
+    planner="upkeep:plan_snapshot",
+    command="snapshot",
+    examples=("snapshot", "snapshot flights"),
+)
+class TakeSnapshots(NamedTuple):
+    """Take a snapshot of each partition, at a node that has little to do.
+
+    A snapshot is copied, stored, read back and compared before it counts. It is what a lost replica is restored from,
+    and what the log may be trimmed below.
+    """
+
+    table: Annotated[str, Argument("[TABLE]", "The table's name; none: all tables.")] = ""
+
+
+@verb("restore_node", planner="restore:plan_restore_node", command="restore", by_hand=True)
+class RestoreNode(NamedTuple):
+    """Build every replica of a node anew."""
+
+    node: str
+    source: str = "auto"
+    """auto, snapshot, peer, log."""
+
+
+@verb("restore_table", planner="restore:plan_restore_table", command="restore", by_hand=True)
+class RestoreTable(NamedTuple):
+    """Make a new table of what a table held once. Exactly one of `token` and `time_ms` is given."""
+
+    table: str
+    target: str
+    """The new table's name."""
+    token: str = ""
+    """Each partition that it names is restored at its offset; the others at the time of the newest record it names."""
+    time_ms: int | None = None
+    """Milliseconds since 1970, on the log's clock."""
+
+
+_Where = Annotated[str, Place("TABLE[/PARTITION]", "A table, or one of its partitions.")]
+
+
+@verb(
+    "trim",
+    planner="upkeep:plan_trim",
+    examples=("snapshot flights && duramen admin trim flights --yes", "trim flights/3 --before 100000 --dry-run"),
+    destroys="the log's older records are deleted for ever",
+    destroys_if=(Action.TRIM,),
+    reads_log=True,
+)
+class Trim(NamedTuple):
+    """Let the log drop what its newest verified snapshot covers. It cannot be undone.
+
+    Watchers that are further behind get an error with the earliest offset that is left; a point in time before it can
+    no longer be restored. The log drops whole segments, so some older records stay. Without a snapshot it is refused.
+    """
+
+    table: _Where
+    partition: Annotated[Partition | None, OfPlace] = None
+    before: Annotated[int | None, Option("--before", "The first offset that stays.", "OFFSET", least=0)] = None
+
+
+@verb(
+    "compact",
+    planner="upkeep:plan_compact",
+    examples=("compact flights --yes", "compact flights/3 --below 100000 --dry-run"),
+    destroys="records that were overwritten are deleted for ever",
+    destroys_if=(Action.COMPACT,),
+    reads_log=True,
+)
+class Compact(NamedTuple):
+    """Let the log drop records that later writes of their keys made void. It cannot be undone.
+
+    A replica that reads what is left reaches the same state. Only what a verified snapshot covers is compacted; without
+    one it is refused.
+    """
+
+    table: _Where
+    partition: Annotated[Partition | None, OfPlace] = None
+    below: Annotated[int | None, Option("--below", "Only what lies below that offset.", "OFFSET", least=0)] = None
+
+
+# --- versions of a table's content
+
+_One = Annotated[str, Argument("TABLE", "The table.")]
+_Version = Annotated[int | None, Option("--version", "Which one.", "N", least=1)]
+
+
+@verb("stage", planner="versions:plan_stage", examples=("stage flights s3://bulk/flights/2026-11-21",))
+class Stage(NamedTuple):
+    """Have every replica fetch a version, verify it, and keep it level with the log beside the live one.
+
+    Nothing is read from it yet. A replica that cannot verify it, or has no room, fails the job: the version is then not
+    swapped in. Give up with `duramen admin abort JOB`.
+    """
+
+    table: _One
+    url: Annotated[str, Argument("URL", "Where the version was built; every node fetches from it.")]
+    """`empty:` for a version with nothing in it."""
+
+
+@verb(
+    "swap",
+    planner="versions:plan_swap",
+    examples=("swap flights", "swap flights --version 3 --keep 2"),
+)
+class Swap(NamedTuple):
+    """Let a staged version be read, from one offset of each partition's log on: a barrier in the log names it.
+
+    Reads go on, tokens and watches too. What was written since the version's base is in it.
+    """
+
+    table: _One
+    version: _Version = None
+    """None: the newest one that is staged."""
+    keep: Annotated[int | None, Option("--keep", "Older versions that stay for a rollback [1].", "N", least=0)] = None
+
+
+@verb("rollback", planner="versions:plan_rollback", examples=("rollback flights",))
+class Rollback(NamedTuple):
+    """Let a version be read again that was live before, with everything that was written meanwhile."""
+
+    table: _One
+    version: _Version = None
+    """None: the one that was live last."""
+
+
+@verb(
+    "discard",
+    planner="versions:plan_discard",
+    examples=("discard flights 1 --yes",),
+    destroys="it cannot be rolled back to any more",
+)
+class Discard(NamedTuple):
+    """Remove a version that is not live from every node. What was built stays where it was built."""
+
+    table: _One
+    version: Annotated[int, Argument("VERSION", "Which one.", least=1)]
+
+
+Change = (
+    Move
+    | Drain
+    | Rebalance
+    | Retire
+    | SetReplicas
+    | TakeSnapshots
+    | RestoreNode
+    | RestoreTable
+    | Trim
+    | Compact
+    | Stage
+    | Swap
+    | Rollback
+    | Discard
+)
