@@ -24,7 +24,7 @@ from log_tier.model.identifiers import FIRST, Offset, Partition
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Condition, Operation, attribute_of
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
-from router.admin.requests import Change, Discard, Rollback, Stage, Swap
+from router.admin.verbs import Change, Discard, Rollback, Stage, Swap
 from serving_tier.versions.empty import empty_offsets
 
 __all__ = ["Storm", "contents_of"]
