@@ -14,6 +14,7 @@ from log_tier.model.errors import TableNotFound
 from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Topic
 from log_tier.model.partitioner import Partitioner
+from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 
 __all__ = [
@@ -112,6 +113,15 @@ class TableEntry:
     """By number, rising. Empty: the first one, folded from the log, is the only one there ever was."""
     last_version: int = 1
     """The highest number that was given; numbers are not used again."""
+    retention_ms: int = 0
+    """Each partition's log keeps its records so long; 0: for ever."""
+    retention_bytes: int = 0
+    """Each partition's log keeps so many bytes; 0: all."""
+
+    @property
+    def retention(self) -> Retention:
+        """What the log may give up, below a verified snapshot."""
+        return Retention(self.retention_ms, self.retention_bytes)
 
     @property
     def live_version(self) -> int:

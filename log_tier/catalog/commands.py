@@ -29,6 +29,7 @@ __all__ = [
     "ForgetSnapshots",
     "RegisterNode",
     "ResumeJob",
+    "SetRetention",
     "StartJob",
     "TaskDone",
     "TaskFailed",
@@ -78,6 +79,15 @@ class DropTable:
     """A table whose topic was deleted."""
 
     table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class SetRetention:
+    """How much of its log a table keeps from now on; see `log_tier.model.retention`."""
+
+    table: TableId
+    retention_ms: int
+    retention_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +176,7 @@ Command = (
     RegisterNode
     | CreateTable
     | DropTable
+    | SetRetention
     | StartJob
     | TaskReady
     | TaskDone
@@ -180,6 +191,7 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
     "register-node": RegisterNode,
     "create-table": CreateTable,
     "drop-table": DropTable,
+    "set-retention": SetRetention,
     "start-job": StartJob,
     "task-ready": TaskReady,
     "task-done": TaskDone,

@@ -21,6 +21,7 @@ from log_tier.catalog.placement import candidates, place_replicas
 from log_tier.catalog.refusal import Refusal
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, Offset, check_name
+from log_tier.model.retention import Retention, check_retention
 
 __all__ = ["DECISIONS_MAX", "fold_command"]
 
@@ -129,6 +130,22 @@ def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.
     )
 
 
+def _set_retention(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.SetRetention) -> ClusterMap:
+    table = cluster.tables.get(command.table)
+    if table is None:
+        raise Refusal(f"no table has the id {command.table}: it was dropped, or never was")
+    try:
+        retention = check_retention(Retention(command.retention_ms, command.retention_bytes))
+    except DuramenError as error:
+        raise Refusal(error.message) from error
+    if table.adopted and retention.is_bounded:
+        raise Refusal(
+            f"the log of {table.name} is the topic {table.over!r} of others: set the retention where the topic is"
+        )
+    changed = replace(table, retention_ms=retention.ms, retention_bytes=retention.bytes)
+    return replace(cluster, tables={**cluster.tables, table.id: changed})
+
+
 def _add_snapshot(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.AddSnapshot) -> ClusterMap:
     snapshot = command.snapshot
     table = cluster.tables.get(snapshot.table)
@@ -159,6 +176,7 @@ _FOLDS: Final[Mapping[type, Callable[[ClusterMap, Offset, int, Any], ClusterMap]
     c.RegisterNode: _register_node,
     c.CreateTable: _create_table,
     c.DropTable: _drop_table,
+    c.SetRetention: _set_retention,
     c.StartJob: start_job,
     c.TaskReady: lambda cluster, _offset, _time_ms, command: task_ready(cluster, command),
     c.TaskDone: lambda cluster, _offset, _time_ms, command: task_done(cluster, command),

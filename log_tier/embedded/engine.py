@@ -24,7 +24,7 @@ from log_tier.embedded.storage.disk import Disk, LocalDisk
 from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.embedded.storage.settings import TOPICS_MAX, ClockMs, EngineSettings
 from log_tier.embedded.upkeep.compactor import compact_partition
-from log_tier.embedded.upkeep.trim import trim_partition
+from log_tier.embedded.upkeep.trim import retain_partition, trim_partition
 from log_tier.model.batch import check_batch
 from log_tier.model.errors import (
     DuramenError,
@@ -37,6 +37,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
+from log_tier.model.retention import Retention, check_retention
 
 __all__ = ["EmbeddedLog"]
 
@@ -348,6 +349,14 @@ class EmbeddedLog:
         """Remove the segments that lie wholly below `before`. Two syncs."""
         log = self._partition(topic, partition)
         return await self._keep(lambda: trim_partition(log, before, in_writer=self._in_writer))
+
+    async def retain(self, topic: TableId, partition: Partition, retention: Retention, *, below: Offset) -> Offset:
+        """Removes whole segments; the newest one stays. Two syncs where it removes any. By this log's own clock."""
+        log = self._partition(topic, partition)
+        check_retention(retention)
+        return await self._keep(
+            lambda: retain_partition(log, retention, now_ms=self._clock(), below=below, in_writer=self._in_writer)
+        )
 
     async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
         """Drop void records from sealed segments; see `log_tier.embedded.upkeep.compaction`. Rewrites what changes."""

@@ -9,6 +9,7 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Final, Self
 
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.kafka.cluster.address import KafkaAddress
 from log_tier.kafka.cluster.failures import failure, is_damage
 from log_tier.kafka.cluster.known_topic import KnownTopic
@@ -33,6 +34,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.model.record import GROUPED, OPERATION_MASK, Operation
+from log_tier.model.retention import Retention, check_retention
 
 __all__ = ["KafkaLog"]
 
@@ -238,6 +240,24 @@ class KafkaLog:
         if before <= bounds.earliest:
             return bounds.earliest
         return await self._topics.trim(known, partition, Offset(min(before, bounds.latest + 1)))
+
+    async def retain(self, topic: TableId, partition: Partition, retention: Retention, *, below: Offset) -> Offset:
+        """By age, to the record. Raises `InvalidRequest` for a bound by size, since a cluster reports none, and for an
+        adopted topic.
+        """
+        known = await self._topics.find(topic)
+        known.check(partition)
+        check_retention(retention)
+        if retention.bytes:
+            raise InvalidRequest(
+                f"the log of {known.topic.name} is in Kafka, which does not report how large a partition is: bound it "
+                "by time (`--retention`), and leave its size out"
+            )
+        if not retention.ms or not below:
+            return (await self.bounds(topic, partition)).earliest
+        oldest_ms = SYSTEM_CLOCK.wall_ms() - retention.ms
+        young = await self._topics.first_since(known, partition, oldest_ms)
+        return await self.trim(topic, partition, below if young is None else min(below, young))
 
     async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
         """Raises `InvalidRequest`: Kafka's cleaner knows keys only, and nothing of conditions, updates or retries."""

@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.retention import Retention
 
 __all__ = ["Appended", "Bounds", "Log", "ReadChunk", "Topic"]
 
@@ -127,6 +128,14 @@ class Log(Protocol):
         """Allow the removal of records below `before`; return the earliest offset that is left.
 
         Engines remove whole segments, so some records below `before` may stay.
+        """
+        ...
+
+    async def retain(self, topic: TableId, partition: Partition, retention: Retention, *, below: Offset) -> Offset:
+        """Remove the oldest records that these bounds let go, none at `below` or beyond; return the earliest offset
+        that is left. See `log_tier.model.retention`. With `below` 0 it removes nothing and checks the bounds.
+
+        Raises `InvalidRequest` where the engine cannot keep to one of the bounds.
         """
         ...
 

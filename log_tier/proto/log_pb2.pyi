@@ -461,6 +461,40 @@ class TrimReply(_message.Message):
 Global___TrimReply: _TypeAlias = TrimReply  # noqa: Y015
 
 @_typing.final
+class RetainRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    MS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    BELOW_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    partition: _builtins.int
+    ms: _builtins.int
+    """Records stay for so many ms; 0: no bound by age."""
+    bytes: _builtins.int
+    """So many bytes of the partition stay; 0: no bound by size."""
+    below: _builtins.int
+    """Nothing at this offset or beyond goes."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        ms: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        below: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["below", b"below", "bytes", b"bytes", "ms", b"ms", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetainRequest: _TypeAlias = RetainRequest  # noqa: Y015
+
+@_typing.final
 class CompactRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

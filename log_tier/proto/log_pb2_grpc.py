@@ -84,6 +84,11 @@ class LogStub:
                 request_serializer=log__tier_dot_proto_dot_log__pb2.TrimRequest.SerializeToString,
                 response_deserializer=log__tier_dot_proto_dot_log__pb2.TrimReply.FromString,
                 _registered_method=True)
+        self.Retain = channel.unary_unary(
+                '/duramen.v1.Log/Retain',
+                request_serializer=log__tier_dot_proto_dot_log__pb2.RetainRequest.SerializeToString,
+                response_deserializer=log__tier_dot_proto_dot_log__pb2.TrimReply.FromString,
+                _registered_method=True)
         self.Compact = channel.unary_unary(
                 '/duramen.v1.Log/Compact',
                 request_serializer=log__tier_dot_proto_dot_log__pb2.CompactRequest.SerializeToString,
@@ -159,6 +164,13 @@ class LogServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Retain(self, request, context):
+        """Removes the oldest records that bounds by age and size let go.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Compact(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -216,6 +228,11 @@ def add_LogServicer_to_server(servicer, server):
             'Trim': grpc.unary_unary_rpc_method_handler(
                     servicer.Trim,
                     request_deserializer=log__tier_dot_proto_dot_log__pb2.TrimRequest.FromString,
+                    response_serializer=log__tier_dot_proto_dot_log__pb2.TrimReply.SerializeToString,
+            ),
+            'Retain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Retain,
+                    request_deserializer=log__tier_dot_proto_dot_log__pb2.RetainRequest.FromString,
                     response_serializer=log__tier_dot_proto_dot_log__pb2.TrimReply.SerializeToString,
             ),
             'Compact': grpc.unary_unary_rpc_method_handler(
@@ -493,6 +510,33 @@ class Log:
             target,
             '/duramen.v1.Log/Trim',
             log__tier_dot_proto_dot_log__pb2.TrimRequest.SerializeToString,
+            log__tier_dot_proto_dot_log__pb2.TrimReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Retain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Log/Retain',
+            log__tier_dot_proto_dot_log__pb2.RetainRequest.SerializeToString,
             log__tier_dot_proto_dot_log__pb2.TrimReply.FromString,
             options,
             channel_credentials,

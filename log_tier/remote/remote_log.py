@@ -27,6 +27,7 @@ from log_tier.model.identifiers import (
     table_id_to_bytes,
 )
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
+from log_tier.model.retention import Retention, check_retention
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.rpc.problems import error_of, may_have_happened
 from log_tier.rpc.wire import Wire
@@ -177,6 +178,14 @@ class RemoteLog:
         _check_partition(topic, partition)
         request = log_pb2.TrimRequest(topic_id=table_id_to_bytes(topic), partition=partition, before=before)
         return Offset((await self._ask(self._stub.Trim, request)).earliest)
+
+    async def retain(self, topic: TableId, partition: Partition, retention: Retention, *, below: Offset) -> Offset:
+        _check_partition(topic, partition)
+        check_retention(retention)
+        request = log_pb2.RetainRequest(
+            topic_id=table_id_to_bytes(topic), partition=partition, ms=retention.ms, bytes=retention.bytes, below=below
+        )
+        return Offset((await self._ask(self._stub.Retain, request)).earliest)
 
     async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
         """Takes as long as rewriting the partition's files."""

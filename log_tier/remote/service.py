@@ -10,6 +10,7 @@ import grpc
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes, table_id_to_bytes
 from log_tier.model.log import Appended, Log, ReadChunk, Topic
+from log_tier.model.retention import Retention
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.rpc.problems import abort, problem_of
 from log_tier.rpc.streams import OpenStreams
@@ -122,6 +123,18 @@ class LogService(log_pb2_grpc.LogServicer):
         try:
             earliest = await self._log.trim(
                 table_id_from_bytes(request.topic_id), Partition(request.partition), Offset(request.before)
+            )
+        except DuramenError as error:
+            await abort(context, error)
+        return log_pb2.TrimReply(earliest=earliest)
+
+    async def Retain(self, request: log_pb2.RetainRequest, context: _Context) -> log_pb2.TrimReply:  # noqa: N802
+        try:
+            earliest = await self._log.retain(
+                table_id_from_bytes(request.topic_id),
+                Partition(request.partition),
+                Retention(request.ms, request.bytes),
+                below=Offset(request.below),
             )
         except DuramenError as error:
             await abort(context, error)

@@ -49,6 +49,7 @@ from router.admin.planners.restore import check_restorable, plan_restore_table
 from router.admin.planners.resume import job_of, plan_abort, plan_resume
 from router.admin.planners.upkeep import LogBounds
 from router.admin.planners.versions import lacking, plan_stage
+from router.admin.retention import set_retention
 from router.admin.verbs import Change, RestoreTable, Rollback, Stage, Swap, verb_of
 from router.data.tables import Tables
 from router.membership.views import Membership
@@ -199,6 +200,11 @@ class Admin:
         plan = await self._plan(situation, change)
         check_plan(situation.cluster, plan.command)
         return await self._begin(plan, dry_run=dry_run, plan_id=plan_id)
+
+    async def set_retention(self, table: str, *, ms: int | None, size: int | None) -> pb.AdminRetention:
+        """Change how much of its log a table keeps; see `router.admin.retention`."""
+        situation = await self._situation()
+        return await set_retention(self._catalog, self._log, situation, table=table, ms=ms, size=size)
 
     async def abort(self, job_id: int, *, dry_run: bool) -> pb.AdminPlan:
         """Undo what a job has begun and not finished."""

@@ -11,6 +11,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from log_tier.model.errors import Disconnected, UnknownFormat
 from log_tier.model.identifiers import Partition
+from log_tier.model.retention import Retention, check_retention
 from log_tier.rpc.wire import Wire
 from router.admin.messages import start_request
 from router.admin.verbs import Change
@@ -95,6 +96,17 @@ class AdminConnection:
     async def start(self, change: Change, *, dry_run: bool = False, plan_id: str = "") -> pb.AdminPlan:
         """Plan a change, and begin it unless it is a dry run."""
         reply: pb.AdminPlan = await self._ask(self._stub.Start, start_request(change, dry_run=dry_run, plan_id=plan_id))
+        return reply
+
+    async def set_retention(self, table: str, *, ms: int | None = None, size: int | None = None) -> pb.AdminRetention:
+        """Change how much of its log a table keeps: `ms`, and `size` bytes of each partition. 0: no bound, None: as it
+        is. Raises `InvalidRequest` for a number that no message can carry.
+        """
+        for bound in (ms, size):
+            if bound is not None:
+                check_retention(Retention(bound))
+        request = pb.AdminSetRetentionRequest(table=table, retention_ms=ms, retention_bytes=size)
+        reply: pb.AdminRetention = await self._ask(self._stub.SetRetention, request)
         return reply
 
     async def job(self, job_id: int) -> pb.AdminJob:

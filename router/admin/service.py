@@ -101,6 +101,13 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         except DuramenError as error:
             await abort(context, error)
 
+    async def SetRetention(  # noqa: N802
+        self, request: pb.AdminSetRetentionRequest, context: _Context
+    ) -> pb.AdminRetention:
+        ms = request.retention_ms if request.HasField("retention_ms") else None
+        size = request.retention_bytes if request.HasField("retention_bytes") else None
+        return await self._answer(lambda admin: admin.set_retention(request.table, ms=ms, size=size), context)
+
     async def Abort(self, request: pb.AdminGoOnRequest, context: _Context) -> pb.AdminPlan:  # noqa: N802
         return await self._answer(lambda admin: admin.abort(request.job, dry_run=request.dry_run), context)
 

@@ -298,6 +298,7 @@ class LocalData:
                 _described(self.node, table, partition, bounds[partition])
                 for partition in map(Partition, range(table.partitions))
             ],
+            table.retention,
         )
 
     async def drop_table(self, name: str, *, timeout: float) -> None:

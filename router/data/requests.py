@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from log_tier.model.errors import Rejected
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.table_ref import TableRef
 
 __all__ = [
@@ -183,3 +184,5 @@ class TableDescription:
 
     table: TableRef
     partitions: Sequence[PartitionDescription]
+    retention: Retention = FOREVER
+    """How much of each partition's log stays: `ms` and `bytes`, 0 for no such bound."""

@@ -158,6 +158,9 @@ class AdminPartition(_message.Message):
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
+    RETENTION_MS_FIELD_NUMBER: _builtins.int
+    RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+    RETENTION_HELD_BY_FIELD_NUMBER: _builtins.int
     table: _builtins.str
     partition: _builtins.int
     earliest: _builtins.int
@@ -174,6 +177,11 @@ class AdminPartition(_message.Message):
     """How many there are."""
     snapshot: _builtins.int
     """The newest one's offset."""
+    retention_ms: _builtins.int
+    """Its log keeps records so long, and so many bytes; 0: no such bound."""
+    retention_bytes: _builtins.int
+    retention_held_by: _builtins.str
+    """Why nothing may go although there is a bound; empty where something may."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdminReplica]: ...
     def __init__(
@@ -191,16 +199,84 @@ class AdminPartition(_message.Message):
         snapshots: _builtins.int = ...,
         snapshot: _builtins.int | None = ...,
         replicas: _abc.Iterable[Global___AdminReplica] | None = ...,
+        retention_ms: _builtins.int = ...,
+        retention_bytes: _builtins.int = ...,
+        retention_held_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_snapshot", b"_snapshot", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_snapshot", b"_snapshot", "bytes", b"bytes", "earliest", b"earliest", "keys", b"keys", "latest", b"latest", "partition", b"partition", "ready", b"ready", "replicas", b"replicas", "snapshot", b"snapshot", "snapshots", b"snapshots", "table", b"table", "void", b"void", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_snapshot", b"_snapshot", "bytes", b"bytes", "earliest", b"earliest", "keys", b"keys", "latest", b"latest", "partition", b"partition", "ready", b"ready", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_held_by", b"retention_held_by", "retention_ms", b"retention_ms", "snapshot", b"snapshot", "snapshots", b"snapshots", "table", b"table", "void", b"void", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__snapshot: _TypeAlias = _typing.Literal["snapshot"]  # noqa: Y015
     _WhichOneofArgType__snapshot: _TypeAlias = _typing.Literal["_snapshot", b"_snapshot"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__snapshot) -> _WhichOneofReturnType__snapshot | None: ...
 
 Global___AdminPartition: _TypeAlias = AdminPartition  # noqa: Y015
+
+@_typing.final
+class AdminSetRetentionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    RETENTION_MS_FIELD_NUMBER: _builtins.int
+    RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    retention_ms: _builtins.int
+    """ms; 0: records stay for ever; not set: as it is."""
+    retention_bytes: _builtins.int
+    """Of each partition; 0: all bytes stay; not set: as it is."""
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        retention_ms: _builtins.int | None = ...,
+        retention_bytes: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__retention_bytes: _TypeAlias = _typing.Literal["retention_bytes"]  # noqa: Y015
+    _WhichOneofArgType__retention_bytes: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__retention_ms: _TypeAlias = _typing.Literal["retention_ms"]  # noqa: Y015
+    _WhichOneofArgType__retention_ms: _TypeAlias = _typing.Literal["_retention_ms", b"_retention_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_bytes) -> _WhichOneofReturnType__retention_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_ms) -> _WhichOneofReturnType__retention_ms | None: ...
+
+Global___AdminSetRetentionRequest: _TypeAlias = AdminSetRetentionRequest  # noqa: Y015
+
+@_typing.final
+class AdminRetention(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    RETENTION_MS_FIELD_NUMBER: _builtins.int
+    RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    retention_ms: _builtins.int
+    retention_bytes: _builtins.int
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Partitions from which nothing may go now, and why."""
+
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        retention_ms: _builtins.int = ...,
+        retention_bytes: _builtins.int = ...,
+        notes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["notes", b"notes", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminRetention: _TypeAlias = AdminRetention  # noqa: Y015
 
 @_typing.final
 class AdminReplica(_message.Message):

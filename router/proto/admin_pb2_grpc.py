@@ -84,6 +84,11 @@ class AdminStub:
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminJobRequest.SerializeToString,
                 response_deserializer=router_dot_proto_dot_admin__pb2.AdminJob.FromString,
                 _registered_method=True)
+        self.SetRetention = channel.unary_unary(
+                '/duramen.v1.Admin/SetRetention',
+                request_serializer=router_dot_proto_dot_admin__pb2.AdminSetRetentionRequest.SerializeToString,
+                response_deserializer=router_dot_proto_dot_admin__pb2.AdminRetention.FromString,
+                _registered_method=True)
         self.Abort = channel.unary_unary(
                 '/duramen.v1.Admin/Abort',
                 request_serializer=router_dot_proto_dot_admin__pb2.AdminGoOnRequest.SerializeToString,
@@ -169,6 +174,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetRetention(self, request, context):
+        """Change how much of its log a table keeps. No job: it holds when this returns.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Abort(self, request, context):
         """Undo what a job has begun and not finished.
         """
@@ -235,6 +247,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Job,
                     request_deserializer=router_dot_proto_dot_admin__pb2.AdminJobRequest.FromString,
                     response_serializer=router_dot_proto_dot_admin__pb2.AdminJob.SerializeToString,
+            ),
+            'SetRetention': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetRetention,
+                    request_deserializer=router_dot_proto_dot_admin__pb2.AdminSetRetentionRequest.FromString,
+                    response_serializer=router_dot_proto_dot_admin__pb2.AdminRetention.SerializeToString,
             ),
             'Abort': grpc.unary_unary_rpc_method_handler(
                     servicer.Abort,
@@ -517,6 +534,33 @@ class Admin:
             '/duramen.v1.Admin/Job',
             router_dot_proto_dot_admin__pb2.AdminJobRequest.SerializeToString,
             router_dot_proto_dot_admin__pb2.AdminJob.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetRetention(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Admin/SetRetention',
+            router_dot_proto_dot_admin__pb2.AdminSetRetentionRequest.SerializeToString,
+            router_dot_proto_dot_admin__pb2.AdminRetention.FromString,
             options,
             channel_credentials,
             insecure,

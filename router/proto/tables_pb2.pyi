@@ -162,6 +162,11 @@ class TableDescription(_message.Message):
 
     TABLE_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    RETENTION_MS_FIELD_NUMBER: _builtins.int
+    RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+    retention_ms: _builtins.int
+    """Each partition's log keeps its records so long (ms), and so many bytes; 0: no such bound."""
+    retention_bytes: _builtins.int
     @_builtins.property
     def table(self) -> Global___Table: ...
     @_builtins.property
@@ -171,10 +176,12 @@ class TableDescription(_message.Message):
         *,
         table: Global___Table | None = ...,
         partitions: _abc.Iterable[Global___PartitionDescription] | None = ...,
+        retention_ms: _builtins.int = ...,
+        retention_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "table", b"table"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "table", b"table"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

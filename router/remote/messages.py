@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from log_tier.model.errors import DuramenError, Rejected, UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset, Partition, table_id_from_bytes, table_id_to_bytes
 from log_tier.model.partitioner import PARTITIONERS
+from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.rpc.problems import error_of, problem_of
 from router.data.requests import (
@@ -349,6 +350,8 @@ def description_message(description: TableDescription) -> tables.TableDescriptio
     return tables.TableDescription(
         table=table_message(description.table),
         partitions=[tables.PartitionDescription(**partition._asdict()) for partition in description.partitions],
+        retention_ms=description.retention.ms,
+        retention_bytes=description.retention.bytes,
     )
 
 
@@ -370,4 +373,5 @@ def description_from(message: tables.TableDescription) -> TableDescription:
             )
             for partition in message.partitions
         ],
+        Retention(message.retention_ms, message.retention_bytes),
     )

@@ -184,7 +184,9 @@ class RoutedTables:
         if len(bounds) != table.partitions:
             raise TableNotFound(f"table {name} has {table.partitions} partitions, its log {len(bounds)}", table=name)
         return TableDescription(
-            ref, [self._described(table, Partition(number), bounds[number]) for number in range(table.partitions)]
+            ref,
+            [self._described(table, Partition(number), bounds[number]) for number in range(table.partitions)],
+            table.retention,
         )
 
     def _described(self, table: TableEntry, partition: Partition, bounds: Bounds) -> PartitionDescription:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.errors import DeadlineExceeded, Disconnected
+from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
 from log_tier.rpc.wire import Wire
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.snapshots.peer_copy import CopyPart
@@ -35,6 +37,26 @@ class NodePeer:
             async with aclosing(replies) as chunks:
                 async for chunk in chunks:
                     yield CopyPart(chunk.manifest, chunk.file, chunk.data)
+        finally:
+            await wire.close()
+
+    async def applied(self, *, timeout: float) -> Mapping[tuple[TableId, Partition], Offset]:
+        """What each of its replicas has applied now. Over a connection of its own. Raises `Disconnected`,
+        `DeadlineExceeded`.
+        """
+        wire = Wire(self._target)
+        try:
+            stub = node_pb2_grpc.NodeStub(wire.channel)  # type: ignore[no-untyped-call]
+            statuses: Any = wire.stream(stub.Status, node_pb2.StatusRequest(once=True))
+            async with asyncio.timeout(timeout), aclosing(statuses) as answers:
+                async for answer in answers:
+                    return {
+                        (table_id_from_bytes(each.table_id), Partition(each.partition)): Offset(each.applied)
+                        for each in answer.replicas
+                    }
+            raise Disconnected(f"node {self.name} at {self._target} ended without reporting its status")
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"node {self.name} at {self._target} did not report its status in time") from error
         finally:
             await wire.close()
 

@@ -107,6 +107,8 @@ def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, 
         if each.void:
             void = f"{each.void:,} of its records"
             say(f"{place(each)}: no table can hold {void}, which others wrote; they are skipped")
+        if each.retention_held_by:
+            say(f"{place(each)}: its retention removes nothing: {each.retention_held_by}")
         for replica in each.replicas:
             if replica.state == "stopped":
                 say(f"{place(each)} on {replica.node} stopped: {replica.reason}")

@@ -1,12 +1,15 @@
-"""`duramen table create | list | describe | drop`."""
+"""`duramen table create | set | list | describe | drop`."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from duramen.cli.admin.connection import ask
+from duramen.cli.admin.format import duration
+from duramen.cli.admin.format import size as format_size
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout, connected
 from duramen.cli.terminal.output import say, say_json, say_table
 from duramen.client.model.results import TableInfo
@@ -14,15 +17,28 @@ from log_tier.model.errors import InvalidRequest
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.table_ref import TableRef
 
+if TYPE_CHECKING:
+    from router.proto.admin_pb2 import AdminRetention
+
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Create, list, describe and drop tables.",
+    help="Create, change, list, describe and drop tables.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 _Name = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")]
+_RetentionMs = Annotated[
+    int | None,
+    typer.Option("--retention-ms", metavar="MS", min=0, help="Its log keeps records so long; 0: for ever (default)."),
+]
+_RetentionBytes = Annotated[
+    int | None,
+    typer.Option(
+        "--retention-bytes", metavar="BYTES", min=0, help="Each partition's log keeps so much; 0: all (default)."
+    ),
+]
 
 
 @app.command()
@@ -47,6 +63,8 @@ def create(
             "murmur2.",
         ),
     ] = None,
+    retention_ms: _RetentionMs = None,
+    retention_bytes: _RetentionBytes = None,
     if_missing: Annotated[bool, typer.Option("--if-missing", help="One that is there already is fine.")] = False,
     at: At = AT_DEFAULT,
     timeout: Timeout = 10.0,
@@ -59,6 +77,8 @@ def create(
     With --over the table's log is a topic that exists already and that others write: what they write is in the table,
     what is written to the table they see. It has as many partitions as the topic, and keys are placed as its producers
     place them. Dropping the table keeps the topic.
+
+    With --retention-ms or --retention-bytes the log gives up its oldest records; see `duramen table set`.
 
     \b
       duramen table create flights
@@ -77,11 +97,60 @@ def create(
             partitioner=cast("Partitioner | None", partitioner),
             if_missing=if_missing,
         )
+        if retention_ms is not None or retention_bytes is not None:
+            _set_retention(table, retention_ms, retention_bytes, at, timeout)
         made = database.describe_table(table).table
     if json:
         say_json(_document(made))
     else:
         say(f"{_named(made)} has {made.partitions} partition{'s' if made.partitions > 1 else ''} (id {made.id})")
+
+
+@app.command("set")
+def set_(
+    table: _Name,
+    retention_ms: _RetentionMs = None,
+    retention_bytes: _RetentionBytes = None,
+    at: At = AT_DEFAULT,
+    timeout: Timeout = 10.0,
+    json: Json = False,
+) -> None:
+    """Change how much of its log a table keeps. The table's keys and values stay, whatever their age.
+
+    Either bound lets the log's oldest segments go, below what a verified snapshot covers and every live replica has
+    applied; the newest segment stays. A watcher that was away for less than --retention-ms misses nothing. Take
+    snapshots by schedule (`duramen up --snapshot-every-s`): without one, nothing goes.
+
+    \b
+      duramen table set flights --retention-ms 604800000          # a week
+      duramen table set flights --retention-bytes 10737418240     # 10 GiB of each partition
+      duramen table set flights --retention-ms 0 --retention-bytes 0
+    """
+    changed = _set_retention(table, retention_ms, retention_bytes, at, timeout)
+    if json:
+        from duramen.cli.admin.answer import say_answer
+
+        say_answer(changed)
+        return
+    say(f"the log of table {table} keeps {_retention(changed.retention_ms, changed.retention_bytes)}")
+    for note in changed.notes:
+        say(f"note: {note}")
+
+
+def _set_retention(
+    table: str, retention_ms: int | None, retention_bytes: int | None, at: str, timeout: float
+) -> AdminRetention:
+    return ask(at, timeout, lambda admin: admin.set_retention(table, ms=retention_ms, size=retention_bytes))
+
+
+def _retention(ms: int, size: int) -> str:
+    """`everything`, `records for 7 d 0 h`, …"""
+    kept = []
+    if ms:
+        kept.append(f"records for {duration(ms / 1000)}")
+    if size:
+        kept.append(f"{format_size(size)} of each partition")
+    return " and ".join(kept) or "everything"
 
 
 @app.command("list")
@@ -127,13 +196,15 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
                     "id": described.id,
                     "partitioner": described.partitioner,
                     "over": described.over or None,
+                    "retention_ms": description.retention.ms,
+                    "retention_bytes": description.retention.bytes,
                     **part._asdict(),
                 }
             )
         return
     say(
         f"{_named(described)}, id {described.id}, partitioner {described.partitioner}: "
-        f"{sum(part.keys for part in parts):,} keys"
+        f"{sum(part.keys for part in parts):,} keys; its log keeps {_retention(*description.retention)}"
     )
     columns = ["partition", "earliest", "latest", "applied", "keys", "index KiB", "state"]
     say_table(

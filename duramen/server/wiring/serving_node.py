@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,11 @@ from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Log
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
+from serving_tier.jobs.log_trimmer import LogTrimmer
 from serving_tier.jobs.snapshotting import KEEP_DEFAULT, NodeSnapshots
 from serving_tier.jobs.worker import JobWorker
 from serving_tier.names import INDEX_FOLDER, SNAPSHOTS_FOLDER
@@ -39,6 +42,9 @@ from serving_tier.snapshots.store import SnapshotStore
 __all__ = ["ON_DEMAND", "ServingNode", "SnapshotPolicy"]
 
 logger = logging.getLogger(__name__)
+
+# A node that is alive reports within milliseconds; one that takes longer counts as not alive.
+_STATUS_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,8 @@ class ServingNode:
                 catalog, follower, node_id=node_id, actions=node_actions(log, hosting, taken), failed=failed
             )
             opened.push_async_callback(worker.close)
+            trimmer = await LogTrimmer.open(log, catalog, hosting, store, _peer_applied, failed=failed)
+            opened.push_async_callback(trimmer.close)
             return cls(follower, hosting, worker, folder, ended, opened.pop_all())
         raise AssertionError("not reached")
 
@@ -135,6 +143,12 @@ def _peer(entry: NodeEntry) -> CopySource:
     from serving_tier.service.peer import NodePeer
 
     return NodePeer(entry.id, entry.address)
+
+
+async def _peer_applied(entry: NodeEntry) -> Mapping[tuple[TableId, Partition], Offset]:
+    from serving_tier.service.peer import NodePeer
+
+    return await NodePeer(entry.id, entry.address).applied(timeout=_STATUS_S)
 
 
 def _local_store(folder: Path) -> str:

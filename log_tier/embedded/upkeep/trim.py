@@ -7,8 +7,25 @@ from collections.abc import Callable
 from log_tier.embedded.recovery.open_partition import remove_segment
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.model.identifiers import Offset
+from log_tier.model.retention import Retention, SegmentFacts, retained_from
 
-__all__ = ["trim_partition"]
+__all__ = ["retain_partition", "trim_partition"]
+
+
+def retain_partition(
+    partition: PartitionLog,
+    retention: Retention,
+    *,
+    now_ms: int,
+    below: Offset,
+    in_writer: Callable[[Callable[[], None]], None],
+) -> Offset:
+    """Remove the segments that the bounds let go; return the earliest offset left. As `trim_partition`."""
+    partition.check_readable()
+    with partition.lock:
+        facts = [SegmentFacts(each.end, each.bytes, each.newest_ms) for each in partition.segments]
+    before = retained_from(facts, retention, now_ms=now_ms, below=below)
+    return trim_partition(partition, Offset(0) if before is None else before, in_writer=in_writer)
 
 
 def trim_partition(

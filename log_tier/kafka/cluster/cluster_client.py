@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, TopicDescription
+from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.kafka.cluster.address import KafkaAddress
@@ -130,6 +130,14 @@ class ClusterClient:
                     return found
                 if not await backoff.pause():
                     raise Unavailable(f"Kafka, {doing}: no leader told them within {ANSWER_S:g} s: try again")
+
+    async def offset_since(self, name: str, partition: Partition, time_ms: int) -> Offset | None:
+        """The first record of that time (ms since 1970) or later; None where there is none."""
+        place = TopicPartition(name, partition)
+        spec = OffsetSpec.for_timestamp(time_ms)
+        answers = self.admin.list_offsets({place: spec}, request_timeout=ANSWER_S)
+        found = await self.ask(answers[place], f"asking for the offset of a time in {name}/{partition}")
+        return Offset(found.offset) if found.offset >= 0 else None
 
     async def delete_records(self, name: str, partition: Partition, before: Offset) -> Offset:
         """Remove the records below `before`; return the earliest that is left."""

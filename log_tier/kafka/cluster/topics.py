@@ -239,6 +239,10 @@ class Topics:
         """Remove the records below `before`; return the earliest that is left."""
         return await self._cluster.delete_records(known.kafka_name, partition, before)
 
+    async def first_since(self, known: KnownTopic, partition: Partition, time_ms: int) -> Offset | None:
+        """The first record of that time (ms since 1970) or later; None where all are older."""
+        return await self._cluster.offset_since(known.kafka_name, partition, time_ms)
+
     # --- what there is
 
     async def _heard_of(self, name: str) -> TopicDescription | None:

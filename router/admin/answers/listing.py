@@ -11,6 +11,7 @@ from log_tier.catalog.cluster_map import Assignment, TableEntry
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Bounds
 from router.admin.planners.cluster_view import Situation
+from router.admin.planners.retention import held_by
 from router.admin.planners.upkeep import LogBounds
 from router.membership.views import ReportedState
 from router.proto import admin_pb2 as pb
@@ -77,6 +78,9 @@ def _partition(situation: Situation, table: TableEntry, partition: Partition, bo
         snapshots=len(known),
         snapshot=known[-1].offset if known else None,
         replicas=replicas,
+        retention_ms=table.retention_ms,
+        retention_bytes=table.retention_bytes,
+        retention_held_by=held_by(situation, table, partition),
     )
 
 

@@ -57,6 +57,24 @@ class TestTables:
         assert run("table", "drop", table_name, "--yes").returncode == 0
         assert run("table", "describe", table_name).returncode == 3
 
+    def test_the_retention_of_its_log(self, run: Run, table_name: str) -> None:
+        made = run("table", "create", table_name, "-p", "2", "--retention-ms", "604800000")
+        assert made.returncode == 0, made.stderr
+        assert "its log keeps records for 7 d 0 h" in run("table", "describe", table_name).stdout
+        changed = run("table", "set", table_name, "--retention-bytes", "10485760")
+        assert changed.stdout.splitlines()[0] == (
+            f"the log of table {table_name} keeps records for 7 d 0 h and 10.0 MiB of each partition"
+        )
+        assert f"note: {table_name}/0 keeps everything: no verified snapshot" in changed.stdout
+        for part in lines(run("table", "describe", table_name, "--json")):
+            assert (part["retention_ms"], part["retention_bytes"]) == (604_800_000, 10_485_760)
+        (answer,) = lines(run("table", "set", table_name, "--retention-ms", "0", "--retention-bytes", "0", "--json"))
+        assert (answer["retention_ms"], answer["retention_bytes"], answer["notes"]) == (0, 0, [])
+        assert "its log keeps everything" in run("table", "describe", table_name).stdout
+        unasked = run("table", "set", table_name)
+        assert unasked.returncode == 2
+        assert "name what is to change" in unasked.stderr
+
     def test_names_that_cannot_be(self, run: Run) -> None:
         done = run("table", "create", "a/b")
         assert done.returncode == 2

@@ -26,6 +26,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.log import Bounds, Log
+from log_tier.model.retention import Retention
 
 ZERO = Partition(0)
 DEADLINE_S = 20
@@ -38,6 +39,8 @@ class LogContract:
     """Batches come back with the producer's bytes; False: with the producer's records, encoded anew."""
     compacts = True
     """The engine can drop what later writes made void."""
+    bounds_size = True
+    """The engine knows how large a partition's log is."""
 
     # --- topics ---
 
@@ -248,6 +251,22 @@ class LogContract:
         assert earliest <= 2
         assert (await log.bounds(topic.id, ZERO)) == Bounds(earliest, Offset(3))
         assert max(keys_of(await read_all(log, topic.id, start=earliest))) == 3
+
+    async def test_retention_keeps_what_is_young_and_what_is_at_or_above(self, log: Log) -> None:
+        topic = await log.create_topic("flights", partitions=1)
+        for _ in range(4):
+            await log.append(topic.id, ZERO, plain_batch("a"))
+        assert await log.retain(topic.id, ZERO, Retention(ms=3_600_000), below=Offset(4)) == 0
+        earliest = await log.retain(topic.id, ZERO, Retention(ms=1), below=Offset(2))
+        assert earliest <= 2
+        assert (await log.bounds(topic.id, ZERO)) == Bounds(earliest, Offset(3))
+        with pytest.raises(InvalidRequest, match="retention_ms"):
+            await log.retain(topic.id, ZERO, Retention(ms=-1), below=Offset(2))
+        if self.bounds_size:
+            assert await log.retain(topic.id, ZERO, Retention(bytes=1 << 40), below=Offset(4)) == earliest
+        else:
+            with pytest.raises(InvalidRequest, match="does not report how large"):
+                await log.retain(topic.id, ZERO, Retention(bytes=1), below=Offset(0))
 
     async def test_compaction_keeps_the_newest_of_every_key(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)

@@ -2,7 +2,7 @@
 
     node n1 [identity] [take-over]
     table flights PARTITIONS REPLICAS [partitioner=P] [over=TOPIC] [starts=OFFSET,OFFSET...]
-    drop flights
+    drop flights                               retention flights MS BYTES
     job KIND ACTION TABLE/P NODE [from=N] ...  [node=N] (arguments of the job come after `with`)
     ready JOB TASK NODE | done JOB TASK NODE [note] | failed JOB TASK NODE note
     abort JOB | resume JOB [TASK=NODE ...]
@@ -24,6 +24,7 @@ from log_tier.catalog.commands import (
     ForgetSnapshots,
     RegisterNode,
     ResumeJob,
+    SetRetention,
     StartJob,
     TaskDone,
     TaskFailed,
@@ -73,6 +74,8 @@ def _command(cluster: ClusterMap, line: str) -> Command:
         )
     if verb == "drop":
         return DropTable(_place(cluster, plain[0])[0])
+    if verb == "retention":
+        return SetRetention(_place(cluster, plain[0])[0], int(plain[1]), int(plain[2]))
     if verb == "job":
         arguments = {key: _value(value) for key, _, value in (word.partition("=") for word in extra.split())}
         if "table" in arguments:
@@ -107,6 +110,8 @@ def summary(cluster: ClusterMap) -> list[str]:
         special = "" if table.partitioner == "slot" else f", by {table.partitioner}"
         special += f", over {table.over}" if table.adopted else ""
         special += f", from {', '.join(map(str, table.starts))}" if table.starts else ""
+        if table.retention.is_bounded:
+            special += f", keeps {table.retention_ms} ms, {table.retention_bytes} bytes"
         lines.append(f"table {table.name}: {table.partitions} partitions, {table.replicas} replicas{special}")
         for number, assigned in enumerate(table.assignments):
             marks = {"member": "", "joining": "+", "leaving": "-"}

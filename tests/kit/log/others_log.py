@@ -11,6 +11,7 @@ from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import TableNotFound
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Topic
+from log_tier.model.retention import Retention
 
 
 class OthersLog:
@@ -44,6 +45,10 @@ class OthersLog:
     async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
         self._record("trim", topic)
         return await self._inner.trim(topic, partition, before)
+
+    async def retain(self, topic: TableId, partition: Partition, retention: Retention, *, below: Offset) -> Offset:
+        self._record("retain", topic)
+        return await self._inner.retain(topic, partition, retention, below=below)
 
     async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
         self._record("compact", topic)

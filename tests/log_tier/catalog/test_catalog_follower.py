@@ -14,7 +14,15 @@ import pytest
 
 from log_tier.catalog.catalog import CATALOG_TOPIC, Catalog
 from log_tier.catalog.cluster_map import ClusterMap
-from log_tier.catalog.commands import CreateTable, RegisterNode, StartJob, TaskPlan, command_batch, parse_command
+from log_tier.catalog.commands import (
+    CreateTable,
+    RegisterNode,
+    SetRetention,
+    StartJob,
+    TaskPlan,
+    command_batch,
+    parse_command,
+)
 from log_tier.catalog.map_json import map_from_json, map_to_json
 from log_tier.catalog.remote import RemoteMaps, View, fetch_view
 from log_tier.catalog.service import ClusterService
@@ -33,6 +41,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Appended
+from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2_grpc
 from log_tier.remote.remote_log import RemoteLog
@@ -296,7 +305,7 @@ def test_records_of_format_1_stay_readable() -> None:
         assert type(command).__name__ == document["class"]
 
 
-def value_of(command: CreateTable) -> str:
+def value_of(command: CreateTable | SetRetention) -> str:
     """What would be written."""
     batch = command_batch(command, "0123456789abcdef")
     return (
@@ -352,6 +361,21 @@ def test_the_map_with_such_tables() -> None:
     assert map_to_json(cluster) == text
     with pytest.raises(UnknownFormat, match="the partitioner 'murmur3', this process knows slot, murmur2"):
         map_from_json(text.replace(b'"murmur2"', b'"murmur3"'))
+
+
+def test_the_retention_of_a_table() -> None:
+    """It came later as well: a command of its own, and two fields that stand where they say something."""
+    document = json.loads((FIXTURES / "commands-1-retention.jsonl").read_text())
+    command = SetRetention(TableId("uz7PoMe1SsyzElQe1u4IvA"), 604_800_000, 1 << 30)
+    assert parse_command(document["key"].encode(), document["value"].encode()) == ("0123456789abcdef", command)
+    assert value_of(command) == document["value"]
+    text = (FIXTURES / "map-1-retention.json").read_bytes().strip()
+    cluster = map_from_json(text)
+    (flights,) = cluster.tables.values()
+    assert flights.retention == Retention(604_800_000, 1 << 30)
+    assert map_to_json(cluster) == text
+    (earlier,) = map_from_json((FIXTURES / "map-1.json").read_bytes()).tables.values()
+    assert earlier.retention == FOREVER
 
 
 def test_the_map_of_format_1_stays_readable() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from kit.log.engine_steps import SMALL, ZERO, open_log
+from kit.log.engine_steps import HOME, SMALL, ZERO, open_log
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
+from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import OffsetTrimmed
 from log_tier.model.identifiers import Offset
+from log_tier.model.retention import FOREVER, Retention
 
 
 async def test_trimmed_logs_begin_later_and_say_so() -> None:
@@ -50,3 +54,49 @@ async def test_a_reader_behind_a_trim_is_told() -> None:
         with pytest.raises(OffsetTrimmed):
             await read_on()
         assert seen < 100, "it read on in the file that it had open, and no further"
+
+
+async def test_retention_removes_what_is_too_old_or_too_much() -> None:
+    now_ms = [1_000_000]
+    async with await EmbeddedLog.open(HOME, disk=MemoryDisk(), settings=SMALL, clock=lambda: now_ms[0]) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        for number in range(120):
+            await log.append(topic.id, ZERO, plain_batch(f"k{number}"))
+            now_ms[0] += 1000
+        everything = Offset(120)
+        assert await log.retain(topic.id, ZERO, FOREVER, below=everything) == 0
+        assert await log.retain(topic.id, ZERO, Retention(ms=3_600_000), below=everything) == 0
+        assert await log.retain(topic.id, ZERO, Retention(ms=1), below=Offset(0)) == 0, "only the bounds were checked"
+        by_age = await log.retain(topic.id, ZERO, Retention(ms=60_000), below=everything)
+        assert 0 < by_age <= 60, "records of the last minute stay"
+        held = await log.retain(topic.id, ZERO, Retention(ms=1, bytes=1), below=Offset(by_age + 1))
+        assert held == by_age, "nothing from `below` on goes"
+        bytes_left = sum(map(len, await read_all(log, topic.id, start=by_age)))
+        by_size = await log.retain(topic.id, ZERO, Retention(bytes=bytes_left // 2), below=everything)
+        assert by_age < by_size < 120
+        assert sum(map(len, await read_all(log, topic.id, start=by_size))) >= bytes_left // 2
+        newest = await log.retain(topic.id, ZERO, Retention(ms=1), below=everything)
+        assert newest < 120, "the newest segment stays"
+        with pytest.raises(OffsetTrimmed, match=f"begins with offset {newest}"):
+            await read_all(log, topic.id, start=by_size)
+
+
+async def test_retention_and_a_trim_at_once_never_go_back() -> None:
+    now_ms = [1_000_000]
+    disk = MemoryDisk()
+    async with await EmbeddedLog.open(HOME, disk=disk, settings=SMALL, clock=lambda: now_ms[0]) as log:
+        topic = await log.create_topic("flights", partitions=1)
+        for number in range(120):
+            await log.append(topic.id, ZERO, plain_batch(f"k{number}"))
+            now_ms[0] += 1000
+        found = await asyncio.gather(
+            log.retain(topic.id, ZERO, Retention(ms=60_000), below=Offset(120)),
+            log.trim(topic.id, ZERO, Offset(100)),
+            log.retain(topic.id, ZERO, Retention(ms=80_000), below=Offset(120)),
+            log.trim(topic.id, ZERO, Offset(20)),
+        )
+        assert list(found) == sorted(found), "each of them begins where the one before left off"
+        assert (await log.bounds(topic.id, ZERO)).earliest == max(found)
+    async with await EmbeddedLog.open(HOME, disk=disk, settings=SMALL, clock=lambda: now_ms[0]) as log:
+        assert log.recovery.damages == []
+        assert (await log.bounds(topic.id, ZERO)).earliest == max(found)

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.kafka
 class TestKafkaLog(LogContract):
     keeps_bytes = False
     compacts = False
+    bounds_size = False
 
     @pytest.fixture
     async def log(self, kafka_url: str) -> AsyncIterator[Log]:

@@ -1,0 +1,24 @@
+"""What a table's retention comes to now, in the eyes of who plans. Pure."""
+
+from __future__ import annotations
+
+from log_tier.catalog.cluster_map import TableEntry
+from log_tier.model.identifiers import Partition
+from router.admin.planners.cluster_view import Situation
+from router.membership.views import ReportedState
+from serving_tier.jobs.retention import trim_limit
+
+__all__ = ["held_by"]
+
+
+def held_by(situation: Situation, table: TableEntry, partition: Partition) -> str:
+    """Why nothing may go of a partition's log although its table has a bound; empty where something may."""
+    if not table.retention.is_bounded:
+        return ""
+    views = [
+        situation.replica(table, partition, node)
+        for node, _ in table.assignments[partition]
+        if situation.is_alive(node)
+    ]
+    applied = [view.applied for view in views if view.state != ReportedState.UNKNOWN]
+    return trim_limit(situation.cluster, table, partition, applied).held_by

@@ -1,0 +1,49 @@
+"""How much of its log a table keeps: the setting is changed, and it is said what it comes to now."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.commands import SetRetention
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.log import Log
+from log_tier.model.retention import Retention, check_retention
+from router.admin.planners.cluster_view import Situation
+from router.admin.planners.retention import held_by
+from router.proto import admin_pb2 as pb
+
+__all__ = ["set_retention"]
+
+# One note says it for all: a table has up to 1,024 partitions.
+_NOTES_MAX: Final = 5
+
+
+async def set_retention(
+    catalog: Catalog, log: Log, situation: Situation, *, table: str, ms: int | None, size: int | None
+) -> pb.AdminRetention:
+    """Change a table's bounds; None: as it is. They hold from the next round of the nodes on, within a minute.
+
+    Raises `InvalidRequest` for no bound at all, or one that this log cannot keep to, `TableNotFound`, and
+    `CommandRejected` for a table over a topic of others.
+    """
+    entry = situation.table(table)
+    if ms is None and size is None:
+        raise InvalidRequest("name what is to change: retention_ms, retention_bytes, or both (0: no bound)")
+    retention = check_retention(
+        Retention(entry.retention_ms if ms is None else ms, entry.retention_bytes if size is None else size)
+    )
+    if not entry.adopted:
+        await log.retain(entry.id, Partition(0), retention, below=Offset(0))  # checks the bounds, removes nothing
+    _, cluster = await catalog.submit(SetRetention(entry.id, retention.ms, retention.bytes))
+    changed = cluster.table(entry.id)
+    after = Situation(cluster, situation.nodes)
+    notes = [
+        f"{entry.name}/{number} keeps everything: {reason}"
+        for number in map(Partition, range(entry.partitions))
+        if (reason := held_by(after, changed, number))
+    ]
+    if len(notes) > _NOTES_MAX:
+        notes[_NOTES_MAX:] = [f"and {len(notes) - _NOTES_MAX} more partitions"]
+    return pb.AdminRetention(table=entry.name, retention_ms=retention.ms, retention_bytes=retention.bytes, notes=notes)

@@ -1,0 +1,141 @@
+"""Retention at work: once in a while, a node lets the logs of its partitions give up what their tables' bounds let go.
+
+Every holder of a partition does it, so it needs no leader: the log carries out one call after another, and a call that
+comes second finds nothing left to remove. Each round looks anew at the map, at the other holders and at the store, and
+the log's own rule (`log_tier.model.retention`) decides within the limit (`retention.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
+
+from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import ClusterMap, NodeEntry, TableEntry
+from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.concurrency.tasks import end_tasks
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.log import Log
+from serving_tier.jobs.retention import TrimLimit, trim_limit
+from serving_tier.node.hosting import Hosting
+from serving_tier.snapshots.store import SnapshotStore
+
+__all__ = ["AskApplied", "LogTrimmer"]
+
+logger = logging.getLogger(__name__)
+
+# Bounds are hours to weeks; a minute more or less is not seen. A round costs a few small requests for each partition
+# of a table that has a bound, and nothing for the others.
+_ROUND_S: Final = 60.0
+
+Place = tuple[TableId, Partition]
+
+AskApplied = Callable[[NodeEntry], Awaitable[Mapping[Place, Offset]]]
+"""What each replica of another node has applied. Raises a `DuramenError` where that node does not answer."""
+
+
+class LogTrimmer:
+    """Shortens the logs of what one node holds. `open()` makes one, `close()` ends it."""
+
+    def __init__(self, log: Log, catalog: Catalog, hosting: Hosting, store: SnapshotStore, ask: AskApplied) -> None:
+        self._log, self._catalog, self._hosting, self._store, self._ask = log, catalog, hosting, store, ask
+        self._held: dict[Place, str] = {}
+        """Why nothing may go of a partition, as it was last logged."""
+        self._ticker: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        log: Log,
+        catalog: Catalog,
+        hosting: Hosting,
+        store: SnapshotStore,
+        ask: AskApplied,
+        *,
+        round_s: float = _ROUND_S,
+        failed: Failed = only_logged,
+    ) -> LogTrimmer:
+        """Begin: a round every `round_s` seconds. `failed`: see `run_forever`."""
+        trimmer = cls(log, catalog, hosting, store, ask)
+        trimmer._ticker = run_forever(trimmer._tick(round_s), name="the retention of logs", failed=failed)
+        return trimmer
+
+    async def _tick(self, round_s: float) -> None:
+        while True:
+            await asyncio.sleep(round_s)
+            await self.trim()
+
+    async def trim(self) -> None:
+        """One round. What fails is logged and tried again in the next one."""
+        held = self._hosting.node.hosted()
+        cluster = self._catalog.map
+        bounded = [
+            (table, partition)
+            for table_id, partition in held
+            if (table := cluster.tables.get(table_id)) is not None and table.retention.is_bounded
+        ]
+        if not bounded:
+            return
+        elsewhere = await self._applied_elsewhere(cluster, bounded)
+        for table, partition in bounded:
+            place = (table.id, partition)
+            applied = [held[place].applied, *(replies[place] for replies in elsewhere if place in replies)]
+            try:
+                await self._trim(place, applied)
+            except DuramenError as error:
+                logger.warning("the log of %s/%d is not shortened: %s", table.name, partition, error)
+
+    async def _applied_elsewhere(
+        self, cluster: ClusterMap, bounded: Iterable[tuple[TableEntry, Partition]]
+    ) -> list[Mapping[Place, Offset]]:
+        """What the other holders have applied. One that does not answer is not alive: it comes back from a snapshot."""
+        names = {replica.node for table, partition in bounded for replica in table.assignments[partition]}
+        names.discard(self._hosting.node_id)
+        found: list[Mapping[Place, Offset]] = []
+        for entry in (cluster.nodes[name] for name in sorted(names) if name in cluster.nodes):
+            try:
+                found.append(await self._ask(entry))
+            except DuramenError as error:
+                logger.info("node %s does not say what it has applied: %s", entry.id, error)
+        return found
+
+    async def _trim(self, place: Place, applied: list[Offset]) -> None:
+        table_id, partition = place
+        # The newest map: a job may have begun since the round did.
+        cluster = await self._catalog.refresh()
+        table = cluster.tables.get(table_id)
+        if table is None or not table.retention.is_bounded:
+            return
+        limit = trim_limit(cluster, table, partition, applied)
+        self._note(table, partition, limit)
+        earliest = (await self._log.bounds(table_id, partition)).earliest
+        if limit.below <= earliest:
+            return
+        # A snapshot that is gone or damaged covers nothing, whatever the catalog says.
+        await self._store.read_manifest(cluster.snapshots_of(table_id, partition)[-1].path)
+        after = await self._log.retain(table_id, partition, table.retention, below=limit.below)
+        if after > earliest:
+            logger.info(
+                "the log of %s/%d begins at offset %d: its retention (%d ms, %d bytes) let %d offsets go",
+                table.name,
+                partition,
+                after,
+                table.retention_ms,
+                table.retention_bytes,
+                after - earliest,
+            )
+
+    def _note(self, table: TableEntry, partition: Partition, limit: TrimLimit) -> None:
+        """Log once why nothing goes, and again when the reason is another one."""
+        place = (table.id, partition)
+        if limit.held_by != self._held.get(place, ""):
+            self._held[place] = limit.held_by
+            if limit.held_by:
+                logger.warning("the log of %s/%d keeps everything: %s", table.name, partition, limit.held_by)
+
+    async def close(self) -> None:
+        """Stop. Idempotent."""
+        await end_tasks(self._ticker)

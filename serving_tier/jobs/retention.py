@@ -1,0 +1,58 @@
+"""How far a table's retention may shorten the log of one partition. Pure.
+
+The bounds by age and size say what may go (`log_tier.model.retention`). Here is what must stay whatever they say:
+
+- what the newest verified snapshot does not cover (I11): without one, everything;
+- what a replica that is alive has not applied;
+- everything, while a job copies the partition, or replays it from an older snapshot: a job that shortens the log and
+  one that reads it do not meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from log_tier.catalog.actions import COPIES_INDEX, Action
+from log_tier.catalog.cluster_map import ClusterMap, Job, TableEntry, Task
+from log_tier.model.identifiers import Offset, Partition
+
+__all__ = ["TrimLimit", "trim_limit"]
+
+_NOTHING_GOES: Final = Offset(0)
+
+_READS_THE_LOG: Final = COPIES_INDEX - {Action.SNAPSHOT}
+"""These begin with a copy and go on in the log behind it. A snapshot reads the index alone."""
+
+
+class TrimLimit(NamedTuple):
+    """What may go at most."""
+
+    below: Offset
+    """No record at this offset or beyond; 0: none at all."""
+    held_by: str
+    """Why nothing may go; empty where something may."""
+
+
+def trim_limit(cluster: ClusterMap, table: TableEntry, partition: Partition, applied: Iterable[Offset]) -> TrimLimit:
+    """The limit of one partition. `applied`: by each of its replicas that is alive. O(tasks under way)."""
+    known = cluster.snapshots_of(table.id, partition)
+    if not known:
+        return TrimLimit(_NOTHING_GOES, "no verified snapshot of it is known: take one (`duramen admin snapshot`)")
+    for job, _, task in cluster.unfinished_tasks():
+        if _reads(job, task, table, partition):
+            return TrimLimit(_NOTHING_GOES, f"job {job.id} ({job.kind}) reads it")
+    for version in table.versions:
+        if version.state == "staging":
+            return TrimLimit(_NOTHING_GOES, f"version {version.number} catches up with it")
+    seen = min(applied, default=known[-1].offset)
+    return TrimLimit(Offset(min(known[-1].offset, seen) + 1), "")
+
+
+def _reads(job: Job, task: Task, table: TableEntry, partition: Partition) -> bool:
+    if task.action not in _READS_THE_LOG:
+        return False
+    if task.action == Action.COPY:  # its own place is the one that it writes to
+        source = (task.arguments.get("source_table"), task.arguments.get("source_partition"))
+        return source == (table.id, partition)
+    return (task.table, task.partition) == (table.id, partition)
