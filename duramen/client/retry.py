@@ -20,15 +20,20 @@ _PAUSE_MAX_S: Final = 0.5
 async def ask_until(deadline: float, ask: Callable[[float], Awaitable[T]]) -> T:
     """`await ask(remaining seconds)`, again after an error with which a retry can help.
 
-    `deadline` is on the event loop's clock. Raises the last error when the next try would come too late.
+    `deadline` is on the event loop's clock. When the next try would come too late, or the last one ran out of time,
+    raises the last error that had another reason than the time.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline)
+    reason: Unavailable | None = None
     while True:
         try:
             return await ask(max(0.0, deadline - loop.time()))
-        except DeadlineExceeded:
+        except DeadlineExceeded as error:
+            if reason is not None:
+                raise reason from error
             raise
-        except Unavailable:
+        except Unavailable as error:
+            reason = error
             if not await backoff.pause():
                 raise

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.server_process import ServerProcess
+from kit.deadlines import patience_s
 
 import duramen
 from duramen import aio
@@ -143,7 +144,7 @@ def test_a_server_that_is_away_when_the_first_call_comes(
         server.kill9()
         other = pickle.loads(pickle.dumps(table))
         with pytest.raises(duramen.Disconnected):
-            other.get_many([b"k"], timeout=0.3)
+            other.get_many([b"k"], timeout=patience_s(1.0))
         server.restart()
-        assert other.get_many([b"k"], timeout=20) == [b"v"]
+        assert other.get_many([b"k"], timeout=patience_s(20.0)) == [b"v"]
         other._owner.close()

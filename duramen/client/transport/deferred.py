@@ -32,6 +32,12 @@ T = TypeVar("T")
 _WATCH_S: Final = 10.0
 
 
+def _heard(attempt: asyncio.Task[Connection]) -> None:
+    """Take note of a failure that every waiting caller has left by its own deadline; asyncio would print it."""
+    if not attempt.cancelled():
+        attempt.exception()
+
+
 class DeferredConnection:
     """A `Connection` that connects with `make(timeout)` at its first call; concurrent calls wait for the same attempt.
 
@@ -55,6 +61,7 @@ class DeferredConnection:
         deadline = loop.time() + timeout
         if attempt is None or attempt.done():
             attempt = self._attempt = loop.create_task(self._begin(), name="connect at the first call")
+            attempt.add_done_callback(_heard)
         try:
             async with asyncio.timeout_at(deadline):
                 connection = await asyncio.shield(attempt)
