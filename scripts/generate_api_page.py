@@ -57,7 +57,7 @@ _RESULTS: Final[tuple[type, ...]] = (
 # Public to the package's other modules and to tests, and no part of what users call.
 _INNER: Final = frozenset(
     {
-        *("after_fork", "at", "connection", "deadline", "door_table", "direct_reads", "find_door", "found", "reads"),
+        *("after_fork", "at", "connection", "deadline", "direct_reads", "found", "reads"),
         *("repeat", "scan_pages", "timeout", "watch_runs", "writes"),
     }
 )

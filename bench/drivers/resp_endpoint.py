@@ -22,8 +22,8 @@ class RespEndpoint(RespDriver):
         """Where `duramen.connect` goes."""
         self.version = f"Duramen {version('duramen')}"
         self.note = (
-            "the fast door: fdatasync before every acknowledgement, session reads, one partition; redis.asyncio with "
-            f"hiredis, {CONNECTIONS} connections; many = MSET / MGET"
+            "the RESP endpoint: fdatasync before every acknowledgement, session reads, one partition; redis.asyncio "
+            f"with hiredis, {CONNECTIONS} connections; many = MSET / MGET"
             + (f"; {readers} reader processes" if readers else "")
         )
 

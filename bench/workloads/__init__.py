@@ -13,10 +13,10 @@ from bench.workloads.log_append import LOG_APPEND
 from bench.workloads.many_tables import MANY_TABLES
 from bench.workloads.memory import MEMORY
 from bench.workloads.replay import REPLAY
-from bench.workloads.resp_client import DOOR_CLIENT
-from bench.workloads.resp_endpoint import FAST_DOOR
-from bench.workloads.resp_pipelines import DOOR_PIPELINES
-from bench.workloads.resp_readers import DOOR_READERS
+from bench.workloads.resp_client import RESP_CLIENT
+from bench.workloads.resp_endpoint import RESP_ENDPOINT
+from bench.workloads.resp_pipelines import RESP_PIPELINES
+from bench.workloads.resp_readers import RESP_READERS
 from bench.workloads.restart import RESTART
 from bench.workloads.served import SERVED
 from bench.workloads.spark_build import SPARK_BUILD
@@ -38,10 +38,10 @@ WORKLOADS: Final[dict[str, Workload]] = {
         MANY_TABLES,
         MEMORY,
         *CLUSTER,
-        *FAST_DOOR,
-        *DOOR_PIPELINES,
-        *DOOR_CLIENT,
-        *DOOR_READERS,
+        *RESP_ENDPOINT,
+        *RESP_PIPELINES,
+        *RESP_CLIENT,
+        *RESP_READERS,
         *GO_CALLERS,
         *KAFKA,
         *VERSIONS,

@@ -68,8 +68,8 @@ async def _elsewhere(settings: RunSettings) -> Measurement:
         table = await database.create_table("bench", partitions=4, replicas=_NODES)
         topic = table._topic
         targets = [f"127.0.0.1:{child['port']}" for child in cluster.children.values() if child["role"] == "node"]
-        doors = [connection.GrpcConnection(target) for target in targets]
-        next_door, next_pair = cycle(doors).__next__, cycle(make_pairs(_KEYS)).__next__
+        servers = [connection.GrpcConnection(target) for target in targets]
+        next_server, next_pair = cycle(servers).__next__, cycle(make_pairs(_KEYS)).__next__
 
         async def call() -> None:
             key, value = next_pair()
@@ -78,7 +78,7 @@ async def _elsewhere(settings: RunSettings) -> Measurement:
             done = await table.put(key, value)
             put = perf_counter_ns() - began
             part = requests.ReadPart(topic.id, partition, [key], done.offset)
-            (result,) = await next_door().read([part], timeout=10)
+            (result,) = await next_server().read([part], timeout=10)
             if result.values != [value]:
                 raise AssertionError(f"{key!r} after {done.offset}: {result}")
             puts.append(put)
@@ -88,8 +88,8 @@ async def _elsewhere(settings: RunSettings) -> Measurement:
         puts.clear()
         wholes.clear()
         await drive(call, callers=1, seconds=settings.seconds, warmup=0.0)
-        for door in doors:
-            await door.close()
+        for server in servers:
+            await server.close()
     put, whole = Timing(seconds=1, latencies_ns=puts), Timing(seconds=1, latencies_ns=wholes)
     extra = Timing(seconds=1, latencies_ns=[w - p for w, p in zip(wholes, puts, strict=True)])
     return Measurement(

@@ -88,14 +88,14 @@ def _grpc_echo() -> Driver:
 
 _ETCD_NEEDS: Final = Needs(("grpc",), ("etcd",), "Debian: etcd-server")
 _EXTRA: Final = "extra: duramen[bench]"
-_DOOR_NEEDS: Final = Needs((*SERVER_NEEDS.modules, "redis", "hiredis"), install=_EXTRA)
+_RESP_NEEDS: Final = Needs((*SERVER_NEEDS.modules, "redis", "hiredis"), install=_EXTRA)
 _REDIS_NEEDS: Final = Needs(("redis", "hiredis"), ("redis-server",), f"Debian: redis-server; {_EXTRA}")
 
 CONTENDERS: Final[dict[str, Contender]] = {
     "duramen": Contender("subject", Duramen, SERVER_NEEDS),
-    "fast-door": Contender("subject", _resp_endpoint, _DOOR_NEEDS),
-    "one-reader": Contender("peer", _one_reader, _DOOR_NEEDS),
-    "two-readers": Contender("peer", _two_readers, _DOOR_NEEDS),
+    "resp": Contender("subject", _resp_endpoint, _RESP_NEEDS),
+    "one-reader": Contender("peer", _one_reader, _RESP_NEEDS),
+    "two-readers": Contender("peer", _two_readers, _RESP_NEEDS),
     "etcd": Contender("peer", _etcd, _ETCD_NEEDS),
     "etcd-linearizable": Contender("peer", _etcd_linearizable, _ETCD_NEEDS),
     "redis": Contender("peer", _redis, _REDIS_NEEDS),

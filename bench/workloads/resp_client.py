@@ -15,7 +15,7 @@ from bench.drivers.resp_endpoint import RespEndpoint
 from bench.workload import Bar, RunSettings, Side, Workload
 from bench.workloads.contenders import preload, server_side
 
-__all__ = ["DOOR_CLIENT"]
+__all__ = ["RESP_CLIENT"]
 
 _KEYS: Final = 100_000
 
@@ -38,7 +38,7 @@ def _timed(call: Call, settings: RunSettings) -> dict[str, float]:
     return Timing(seconds=settings.seconds, latencies_ns=durations).metrics()
 
 
-def _door(driver: Driver, *, put: bool) -> tuple[Call, Callable[[], None]]:
+def _resp(driver: Driver, *, put: bool) -> tuple[Call, Callable[[], None]]:
     import duramen
 
     assert isinstance(driver, RespEndpoint)
@@ -87,7 +87,7 @@ def _etcd(driver: Driver, *, put: bool) -> tuple[Call, Callable[[], None]]:
 def _side(name: str, *, put: bool) -> Side:
     async def measure(driver: Driver, settings: RunSettings) -> dict[str, float]:
         await preload(driver, make_pairs(_KEYS))
-        connect = _door if name == "fast-door" else _etcd
+        connect = _resp if name == "resp" else _etcd
 
         def work() -> dict[str, float]:
             call, close = connect(driver, put=put)
@@ -102,17 +102,17 @@ def _side(name: str, *, put: bool) -> Side:
     return Side("duramen" if side.role == "subject" else side.name, side.role, side.run, side.needs)
 
 
-DOOR_CLIENT: Final = (
+RESP_CLIENT: Final = (
     Workload(
-        "door_client_get",
+        "resp_client_get",
         f"get, one blocking caller, {_KEYS:,} keys",
-        (_side("fast-door", put=False), _side("etcd", put=False)),
+        (_side("resp", put=False), _side("etcd", put=False)),
         (Bar("p50_us", "at most", 0.5, "etcd"),),
     ),
     Workload(
-        "door_client_put",
+        "resp_client_put",
         "durable put, one blocking caller",
-        (_side("fast-door", put=True), _side("etcd", put=True)),
+        (_side("resp", put=True), _side("etcd", put=True)),
         (Bar("p50_us", "at most", 1, "etcd"),),
     ),
 )

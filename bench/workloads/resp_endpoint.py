@@ -27,10 +27,10 @@ from bench.workloads.contenders import preload, server_side
 
 __all__ = [
     "CONNECTIONS",
-    "FAST_DOOR",
     "GET",
     "KEYS",
     "PIPELINED",
+    "RESP_ENDPOINT",
     "SET",
     "Measure",
     "as_subject",
@@ -125,7 +125,7 @@ def _benchmark(name: str, title: str, measure: Measure, bar: Bar, *more: Side) -
     return Workload(
         name,
         f"{title}; redis-benchmark, {KEYS:,} keys",
-        (*(benchmark_side(side, measure) for side in ("fast-door", "redis")), *more),
+        (*(benchmark_side(side, measure) for side in ("resp", "redis")), *more),
         (bar,),
     )
 
@@ -190,52 +190,52 @@ def _python(name: str, title: str, measure: Measure, peer: str, limit: float) ->
     return Workload(
         name,
         f"{title}, {CALLERS} callers, one client process, {KEYS:,} keys",
-        tuple(as_subject(server_side(side, measure)) for side in ("fast-door", peer)),
+        tuple(as_subject(server_side(side, measure)) for side in ("resp", peer)),
         (Bar("per_second", "at least", limit, peer),),
     )
 
 
-FAST_DOOR: Final = (
+RESP_ENDPOINT: Final = (
     _benchmark(
-        "door_get_1",
+        "resp_get_1",
         "GET, 1 connection",
         by_benchmark(GET, connections=1),
         Bar("mean_us", "at most", 1.2, "redis"),
         _fixed_reply(1),
     ),
     _benchmark(
-        "door_get_50",
+        "resp_get_50",
         f"GET, {CONNECTIONS} connections",
         by_benchmark(GET, connections=CONNECTIONS),
         Bar("per_second", "at least", 0.75, "redis"),
         _fixed_reply(CONNECTIONS),
     ),
     _benchmark(
-        "door_get_50_p16",
+        "resp_get_50_p16",
         f"GET, {CONNECTIONS} connections, {PIPELINED} pipelined",
         by_benchmark(GET, connections=CONNECTIONS, pipelined=PIPELINED),
         Bar("per_second", "at least", 0.3, "redis"),
     ),
     _benchmark(
-        "door_set_50",
+        "resp_set_50",
         f"SET acknowledged after its sync, {CONNECTIONS} connections",
         by_benchmark(SET, connections=CONNECTIONS),
         Bar("per_second", "at least", 0.7, "redis"),
     ),
     _benchmark(
-        "door_set_50_p16",
+        "resp_set_50_p16",
         f"SET acknowledged after its sync, {CONNECTIONS} connections, {PIPELINED} pipelined",
         by_benchmark(SET, connections=CONNECTIONS, pipelined=PIPELINED),
         Bar("per_second", "at least", 0.3, "redis"),
     ),
     _benchmark(
-        "door_mget_100",
+        "resp_mget_100",
         f"MGET of {KEYS_PER_CALL} keys, {CONNECTIONS} connections",
         by_benchmark(_MGET, connections=CONNECTIONS),
         Bar("keys_per_second", "at least", 0.4, "redis"),
     ),
-    _python("door_asyncio_get", "GET by redis-py's asyncio client", _get, "redis", 1),
-    _python("door_asyncio_set", "SET by redis-py's asyncio client", _put, "redis", 1),
-    _python("door_etcd_get", "get: the door by redis-py's asyncio client, etcd by grpc.aio", _get, "etcd", 3),
-    _python("door_etcd_put", "put: the door by redis-py's asyncio client, etcd by grpc.aio", _put, "etcd", 3),
+    _python("resp_asyncio_get", "GET by redis-py's asyncio client", _get, "redis", 1),
+    _python("resp_asyncio_set", "SET by redis-py's asyncio client", _put, "redis", 1),
+    _python("resp_etcd_get", "get: the RESP endpoint by redis-py's asyncio client, etcd by grpc.aio", _get, "etcd", 3),
+    _python("resp_etcd_put", "put: the RESP endpoint by redis-py's asyncio client, etcd by grpc.aio", _put, "etcd", 3),
 )

@@ -20,7 +20,7 @@ from bench.workload import Bar, RunSettings, Side, Workload
 from bench.workloads.contenders import server_side
 from bench.workloads.resp_endpoint import Measure, as_subject
 
-__all__ = ["DOOR_PIPELINES"]
+__all__ = ["RESP_PIPELINES"]
 
 COMMANDS: Final = 5000
 _QUICK_DIVISOR: Final = 10
@@ -112,16 +112,16 @@ def _measure(make: Make) -> Measure:
 
 
 def _workload(name: str, title: str, make: Make) -> Workload:
-    sides: list[Side] = [as_subject(server_side(side, _measure(make))) for side in ("fast-door", "redis")]
+    sides: list[Side] = [as_subject(server_side(side, _measure(make))) for side in ("resp", "redis")]
     return Workload(
-        f"door_pipeline_{name}",
+        f"resp_pipeline_{name}",
         f"{title}, {COMMANDS:,} in one pipeline, each acknowledged after its sync",
         tuple(sides),
         (Bar("per_second", "at least", 0.25, "redis"),),
     )
 
 
-DOOR_PIPELINES: Final = (
+RESP_PIPELINES: Final = (
     _workload("incr", "INCR", _each(b"INCR")),
     _workload("set_nx", "SET NX", _each(b"SET", _VALUE, b"NX")),
     _workload("del", "DEL", _each(b"DEL", before=True)),

@@ -11,9 +11,9 @@ from typing import Final
 from bench.workload import Workload
 from bench.workloads.resp_endpoint import CONNECTIONS, GET, KEYS, PIPELINED, SET, Measure, benchmark_side, by_benchmark
 
-__all__ = ["DOOR_READERS"]
+__all__ = ["RESP_READERS"]
 
-_SIDES: Final = ("fast-door", "one-reader", "two-readers", "redis")
+_SIDES: Final = ("resp", "one-reader", "two-readers", "redis")
 
 
 def _readers(name: str, title: str, measure: Measure) -> Workload:
@@ -21,7 +21,7 @@ def _readers(name: str, title: str, measure: Measure) -> Workload:
     return Workload(name, f"{title}, without and with reader processes; redis-benchmark, {KEYS:,} keys", sides)
 
 
-DOOR_READERS: Final = (
+RESP_READERS: Final = (
     _readers("readers_get_50", f"GET, {CONNECTIONS} connections", by_benchmark(GET, connections=CONNECTIONS)),
     _readers(
         "readers_get_50_p16",

@@ -22,8 +22,8 @@ from router.data.requests import (
     WritePart,
     WriteResult,
 )
-from router.proto import fast_door_pb2, fast_door_pb2_grpc, keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import keyvalue_pb2 as kv
+from router.proto import keyvalue_pb2_grpc, resp_endpoint_pb2, resp_endpoint_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.remote import messages
 
@@ -40,7 +40,7 @@ class GrpcConnection:
         self._wire = Wire(target)
         self._kv = keyvalue_pb2_grpc.KeyValueStub(self._wire.channel)  # type: ignore[no-untyped-call]
         self._tables = tables_pb2_grpc.TablesStub(self._wire.channel)  # type: ignore[no-untyped-call]
-        self._door = fast_door_pb2_grpc.FastDoorStub(self._wire.channel)  # type: ignore[no-untyped-call]
+        self._resp_endpoint = resp_endpoint_pb2_grpc.RespEndpointStub(self._wire.channel)  # type: ignore[no-untyped-call]
 
     async def resp_endpoint(self, *, timeout: float) -> tuple[str, int] | None:
         """Host and port of the RESP endpoint of a server that is the whole cluster; None where it is not that, or has
@@ -48,7 +48,9 @@ class GrpcConnection:
         if not self.alone:
             return None
         try:
-            said = await self._wire.ask(self._door.Describe, fast_door_pb2.DescribeFastDoorRequest(), timeout=timeout)
+            said = await self._wire.ask(
+                self._resp_endpoint.Describe, resp_endpoint_pb2.DescribeRespEndpointRequest(), timeout=timeout
+            )
         except DuramenError:
             return None
         if not said.port or said.tls or said.password:

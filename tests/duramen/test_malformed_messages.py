@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import duramen
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.proto import cluster_pb2, log_pb2
-from router.proto import admin_pb2, fast_door_pb2, keyvalue_pb2, kv_pb2, tables_pb2
+from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
 from serving_tier.proto import node_pb2
 
 CODE: Final = grpc.StatusCode
@@ -31,7 +31,7 @@ EXPECTED: Final = {
 
 METHODS: Final = [
     (f"/{service.full_name}/{method.name}", method)
-    for module in (cluster_pb2, log_pb2, admin_pb2, fast_door_pb2, keyvalue_pb2, kv_pb2, tables_pb2, node_pb2)
+    for module in (cluster_pb2, log_pb2, admin_pb2, resp_endpoint_pb2, keyvalue_pb2, kv_pb2, tables_pb2, node_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 ]

@@ -10,7 +10,7 @@ from typing import Final
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.node_role import NODE_SERVICES, add_node_services
-from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
+from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.serving_node import ON_DEMAND, SnapshotPolicy
 from duramen.server.wiring.single_machine import NODE_ID, SingleMachine, open_single_machine
 from log_tier.model.errors import DuramenError
@@ -59,7 +59,7 @@ class SingleServer:
         host: str = "127.0.0.1",
         port: int = 7070,
         snapshots: SnapshotPolicy = ON_DEMAND,
-        resp_endpoint: RespSettings = NO_DOOR,
+        resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
     ) -> SingleServer:
         """Open the data folder and listen. `log_url`: where the log is, if not there. `take_over`: see
         `open_local_data`.
@@ -87,7 +87,7 @@ class SingleServer:
             )
             kv = add_kv_service(opened, shell, here(machine.data_plane), machine.node.load)
             opened.push_async_callback(shell.close)
-            log_pb2_grpc.add_LogServicer_to_server(LogService(machine.data_plane.log, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
+            log_pb2_grpc.add_LogServicer_to_server(LogService(machine.data_plane.log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             data_plane = machine.data_plane
             added = await open_resp_endpoint(
                 opened,

@@ -36,7 +36,7 @@ _GC_THRESHOLD: Final = 50_000
 
 
 class GrpcServer:
-    """A gRPC server: `listen`, add services to `endpoints`, `start`, `close`."""
+    """A gRPC server: `listen`, add services to `registry`, `start`, `close`."""
 
     def __init__(self, server: grpc.aio.Server, host: str, port: int) -> None:
         self.host = host
@@ -44,7 +44,7 @@ class GrpcServer:
         """The port it listens on: the one asked for, or the one the system chose for 0."""
         self.streams = OpenStreams()
         """The streams under way; every service of this shell shares them."""
-        self.doors: Any = _ByName(server)
+        self.registry: Any = _ByName(server)
         """What generated code adds services to."""
         self._server = server
         self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -79,11 +79,11 @@ class GrpcServer:
     async def start(self, services: Sequence[str], *, serving: bool = True) -> None:
         """Answer from now on. `services`: the full names of those that were added."""
         self._services = tuple(services)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.doors)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.registry)
         names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
             reflection.aio.ReflectionServicer(names),  # type: ignore[attr-defined]
-            self.doors,
+            self.registry,
         )
         await self._server.start()
         self._started = True

@@ -92,5 +92,5 @@ def add_kv_service(
     """
     plane = LazyPlane(connect)
     opened.push_async_callback(plane.close)
-    kv_pb2_grpc.add_KVServicer_to_server(KVService(plane, shell.streams, load), shell.doors)  # type: ignore[no-untyped-call]
+    kv_pb2_grpc.add_KVServicer_to_server(KVService(plane, shell.streams, load), shell.registry)  # type: ignore[no-untyped-call]
     return KV_SERVICES

@@ -41,7 +41,7 @@ class LogRole:
                 unless_opened.pop_all()
             opened.push_async_callback(log.close)
             opened.push_async_callback(shell.close)  # the first to close: the log ends when nobody asks it any more
-            log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
+            log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             await shell.start(_SERVICES)
             return cls(shell, log, opened.pop_all())
         raise AssertionError("not reached")

@@ -11,7 +11,7 @@ from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.kv import add_kv_service, nearest
-from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
+from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import register_node, told_to_clients
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
@@ -59,15 +59,15 @@ def add_node_services(
     shell: GrpcServer, data_plane: LocalData, node: ServingNode, admin: OpenAdmin, *, role: ServerRole, log_url: str
 ) -> Callable[[], Awaitable[None]]:
     """Put a node's endpoints on a shell; returns what closes them."""
-    streams, doors = shell.streams, shell.doors
-    keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(data_plane, streams, node.load), doors)  # type: ignore[no-untyped-call]
-    tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), doors)  # type: ignore[no-untyped-call]
+    streams, registry = shell.streams, shell.registry
+    keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(data_plane, streams, node.load), registry)  # type: ignore[no-untyped-call]
+    tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), registry)  # type: ignore[no-untyped-call]
     feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running)
     service = NodeService(data_plane.node, feed, streams, copies_folder=node.folder / COPIES_FOLDER)
-    node_pb2_grpc.add_NodeServicer_to_server(service, doors)  # type: ignore[no-untyped-call]
+    node_pb2_grpc.add_NodeServicer_to_server(service, registry)  # type: ignore[no-untyped-call]
     cluster = ClusterService(data_plane.catalog, streams, role=role, log_url=log_url)
-    cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, doors)  # type: ignore[no-untyped-call]
-    admin_pb2_grpc.add_AdminServicer_to_server(AdminService(admin, streams), doors)  # type: ignore[no-untyped-call]
+    cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, registry)  # type: ignore[no-untyped-call]
+    admin_pb2_grpc.add_AdminServicer_to_server(AdminService(admin, streams), registry)  # type: ignore[no-untyped-call]
 
     return service.close
 
@@ -104,7 +104,7 @@ class NodeRole:
         advertise: str = "",
         snapshots: SnapshotPolicy = ON_DEMAND,
         take_over: bool = False,
-        resp_endpoint: RespSettings = NO_DOOR,
+        resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
     ) -> NodeRole:
         """Own the folder, register with the catalog, host what it says, listen.
 
@@ -149,11 +149,11 @@ class NodeRole:
                 membership = await memberships()
                 others = RoutedConnection.for_router(log, catalog, membership)
                 opened.push_async_callback(others.close)
-                door_connection = LocalFirstConnection(data_plane, others)
+                resp_connection = LocalFirstConnection(data_plane, others)
                 added = await open_resp_endpoint(
                     opened,
                     shell,
-                    door_connection,
+                    resp_connection,
                     catalog,
                     resp_endpoint,
                     sockets,

@@ -14,14 +14,14 @@ from router.endpoints.resp.server.peers import MembershipPeers, RespEndpointServ
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.live_membership import LiveMembership
-from router.proto import fast_door_pb2, fast_door_pb2_grpc
+from router.proto import resp_endpoint_pb2, resp_endpoint_pb2_grpc
 from serving_tier.node.node import Node
 
-__all__ = ["FAST_DOOR_SERVICES", "NO_DOOR", "open_resp_endpoint"]
+__all__ = ["NO_RESP_ENDPOINT", "RESP_SERVICES", "open_resp_endpoint"]
 
-FAST_DOOR_SERVICES: Final = (fast_door_pb2.DESCRIPTOR.services_by_name["FastDoor"].full_name,)
+RESP_SERVICES: Final = (resp_endpoint_pb2.DESCRIPTOR.services_by_name["RespEndpoint"].full_name,)
 
-NO_DOOR: Final = RespSettings()
+NO_RESP_ENDPOINT: Final = RespSettings()
 """Settings of a server without a RESP endpoint."""
 
 
@@ -62,5 +62,5 @@ async def open_resp_endpoint(
     service = RespEndpointService(
         port=sockets.port, tls=settings.tls_certificate is not None, password=bool(settings.password)
     )
-    fast_door_pb2_grpc.add_FastDoorServicer_to_server(service, shell.doors)  # type: ignore[no-untyped-call]
-    return FAST_DOOR_SERVICES
+    resp_endpoint_pb2_grpc.add_RespEndpointServicer_to_server(service, shell.registry)  # type: ignore[no-untyped-call]
+    return RESP_SERVICES

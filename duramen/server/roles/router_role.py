@@ -8,7 +8,7 @@ from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.kv import add_kv_service, here
-from duramen.server.roles.resp_endpoint import NO_DOOR, open_resp_endpoint
+from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.register import told_to_clients
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
@@ -66,7 +66,7 @@ class RouterRole:
         host: str,
         port: int,
         client_log_url: str | None = None,
-        resp_endpoint: RespSettings = NO_DOOR,
+        resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
     ) -> RouterRole:
         """Follow the catalog and the nodes, listen. `client_log_url`: what clients are told about the log, where that
         is not `log_url`; empty: they shall write through routers. Raises `PortInUse`, `Disconnected`.
@@ -91,12 +91,12 @@ class RouterRole:
             opened.push_async_callback(admin.close)
             kv = add_kv_service(opened, shell, here(connection))
             opened.push_async_callback(shell.close)
-            keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
-            tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.doors)  # type: ignore[no-untyped-call]
+            keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
+            tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.registry)  # type: ignore[no-untyped-call]
             url = told_to_clients(log_url) if client_log_url is None else client_log_url
             cluster = ClusterService(catalog, shell.streams, role="router", log_url=url)
-            cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.doors)  # type: ignore[no-untyped-call]
-            admin_pb2_grpc.add_AdminServicer_to_server(AdminService.at_hand(admin, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
+            cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.registry)  # type: ignore[no-untyped-call]
+            admin_pb2_grpc.add_AdminServicer_to_server(AdminService.at_hand(admin, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
 
             async def at_hand() -> Admin:
                 return admin

@@ -10,7 +10,7 @@ import pytest
 from duramen.client.retry import ask_until
 from duramen.client.transport.deferred import DeferredConnection
 from log_tier.model.errors import DeadlineExceeded, Disconnected
-from router.data.requests import Connection
+from router.data.seam import Connection
 
 
 async def test_the_reason_is_not_lost_when_the_time_is_over() -> None:

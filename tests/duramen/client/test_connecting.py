@@ -80,7 +80,7 @@ async def test_through_a_router_straight_to_the_nodes(cluster: TestCluster, conn
     await check_everything_works(database)
     asked = cluster.routers[0].connection.reads.budget
     assert asked._left == 10, "the router was asked for no key"
-    assert any("read" in node.door.asked for node in cluster.nodes.values())
+    assert any("read" in node.gated.asked for node in cluster.nodes.values())
 
 
 async def test_through_a_router_and_no_further(cluster: TestCluster, connect: Callable[..., Any]) -> None:

@@ -151,15 +151,15 @@ def test_several_clear_at_once(server: ServerProcess, client: Any) -> None:
 def test_every_node_of_a_cluster_is_cleared(tmp_path: Path) -> None:
     cluster = UpCluster(tmp_path)
     try:
-        doors = {name: redis.Redis(port=port) for name, port in cluster.doors.items()}
-        doors["router"].mset({f"key{number}": "x" for number in range(300)})
-        for name, resp_server in doors.items():
+        clients = {name: redis.Redis(port=port) for name, port in cluster.endpoints.items()}
+        clients["router"].mset({f"key{number}": "x" for number in range(300)})
+        for name, resp_server in clients.items():
             resp_server.set("last", name)
             assert resp_server.flushdb() is True, name
             assert resp_server.get("last") is None, name
-            for other in doors.values():
+            for other in clients.values():
                 wait_until(partial(_all_gone, other), what="all are gone")
-        for resp_server in doors.values():
+        for resp_server in clients.values():
             resp_server.close()
     finally:
         cluster.close()

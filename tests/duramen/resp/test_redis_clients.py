@@ -179,7 +179,7 @@ def test_the_cluster_client_of_a_cluster_of_one(port: int, key: str) -> None:
         cluster.close()
 
 
-def test_both_doors_show_the_same(resp_server: ServerProcess, client: Any, key: str) -> None:
+def test_both_endpoints_show_the_same(resp_server: ServerProcess, client: Any, key: str) -> None:
     client.set(key, "by redis")
     token = client.execute_command("DURAMEN.TOKEN").decode()
     with duramen.connect(resp_server.target) as database:
@@ -227,7 +227,7 @@ def test_redis_benchmark(port: int) -> None:
     assert lines == ['"PING_INLINE"', '"PING_MBULK"', '"SET"', '"GET"', '"INCR"', '"MSET (10 keys)"']
 
 
-def test_without_the_option_there_is_no_door(resp_server: ServerProcess) -> None:
+def test_without_the_option_there_is_no_resp_endpoint(resp_server: ServerProcess) -> None:
     assert "resp_port" in resp_server.announcement
     told = run_duramen("up", "--help").stdout
     assert "--resp-port" in told

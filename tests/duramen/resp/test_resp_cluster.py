@@ -56,8 +56,8 @@ def ports_of(ranges: list[Any]) -> set[int]:
 
 def wait_for_map(cluster: UpCluster) -> None:
     """Until every server knows where the others are, which is some time after they have started."""
-    nodes = {port for name, port in cluster.doors.items() if name != "router"}
-    for name, resp_server in cluster.doors.items():
+    nodes = {port for name, port in cluster.endpoints.items() if name != "router"}
+    for name, resp_server in cluster.endpoints.items():
         wait_until(partial(_knows, resp_server, nodes), what=f"{name} knows every node")
 
 
@@ -66,12 +66,12 @@ def _knows(client: Any, nodes: set[int]) -> bool:
 
 
 def test_any_server_serves_any_client(cluster: UpCluster, key: str) -> None:
-    for writer in cluster.doors:
-        with redis.Redis(port=cluster.doors[writer]) as client:
+    for writer in cluster.endpoints:
+        with redis.Redis(port=cluster.endpoints[writer]) as client:
             for number in range(20):
                 assert client.set(f"{key}:{writer}:{number}", number)
             token = client.execute_command("DURAMEN.TOKEN")
-        for resp_server in cluster.doors.values():
+        for resp_server in cluster.endpoints.values():
             with redis.Redis(port=resp_server) as client:
                 client.execute_command("DURAMEN.AFTER", token)
                 assert [client.get(f"{key}:{writer}:{n}") for n in range(20)] == [b"%d" % n for n in range(20)]
@@ -79,17 +79,17 @@ def test_any_server_serves_any_client(cluster: UpCluster, key: str) -> None:
                 assert client.exists(*(f"{key}:{writer}:{n}" for n in range(20))) == 20
 
 
-def test_counters_over_all_doors(cluster: UpCluster, key: str) -> None:
-    doors = [redis.Redis(port=resp_server) for resp_server in cluster.doors.values()]
-    counts = [client.incr(f"{key}-{number}") for number in range(3) for _ in range(10) for client in doors]
-    assert counts == [n for _ in range(3) for n in range(1, 10 * len(doors) + 1)]
-    for client in doors:
+def test_counters_over_all_endpoints(cluster: UpCluster, key: str) -> None:
+    clients = [redis.Redis(port=resp_server) for resp_server in cluster.endpoints.values()]
+    counts = [client.incr(f"{key}-{number}") for number in range(3) for _ in range(10) for client in clients]
+    assert counts == [n for _ in range(3) for n in range(1, 10 * len(clients) + 1)]
+    for client in clients:
         client.close()
 
 
 def test_the_map_of_slots(cluster: UpCluster) -> None:
     wait_for_map(cluster)
-    for resp_server in cluster.doors.values():
+    for resp_server in cluster.endpoints.values():
         ranges = slots_of(resp_server)
         assert ranges[0][0] == 0
         assert ranges[-1][1] == 16383
@@ -101,7 +101,7 @@ def test_moved_goes_to_those_who_know_what_it_means(cluster: UpCluster, key: str
     """Of the three nodes, one does not hold the key."""
     plain, moved = 0, []
     for name in ("n1", "n2", "n3"):
-        with redis.Redis(port=cluster.doors[name]) as client:
+        with redis.Redis(port=cluster.endpoints[name]) as client:
             connection: Any = client.connection_pool.get_connection()
             for words in (("SET", key, "v"), ("GET", key)):
                 connection.send_command(*words)
@@ -117,11 +117,11 @@ def test_moved_goes_to_those_who_know_what_it_means(cluster: UpCluster, key: str
     assert plain == 6, "who has not asked for the map is served by every node"
     assert len(moved) == 1
     assert moved[0].slot_id == slot_of(key.encode())
-    assert moved[0].port in cluster.doors.values()
+    assert moved[0].port in cluster.endpoints.values()
 
 
 def test_the_cluster_client(cluster: UpCluster, key: str) -> None:
-    client = redis.RedisCluster(host="127.0.0.1", port=cluster.doors["n1"])
+    client = redis.RedisCluster(host="127.0.0.1", port=cluster.endpoints["n1"])
     try:
         assert len(client.get_nodes()) == NODES
         names = [f"{key}:{number}" for number in range(100)]
@@ -148,7 +148,7 @@ def test_commands_that_mean_the_whole_cluster(cluster: UpCluster, key: str) -> N
     primaries = redis.RedisCluster.PRIMARIES
     with duramen.connect(f"127.0.0.1:{cluster.port}") as database:
         expected = {name for name, _ in database.table("default").scan()}
-    client = redis.RedisCluster(host="127.0.0.1", port=cluster.doors["n1"])
+    client = redis.RedisCluster(host="127.0.0.1", port=cluster.endpoints["n1"])
     try:
         names = {f"{key}:{number}".encode() for number in range(200)}
         for name in names:
@@ -179,7 +179,7 @@ def test_commands_that_mean_the_whole_cluster(cluster: UpCluster, key: str) -> N
 
 
 def test_a_router_walks_over_everything(cluster: UpCluster, key: str) -> None:
-    with redis.Redis(port=cluster.doors["router"]) as client:
+    with redis.Redis(port=cluster.endpoints["router"]) as client:
         names = {f"{key}:{number}".encode() for number in range(50)}
         client.mset(dict.fromkeys(names, "v"))
         assert set(client.scan_iter(match=f"{key}:*", count=7)) == names
@@ -188,14 +188,14 @@ def test_a_router_walks_over_everything(cluster: UpCluster, key: str) -> None:
 
 
 def test_wait_counts_the_other_replicas(cluster: UpCluster, key: str) -> None:
-    with redis.Redis(port=cluster.doors["n1"]) as client:
+    with redis.Redis(port=cluster.endpoints["n1"]) as client:
         for number in range(20):
             client.set(f"{key}{number}", "v")
         assert client.wait(1, 10_000) >= 1
 
 
-def test_the_doors_and_grpc(cluster: UpCluster, key: str) -> None:
-    with redis.Redis(port=cluster.doors["router"]) as client:
+def test_resp_and_grpc(cluster: UpCluster, key: str) -> None:
+    with redis.Redis(port=cluster.endpoints["router"]) as client:
         client.set(key, "fast")
         token = client.execute_command("DURAMEN.TOKEN").decode()
     with duramen.connect(f"127.0.0.1:{cluster.port}") as database:
@@ -205,14 +205,16 @@ def test_the_doors_and_grpc(cluster: UpCluster, key: str) -> None:
 def test_a_node_that_is_killed(cluster: UpCluster, key: str) -> None:
     """Clients of the router go on; the node comes back with its endpoint where it was."""
     names = [f"{key}:{number}" for number in range(60)]
-    with redis.Redis(port=cluster.doors["router"]) as client:
+    with redis.Redis(port=cluster.endpoints["router"]) as client:
         for name in names:
             client.set(name, name)
         os.kill(cluster.pids["n2"], signal.SIGKILL)
         for name in names:
             assert client.get(name) == name.encode()
             assert client.append(name, "!") == len(name) + 1
-    wait_until(lambda: _answers(cluster.doors["n2"], names), what="n2 is back, and shows what was written meanwhile")
+    wait_until(
+        lambda: _answers(cluster.endpoints["n2"], names), what="n2 is back, and shows what was written meanwhile"
+    )
 
 
 def _answers(port: int, names: list[str]) -> bool:
@@ -227,7 +229,10 @@ def _answers(port: int, names: list[str]) -> bool:
 def test_a_confirmed_subscription_misses_nothing(cluster: UpCluster, key: str, listens: str, writes: str) -> None:
     """Acknowledged by another node, right after the confirmation, and told here."""
     expected = {f"__keyspace@0__:{key}:{number}".encode() for number in range(60)}
-    with redis.Redis(port=cluster.doors[listens]) as listener, redis.Redis(port=cluster.doors[writes]) as writer:
+    with (
+        redis.Redis(port=cluster.endpoints[listens]) as listener,
+        redis.Redis(port=cluster.endpoints[writes]) as writer,
+    ):
         writer.ping()
         subscription = listener.pubsub()
         pattern = f"__keyspace@0__:{key}:*"
@@ -256,7 +261,7 @@ def test_clients_of_node(cluster: UpCluster, key: str, tmp_path: Path) -> None:
     installed = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False)
     if installed.returncode != 0:
         pytest.skip(f"the clients cannot be fetched here: {installed.stderr.strip()[-200:]}")
-    program = [node, "main.mjs", str(cluster.doors["n1"]), key]
+    program = [node, "main.mjs", str(cluster.endpoints["n1"]), key]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "all as expected\n", done.stdout + done.stderr
 
@@ -273,7 +278,7 @@ def test_go_redis_on_a_cluster(cluster: UpCluster, key: str, tmp_path: Path) -> 
     if built.returncode != 0 and "main.go" not in built.stderr:
         pytest.skip(f"go-redis cannot be fetched here: {built.stderr.strip().splitlines()[-1]}")
     assert built.returncode == 0, built.stderr
-    command = [str(program), "cluster", str(cluster.doors["n1"]), key]
+    command = [str(program), "cluster", str(cluster.endpoints["n1"]), key]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.stdout == "all as expected\n", done.stdout + done.stderr
 
@@ -283,7 +288,7 @@ def test_optimistic_increments_through_a_node(cluster: UpCluster, key: str) -> N
     clients, each = 8, 50
 
     def work() -> None:
-        with redis.Redis(port=cluster.doors["n1"]) as client:
+        with redis.Redis(port=cluster.endpoints["n1"]) as client:
             for _ in range(each):
                 client.transaction(add_one, key, watch_delay=0.0)
 
@@ -295,5 +300,5 @@ def test_optimistic_increments_through_a_node(cluster: UpCluster, key: str) -> N
     with ThreadPoolExecutor(clients) as pool:
         for done in [pool.submit(work) for _ in range(clients)]:
             done.result()
-    with redis.Redis(port=cluster.doors["n1"]) as client:
+    with redis.Redis(port=cluster.endpoints["n1"]) as client:
         assert client.get(key) == b"%d" % (clients * each)

@@ -174,7 +174,7 @@ class NodeProcess(Serving):
         self._folder = folder / node_id
         self._log = log
         self.data_plane: LocalData
-        self.door: Gated
+        self.gated: Gated
 
     async def open(self, *, address: str = "") -> None:
         """Open its indexes, register (under another address than its own, if told so), and serve."""
@@ -193,7 +193,7 @@ class NodeProcess(Serving):
 
     async def _serve(self, server: grpc.aio.Server) -> None:
         load = Load()
-        self.door = Gated(self.data_plane, self.gate)
+        self.gated = Gated(self.data_plane, self.gate)
         self.service = _GatedStatus(
             self.data_plane.node,
             NodeStatusFeed(self.data_plane.hosting, load),
@@ -201,7 +201,7 @@ class NodeProcess(Serving):
             copies_folder=self._folder.with_suffix(".copies"),
         )
         self.service.gate = self.gate
-        keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(self.door, self.streams, load), server)  # type: ignore[no-untyped-call]
+        keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(self.gated, self.streams, load), server)  # type: ignore[no-untyped-call]
         node_pb2_grpc.add_NodeServicer_to_server(self.service, server)  # type: ignore[no-untyped-call]
         maps = ClusterService(self.data_plane.catalog, self.streams, role="node", log_url=self._log.url)
         cluster_pb2_grpc.add_ClusterServicer_to_server(maps, server)  # type: ignore[no-untyped-call]
@@ -241,9 +241,9 @@ class RouterProcess(Serving):
 
     async def start(self) -> None:
         server = self.bind()
-        door: Any = Gated(self.connection, self.gate)
-        keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(door, self.streams), server)  # type: ignore[no-untyped-call]
-        tables_pb2_grpc.add_TablesServicer_to_server(TablesService(door), server)  # type: ignore[no-untyped-call]
+        gated: Any = Gated(self.connection, self.gate)
+        keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(gated, self.streams), server)  # type: ignore[no-untyped-call]
+        tables_pb2_grpc.add_TablesServicer_to_server(TablesService(gated), server)  # type: ignore[no-untyped-call]
         maps = ClusterService(self.catalog, self.streams, role="router", log_url=self._log.url)
         cluster_pb2_grpc.add_ClusterServicer_to_server(maps, server)  # type: ignore[no-untyped-call]
         await server.start()

@@ -144,7 +144,7 @@ async def _log_of(folder: Path, segment_bytes: int) -> LogRole:
         log = await EmbeddedLog.open(folder, settings=EngineSettings(segment_bytes=segment_bytes))
         opened.push_async_callback(log.close)
         opened.push_async_callback(shell.close)
-        log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.doors)  # type: ignore[no-untyped-call]
+        log_pb2_grpc.add_LogServicer_to_server(LogService(log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
         await shell.start([log_pb2.DESCRIPTOR.services_by_name["Log"].full_name])
         return LogRole(shell, log, opened.pop_all())
     raise AssertionError("not reached")

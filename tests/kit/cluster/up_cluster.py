@@ -25,7 +25,7 @@ class UpCluster:
             self.process = subprocess.Popen(
                 [sys.executable, *command.split()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
             )
-        self.doors: dict[str, int] = {}
+        self.endpoints: dict[str, int] = {}
         """The RESP endpoint of each process."""
         self.pids: dict[str, int] = {}
         while True:
@@ -33,11 +33,11 @@ class UpCluster:
             assert event["event"] in ("child", "started"), event
             if event["event"] == "started":
                 self.port = event["port"]
-                assert event["resp_port"] == self.doors["router"]
+                assert event["resp_port"] == self.endpoints["router"]
                 return
             self.pids[event["name"]] = event["pid"]
             if "resp_port" in event:
-                self.doors[event["name"]] = event["resp_port"]
+                self.endpoints[event["name"]] = event["resp_port"]
 
     def close(self) -> None:
         self.process.terminate()

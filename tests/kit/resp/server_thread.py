@@ -100,6 +100,6 @@ class ServerThread:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(30.0)
-            assert not self._thread.is_alive(), "the door does not end"
+            assert not self._thread.is_alive(), "the server does not end"
         if self._failure is not None:
             raise self._failure

@@ -68,7 +68,7 @@ async def test_a_killed_node_is_lost_at_once(cluster: TestCluster, table: TableR
     cluster.nodes["n2"].gate.shut()
     member = membership.members["n2"]
     asked = asyncio.create_task(member.ask(read_of(table)))
-    await until(lambda: "read" in cluster.nodes["n2"].door.asked)
+    await until(lambda: "read" in cluster.nodes["n2"].gated.asked)
     begun = time.monotonic()
     await cluster.nodes["n2"].stop()
     with pytest.raises(Disconnected):

@@ -55,7 +55,7 @@ async def test_reads_are_shared_by_the_nodes(cluster: TestCluster, table: TableR
     await put(cluster, table, b"k", b"v")
     for _ in range(100):
         await read(cluster, ReadPart(table.id, ZERO, [b"k"]))
-    counted = Counter({node.id: node.door.asked.count("read") for node in cluster.nodes.values()})
+    counted = Counter({node.id: node.gated.asked.count("read") for node in cluster.nodes.values()})
     assert 100 <= sum(counted.values()) <= 100 + cluster.router.reads.overtakings
     assert min(counted.values()) > 10
 
@@ -90,7 +90,7 @@ async def test_no_read_fails_when_a_node_ends(cluster: TestCluster, table: Table
     await until(lambda: answered > seen + 200)
     await cluster.nodes["n2"].start()
     await until(lambda: cluster.router.membership.members["n2"].alive)
-    await until(lambda: "read" in cluster.nodes["n2"].door.asked)
+    await until(lambda: "read" in cluster.nodes["n2"].gated.asked)
     stop.set()
     await asyncio.gather(*readers)
 
@@ -108,7 +108,7 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
         assert value(found) == b"v"
         return loop.time() - begun
 
-    asked_n2 = cluster.nodes["n2"].door.asked
+    asked_n2 = cluster.nodes["n2"].gated.asked
     async with within(DEADLINE_S):
         while "read" not in asked_n2:  # it is known to have applied the offset, and its turn comes
             await timed()
@@ -129,11 +129,11 @@ async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: TableRef) 
     reads = cluster.router.reads
     reads.lateness.late_s = 0.02
     reads.budget = Budget(share=1.0)
-    cluster.nodes["n2"].door.slow_s = 60.0
+    cluster.nodes["n2"].gated.slow_s = 60.0
     for _ in range(20):
         (found,) = await read(cluster, part, timeout=DEADLINE_S)
         assert value(found) == b"v"
-    assert "read" in cluster.nodes["n2"].door.asked
+    assert "read" in cluster.nodes["n2"].gated.asked
     assert reads.overtakings > 0
 
 
@@ -142,7 +142,7 @@ async def test_a_second_question_only_within_the_budget(cluster: TestCluster, ta
     reads = cluster.router.reads
     reads.budget = Budget(share=0.0, most=2.0)
     for node in cluster.nodes.values():
-        node.door.slow_s = 0.1
+        node.gated.slow_s = 0.1
     for _ in range(5):
         await read(cluster, ReadPart(table.id, ZERO, [b"k"]))
     assert reads.overtakings == 2
@@ -229,7 +229,7 @@ async def test_a_replica_that_was_taken_away(cluster: TestCluster, table: TableR
     for _ in range(20):
         (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"], offset))
         assert value(found) == b"v"
-    assert any("read" in cluster.nodes[node].door.asked for node in ("n2", "n3"))
+    assert any("read" in cluster.nodes[node].gated.asked for node in ("n2", "n3"))
 
 
 async def test_a_replica_that_moves_while_it_is_read(cluster: TestCluster, spread: TableRef) -> None:

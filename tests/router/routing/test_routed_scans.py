@@ -98,7 +98,7 @@ async def test_pages_go_on_when_a_node_ends(cluster: TestCluster, table: TableRe
 
 async def test_a_scan_of_a_silent_node_goes_elsewhere(cluster: TestCluster, table: TableRef) -> None:
     after = await fill(cluster, table)
-    asked = cluster.nodes["n3"].door.asked
+    asked = cluster.nodes["n3"].gated.asked
 
     async def scans() -> None:
         found = await asyncio.gather(

@@ -105,7 +105,7 @@ class Client(Session, asyncio.Protocol):
         self.pipeline = Pipeline(self)
         if not self.server.admit(self):
             self.transport.write(b"-ERR max number of clients reached\r\n")
-            self.close("the door has as many connections as it takes")
+            self.close("the endpoint has as many connections as it takes")
 
     def connection_lost(self, error: Exception | None) -> None:
         """It is gone; what it wrote is written."""

@@ -16,7 +16,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.rpc.wire import Wire
 from router.endpoints.resp.context import Place
 from router.membership.live_membership import LiveMembership
-from router.proto import fast_door_pb2, fast_door_pb2_grpc
+from router.proto import resp_endpoint_pb2, resp_endpoint_pb2_grpc
 
 __all__ = ["MembershipPeers", "Peers", "RespEndpointService"]
 
@@ -39,15 +39,15 @@ class Peers(Protocol):
         ...
 
 
-class RespEndpointService(fast_door_pb2_grpc.FastDoorServicer):
-    """`duramen.v1.FastDoor`: says where the endpoint of this process is."""
+class RespEndpointService(resp_endpoint_pb2_grpc.RespEndpointServicer):
+    """`duramen.v1.RespEndpoint`: says where the endpoint of this process is."""
 
     def __init__(self, *, port: int, tls: bool, password: bool) -> None:
-        self._description = fast_door_pb2.FastDoorDescription(port=port, tls=tls, password=password)
+        self._description = resp_endpoint_pb2.RespEndpointDescription(port=port, tls=tls, password=password)
 
     async def Describe(  # noqa: N802
-        self, request: fast_door_pb2.DescribeFastDoorRequest, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> fast_door_pb2.FastDoorDescription:
+        self, request: resp_endpoint_pb2.DescribeRespEndpointRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> resp_endpoint_pb2.RespEndpointDescription:
         return self._description
 
 
@@ -78,8 +78,8 @@ class MembershipPeers:
 async def _ask(node: str, address: str) -> Place | None:
     wire = Wire(address)
     try:
-        stub = fast_door_pb2_grpc.FastDoorStub(wire.channel)  # type: ignore[no-untyped-call]
-        reply = await wire.ask(stub.Describe, fast_door_pb2.DescribeFastDoorRequest(), timeout=_TIMEOUT_S)
+        stub = resp_endpoint_pb2_grpc.RespEndpointStub(wire.channel)  # type: ignore[no-untyped-call]
+        reply = await wire.ask(stub.Describe, resp_endpoint_pb2.DescribeRespEndpointRequest(), timeout=_TIMEOUT_S)
     except DuramenError:
         return None  # it has no RESP endpoint, or is not there
     finally:

@@ -19,7 +19,7 @@ _numbers = itertools.count()
 def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ServerThread]:
     """A database of one machine with its RESP endpoint; and one whose clients are served by reader processes."""
     settings = RespSettings(port=0, readers=request.param)
-    running = ServerThread(tmp_path_factory.mktemp("door"), settings).start()
+    running = ServerThread(tmp_path_factory.mktemp("resp"), settings).start()
     yield running
     running.close()
 

@@ -26,7 +26,7 @@ READERS = 2
 @pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
     """One of this test's own: some of them break it."""
-    running = ServerThread(tmp_path_factory.mktemp("door"), RespSettings(port=0, readers=READERS)).start()
+    running = ServerThread(tmp_path_factory.mktemp("resp"), RespSettings(port=0, readers=READERS)).start()
     yield running
     running.close()
 
@@ -286,7 +286,7 @@ def test_a_reader_that_is_killed_is_replaced(server: ServerThread) -> None:
     wait_until(lambda: len(server.server.clients) == 0)
 
 
-def test_readers_end_with_the_door(server: ServerThread) -> None:
+def test_readers_end_with_the_server(server: ServerThread) -> None:
     pids = server.readers.pids
     assert server.server.pages is not None
     folder = server.server.pages.folder

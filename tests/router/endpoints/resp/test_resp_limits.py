@@ -18,7 +18,7 @@ from kit.resp.server_thread import ServerThread
 
 from router.endpoints.resp.data import tables
 from router.endpoints.resp.data.shared_writer import RESP_RULES
-from router.endpoints.resp.server import resp_server as door_module
+from router.endpoints.resp.server import resp_server as server_module
 from router.endpoints.resp.wire import limits
 
 OK = Status("OK")
@@ -115,7 +115,7 @@ def test_a_queue_has_a_limit_in_bytes(server: ServerThread, key: str) -> None:
 
 def test_so_many_connections(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
     wait_until(lambda: not server.server.clients, "earlier connections")
-    monkeypatch.setattr(door_module, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(server_module, "CONNECTIONS_MAX", 3)
     many = [server.connect() for _ in range(3)]
     assert all(each.call("PING") == Status("PONG") for each in many)
     with server.connect() as refused:

@@ -120,7 +120,7 @@ async def test_the_confirmation_waits_for_the_position(cluster: TestCluster) -> 
         for node in cluster.nodes.values():
             node.gate.shut()
         mine.send("SUBSCRIBE", "__keyspace@0__:k")
-        asked = [node.door.asked for node in cluster.nodes.values()]
+        asked = [node.gated.asked for node in cluster.nodes.values()]
         await until(lambda: any("watch" in each for each in asked))
         assert not server.notifications.watching(0)
         assert not any(client.channels for client in server.clients.values())

@@ -54,7 +54,7 @@ def changes_of(table: Table, count: int) -> list[tuple[bytes, bytes | None]]:
     return found
 
 
-def test_gets_and_puts_go_by_the_door(flights: Table) -> None:
+def test_gets_and_puts_go_by_the_resp_endpoint(flights: Table) -> None:
     fast_path = flights._fast_path
     assert fast_path is not None
     assert isinstance(fast_path.put(b"k", b"v"), Done)
@@ -100,9 +100,9 @@ def test_wrong_calls_are_refused_alike(flights: Table, served_fast: Server, call
         assert other._inner.context.fast_path is None
         with pytest.raises((duramen.DuramenError, TypeError)) as by_grpc:
             call(other.table("flights"))
-        with pytest.raises(type(by_grpc.value)) as by_door:
+        with pytest.raises(type(by_grpc.value)) as by_resp:
             call(flights)
-    assert str(by_door.value) == str(by_grpc.value)
+    assert str(by_resp.value) == str(by_grpc.value)
     assert flights.get(b"first") == b"1"
 
 
@@ -264,7 +264,7 @@ def test_after_closing_nothing_is_answered(served_fast: Server) -> None:
 @pytest.mark.parametrize(
     "settings", [RespSettings(), RespSettings(port=0, password="secret")], ids=["none", "password"]
 )
-def test_servers_without_a_door_for_us(tmp_path: Path, settings: RespSettings) -> None:
+def test_servers_without_an_endpoint_for_us(tmp_path: Path, settings: RespSettings) -> None:
     loop = LoopThread()
     server = loop.run(Server.open(tmp_path / "served", port=0, resp_endpoint=settings))
     try:
@@ -309,7 +309,8 @@ def test_acknowledged_puts_survive_a_kill(tmp_path: Path, readers: int) -> None:
                 for writer in writers:
                     writer.result(DEADLINE_S * 3)
             wait_until(
-                lambda: table._fast_path is not None and table._fast_path.get(b"w0") is not NOT_FRESH, what="the door"
+                lambda: table._fast_path is not None and table._fast_path.get(b"w0") is not NOT_FRESH,
+                what="the RESP endpoint",
             )
             for number, count in enumerate(counts):
                 assert table.get(b"w%d" % number) == b"%d" % count
@@ -318,7 +319,7 @@ def test_acknowledged_puts_survive_a_kill(tmp_path: Path, readers: int) -> None:
         server.close()
 
 
-class TestTheDoorsSide:
+class TestTheEndpointsSide:
     """What only our own client sends, sent by somebody else."""
 
     @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from router.proto import fast_door_pb2 as router_dot_proto_dot_fast__door__pb2
+from router.proto import resp_endpoint_pb2 as router_dot_proto_dot_resp__endpoint__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in router/proto/fast_door_pb2_grpc.py depends on'
+        + ' but the generated code in router/proto/resp_endpoint_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class FastDoorStub:
+class RespEndpointStub:
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
@@ -35,13 +35,13 @@ class FastDoorStub:
             channel: A grpc.Channel.
         """
         self.Describe = channel.unary_unary(
-                '/duramen.v1.FastDoor/Describe',
-                request_serializer=router_dot_proto_dot_fast__door__pb2.DescribeFastDoorRequest.SerializeToString,
-                response_deserializer=router_dot_proto_dot_fast__door__pb2.FastDoorDescription.FromString,
+                '/duramen.v1.RespEndpoint/Describe',
+                request_serializer=router_dot_proto_dot_resp__endpoint__pb2.DescribeRespEndpointRequest.SerializeToString,
+                response_deserializer=router_dot_proto_dot_resp__endpoint__pb2.RespEndpointDescription.FromString,
                 _registered_method=True)
 
 
-class FastDoorServicer:
+class RespEndpointServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Describe(self, request, context):
@@ -51,22 +51,22 @@ class FastDoorServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_FastDoorServicer_to_server(servicer, server):
+def add_RespEndpointServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Describe': grpc.unary_unary_rpc_method_handler(
                     servicer.Describe,
-                    request_deserializer=router_dot_proto_dot_fast__door__pb2.DescribeFastDoorRequest.FromString,
-                    response_serializer=router_dot_proto_dot_fast__door__pb2.FastDoorDescription.SerializeToString,
+                    request_deserializer=router_dot_proto_dot_resp__endpoint__pb2.DescribeRespEndpointRequest.FromString,
+                    response_serializer=router_dot_proto_dot_resp__endpoint__pb2.RespEndpointDescription.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'duramen.v1.FastDoor', rpc_method_handlers)
+            'duramen.v1.RespEndpoint', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('duramen.v1.FastDoor', rpc_method_handlers)
+    server.add_registered_method_handlers('duramen.v1.RespEndpoint', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class FastDoor:
+class RespEndpoint:
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
@@ -83,9 +83,9 @@ class FastDoor:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/duramen.v1.FastDoor/Describe',
-            router_dot_proto_dot_fast__door__pb2.DescribeFastDoorRequest.SerializeToString,
-            router_dot_proto_dot_fast__door__pb2.FastDoorDescription.FromString,
+            '/duramen.v1.RespEndpoint/Describe',
+            router_dot_proto_dot_resp__endpoint__pb2.DescribeRespEndpointRequest.SerializeToString,
+            router_dot_proto_dot_resp__endpoint__pb2.RespEndpointDescription.FromString,
             options,
             channel_credentials,
             insecure,
