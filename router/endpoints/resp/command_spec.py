@@ -51,6 +51,8 @@ class CommandSpec:
     blind: Blind | None = None
     divisible: bool = False
     """Over several partitions, each does its part, and the replies are added."""
+    cut: int = 0
+    """So many keys at most are done at once, and the rest after them; 0: all of a partition's together."""
     summary: str = ""
     subcommands: Mapping[str, int] | None = None
     """The arity of each, where the next word is one of these."""
@@ -107,7 +109,7 @@ def blinds(
     name: str, arity: int, run: Callable[..., Any], blind: Blind, summary: str, *, last: int = 1, step: int = 1
 ) -> CommandSpec:
     """A command that writes without reading, by most of its options."""
-    return CommandSpec(name, arity, _SLOW_WRITE, "blind", run, 1, last, step, blind, last != 1, summary)
+    return CommandSpec(name, arity, _SLOW_WRITE, "blind", run, 1, last, step, blind, last != 1, summary=summary)
 
 
 def talks(

@@ -7,8 +7,8 @@ Commands are below the connections that run them: they know these two protocols,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
@@ -81,6 +81,7 @@ class ServerContext(Protocol):
     def holders(self, table: ServedTable, partition: Partition) -> Sequence[str]: ...
     def own_partitions(self, table: ServedTable) -> list[Partition]: ...
     def misplaced(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> Problem | None: ...
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
     def check_place(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> None: ...
 
 
@@ -117,6 +118,7 @@ class CommandContext(Listener, Owner, Protocol):
     level: str
     token: Token
     transaction: list[tuple[CommandSpec, Command]] | None
+    transaction_keys: int
     aborted: bool
     watched: dict[tuple[str, bytes], Offset]
     asked_for_map: bool

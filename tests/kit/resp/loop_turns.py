@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,22 +15,30 @@ __all__ = ["LoopTurns"]
 
 
 class LoopTurns:
-    """Counts the calls of one method by the turn of the loop in which they came.
+    """Counts the calls of one method, or of a module's function, by the turn of the loop in which they came.
 
     A turn ends when callbacks that were scheduled before it have run: a ticker schedules itself again and again. Calls
-    after the block are not counted.
+    after the block are not counted, and those of other threads only in `elsewhere`.
     """
 
-    def __init__(self, server: ServerThread, monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> None:
+    def __init__(
+        self, server: ServerThread, monkeypatch: pytest.MonkeyPatch, owner: type | ModuleType, method: str
+    ) -> None:
         self._server = server
         self._turn = 0
         self._runs = True
         self._by_turn: Counter[int] = Counter()
         self._began = threading.Event()
+        self._thread = 0
+        """The loop's."""
+        self.elsewhere = 0
+        """Calls of other threads."""
         original = getattr(owner, method)
 
         def counted(*args: Any, **named: Any) -> Any:
-            if self._runs:  # without ticks, all that follows would count as one turn
+            if self._thread != threading.get_ident():
+                self.elsewhere += 1
+            elif self._runs:  # without ticks, all that follows would count as one turn
                 self._by_turn[self._turn] += 1
             return original(*args, **named)
 
@@ -46,6 +55,7 @@ class LoopTurns:
 
     def _tick(self) -> None:
         self._turn += 1
+        self._thread = threading.get_ident()
         self._began.set()
         if self._runs:
             self._server.loop.call_soon(self._tick)

@@ -28,7 +28,7 @@ def packed(*words: bytes | str | int) -> bytes:
 
 def read_reply(data: bytes, at: int = 0) -> tuple[Any, int]:
     """The reply at `at`, and where it ends. Raises `IndexError` where it is not complete."""
-    end = data.index(b"\r\n", at) if b"\r\n" in data[at:] else -1
+    end = data.find(b"\r\n", at)
     if end < 0:
         raise IndexError
     kind, head, after = data[at : at + 1], data[at + 1 : end], end + 2

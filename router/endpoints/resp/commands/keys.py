@@ -28,6 +28,9 @@ __all__ = [
     "type_",
 ]
 
+# Keys that one commit deletes; more are deleted by several, as nobody sees them together.
+_DELETED_AT_ONCE: Final = 1024
+
 _ABSENT: Final = -2
 _NEVER: Final = -1
 
@@ -159,7 +162,9 @@ SPECS: Final = (
     reads("expiretime", 2, expiretime, "Returns when a key expires, in seconds since 1970."),
     reads("pexpiretime", 2, pexpiretime, "Returns when a key expires, in ms since 1970."),
     *(
-        CommandSpec(name, -2, frozenset({"write"}), "change", delete, 1, -1, 1, None, True, "Deletes keys.")
+        CommandSpec(
+            name, -2, frozenset({"write"}), "change", delete, 1, -1, 1, None, True, _DELETED_AT_ONCE, "Deletes keys."
+        )
         for name in ("del", "unlink")
     ),
     changes("persist", 2, persist, "Lets a key never expire."),

@@ -10,6 +10,7 @@ WATCH remembers versions. EXEC runs only if every watched key still has its vers
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,12 @@ from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Overlay, Step, View
 from router.endpoints.resp.wire.fallback_parser import Command
-from router.endpoints.resp.wire.limits import TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX
+from router.endpoints.resp.wire.limits import (
+    AT_ONCE_KEYS_MAX,
+    TRANSACTION_COMMANDS_MAX,
+    TRANSACTION_KEYS_MAX,
+    WATCHED_KEYS_MAX,
+)
 from router.endpoints.resp.wire.problems import CROSS_SLOT
 from router.endpoints.resp.wire.replies import Problem, Simple
 
@@ -34,7 +40,7 @@ def multi(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """MULTI"""
     if client.transaction is not None:
         raise Problem("ERR MULTI calls can not be nested")
-    client.transaction, client.aborted = [], False
+    client.transaction, client.transaction_keys, client.aborted = [], 0, False
     client.changed()
     return _OK
 
@@ -56,10 +62,16 @@ def enqueue(client: CommandContext, spec: CommandSpec, command: Command) -> Simp
     elif len(client.transaction) >= TRANSACTION_COMMANDS_MAX:
         problem = Problem(f"ERR a transaction has at most {TRANSACTION_COMMANDS_MAX} commands")
     else:
+        keys = spec.keys(command)
+        client.transaction_keys += len(keys)
         try:
-            check_keys(spec.keys(command))
+            check_keys(keys)
         except Problem as bad_key:
             problem = bad_key
+        if client.transaction_keys > TRANSACTION_KEYS_MAX:
+            problem = Problem(
+                f"ERR a transaction names at most {TRANSACTION_KEYS_MAX} keys, these are {client.transaction_keys}"
+            )
     if problem is not None:
         client.aborted = True
         return problem
@@ -80,9 +92,8 @@ class _Transaction(NamedTuple):
     guards: Mapping[bytes, Offset]
     """The watched keys with the versions that they had."""
 
-    def place(self, client: CommandContext, table: ServedTable) -> Partition:
-        """The partition of all its keys. Raises `Problem` where there is none."""
-        client.server.check_place(client, table, [*self.keys, *self.guards])
+    def place(self, table: ServedTable) -> Partition:
+        """The partition of all its keys. Raises `Problem` where there is none. O(keys)."""
         places = {table.partition_of(key) for key in (*self.keys, *self.guards)}
         if len(places) > 1:
             raise CROSS_SLOT
@@ -118,8 +129,11 @@ def begin(client: CommandContext) -> bool:
         return False
     if queued is None or all(spec.kind not in DATA_KINDS for spec, _ in queued) or not client.pipeline.takes:
         return False
+    if client.transaction_keys > AT_ONCE_KEYS_MAX:
+        return False
     transaction = _take(client)
-    partition = transaction.place(client, table)
+    client.server.check_place(client, table, [*transaction.keys, *transaction.guards])
+    partition = transaction.place(table)
     client.pipeline.queue(
         table,
         partition,
@@ -138,7 +152,9 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     if not transaction.keys and not transaction.guards:
         return [_run(client, spec, command, None) for spec, command in transaction.queued]
     table = await client.current_table()
-    partition = transaction.place(client, table)
+    client.server.check_place(client, table, [*transaction.keys, *transaction.guards])
+    many = len(transaction.keys) > AT_ONCE_KEYS_MAX
+    partition = await asyncio.to_thread(transaction.place, table) if many else transaction.place(table)
     freshness = client.freshness(table)
     if freshness.level == "strong" or freshness.after:
         await client.server.reads.entries(table, transaction.keys, freshness)

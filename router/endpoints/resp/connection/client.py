@@ -33,7 +33,7 @@ from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TUR
 from router.endpoints.resp.connection.intake import Intake
 from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
 from router.endpoints.resp.connection.session import Session
-from router.endpoints.resp.connection.slow_path import perform, write_blind
+from router.endpoints.resp.connection.slow_path import encoded, perform, write_blind
 from router.endpoints.resp.connection.socket_input import SocketInput
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
@@ -41,12 +41,11 @@ from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import STANDING_WORD, ConnectionState, encode_state
 from router.endpoints.resp.wire.limits import (
-    BACKLOG_BYTES_MAX,
     OUTPUT_BYTES_MAX,
     OUTPUT_PAUSE_BYTES,
     UNANSWERED_MAX,
 )
-from router.endpoints.resp.wire.replies import Problem, encode, size_of
+from router.endpoints.resp.wire.replies import Problem, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
 __all__ = ["Client"]
@@ -55,6 +54,9 @@ logger = logging.getLogger(__name__)
 
 # A MiB of replies costs as much of a turn as half of its commands: some 1 ms.
 _TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
+
+# Replies about commands and connections cost some 30 ns a byte to put together.
+_TURN_BYTES_OF_TALK: Final = 32 * 1024
 
 # Short GETs and SETs of a run cost a quarter of other commands.
 _TURN_SHARE_OF_RUNS: Final = 4
@@ -93,7 +95,9 @@ class Client(Session, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody is there."""
         self.transport = cast("asyncio.Transport", transport)
-        self._input = SocketInput(self.transport, self._intake, self.queue)
+        self._input = SocketInput(
+            self.transport, self._intake, self.queue, lambda: f"client {self.id} at {self.address}"
+        )
         self.reply_queue = ReplyQueue(
             self.transport,
             self.server.loop,
@@ -137,7 +141,7 @@ class Client(Session, asyncio.Protocol):
             self._take(data)
         if not self.queue and not self._intake.more:
             self._input.queued_bytes = 0
-        elif self._input.on and not self._room_for_more():
+        elif self._input.on and not self._input.has_room(stalled=self.reply_queue.stalled):
             self._input.turn(False)
 
     def _take(self, data: bytes) -> None:
@@ -148,17 +152,6 @@ class Client(Session, asyncio.Protocol):
             commands, self._poison = error.commands, error.text
         self.queue.extend(commands)
         self._run()
-
-    def _room_for_more(self) -> bool:
-        stalled = self.reply_queue.stalled
-        room = self._input.has_room(stalled=stalled)
-        if stalled and not room and self._input.on:
-            logger.warning(
-                "client %s at %s: %s bytes of commands wait until it reads its replies, more than %s: it is not "
-                "read until then",
-                *(self.id, self.address, self._intake.waiting_bytes, BACKLOG_BYTES_MAX),
-            )
-        return room
 
     def eof_received(self) -> bool:
         """It sends no more; answers that are on their way still go out."""
@@ -172,7 +165,7 @@ class Client(Session, asyncio.Protocol):
         """It does not read its replies: its commands wait, and go on being read until they are too many."""
         self.reply_queue.stall()
         if not self.closing:
-            self._input.turn(self._room_for_more())
+            self._input.turn(self._input.has_room(stalled=True))
 
     def resume_writing(self) -> None:
         """It has read most of them."""
@@ -311,7 +304,11 @@ class Client(Session, asyncio.Protocol):
         self.last_command = spec.name
         try:
             if spec.kind == "talk":
-                return self._answer(spec.run(self, command[1:]))
+                going_on = self._answer(spec.run(self, command[1:]))
+                if self.reply_queue.gathered_bytes > _TURN_BYTES_OF_TALK:
+                    self._take_turns()
+                    return False
+                return going_on
             done = self._at_once(spec, command)
             if done is not None:
                 return done
@@ -391,10 +388,12 @@ class Client(Session, asyncio.Protocol):
             self.reply_queue.emit(b"-ERR internal error\r\n")
             self.close("a bug")
             raise
-        self._task = None
-        if size_of(reply) > OUTPUT_BYTES_MAX:
+        pieces: list[bytes] = []
+        try:
+            pieces = await encoded(reply, self.protocol)
+        except OverflowError as error:
             # Of a transaction, usually: what it did is done.
-            self.drop(f"the reply to {self.last_command} has more than {OUTPUT_BYTES_MAX} bytes")
-            return
-        self.reply_queue.emit(encode(reply, self.protocol))
+            self.drop(f"the reply to {self.last_command} has {error} bytes, more than {OUTPUT_BYTES_MAX}")
+        self._task = None
+        self.reply_queue.emit_pieces(pieces)
         self._run()

@@ -6,10 +6,8 @@ they know what they need of it and not the server itself.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from router.endpoints.resp.connection.farewell import Farewell
 from router.endpoints.resp.context import CommandContext, ServerContext
@@ -49,5 +47,4 @@ class ConnectionOwner(ServerContext, Protocol):
     def next_id(self) -> int: ...
     def admit(self, client: AdmittedClient) -> bool: ...
     def leave(self, client: AdmittedClient) -> None: ...
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
     def touch(self, client: AdmittedClient) -> None: ...

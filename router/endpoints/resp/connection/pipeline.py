@@ -12,39 +12,37 @@ its key with a record), and everything that is not about keys.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.record import EXPIRY_SHIFT, Expiry
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.context import ClientContext
-from router.endpoints.resp.connection.slow_path import share_of, sum_of
+from router.endpoints.resp.connection.slow_path import looks, shares_of, sum_of
 from router.endpoints.resp.data.jobs import Job, Receiver
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Step
 from router.endpoints.resp.wire.fallback_parser import Command
-from router.endpoints.resp.wire.limits import OUTPUT_BYTES_MAX, RUNNING_BYTES_MAX, RUNNING_MAX
+from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, OUTPUT_BYTES_MAX, RUNNING_BYTES_MAX, RUNNING_MAX
 from router.endpoints.resp.wire.problems import CROSS_SLOT
-from router.endpoints.resp.wire.replies import encode, size_of
+from router.endpoints.resp.wire.replies import encode, encode_large, is_large
 
 __all__ = ["Pipeline", "runs_in_a_round"]
 
 # So many reads in a row wait for what is before them.
 _READS_ALONE: Final = 16
 
-_KEEP: Final = int(Expiry.KEEP)
-
 
 class _Place:
     """The place of one command's reply. A `Receiver`, and `Pending`."""
 
-    __slots__ = ("_pipeline", "_protocol", "_size", "reply")
+    __slots__ = ("_encoding", "_pipeline", "_protocol", "_size", "reply")
 
     def __init__(self, pipeline: Pipeline, protocol: int, size: int) -> None:
         self.reply: bytes | None = None
@@ -52,11 +50,24 @@ class _Place:
         self._protocol = protocol
         """The connection's when the command came: HELLO may come before the reply."""
         self._size = size
+        self._encoding = False
+        """A thread makes the bytes of a large reply."""
 
     def finish(self, reply: Any) -> None:
         """See `Receiver`."""
-        if self.reply is None:
-            self.reply = self._pipeline.answered(reply, self._protocol, self._size)
+        if self.reply is None and not self._encoding:
+            if is_large(reply):
+                self._encoding = True
+                self._pipeline.in_thread(self._encode(reply))
+            else:
+                self.reply = self._pipeline.answered(reply, self._protocol, self._size)
+
+    async def _encode(self, reply: Any) -> None:
+        try:
+            self.reply = b"".join(await asyncio.to_thread(encode_large, reply, self._protocol))
+        except OverflowError as error:
+            self.reply = self._pipeline.dropped(error)
+        self._pipeline.answered_in_bytes(self._size)
 
 
 class _Pieces:
@@ -109,25 +120,26 @@ class Pipeline:
         if kind == "read" and (not self.running or _reads(client.queue)):
             return False
         keys = spec.keys(command)
+        if len(keys) > AT_ONCE_KEYS_MAX:
+            return False
         check_keys(keys)
         client.server.check_place(client, table, keys)
         args = command[1:]
-        reads = kind != "blind" or _asks(spec, args, client)
+        reads = looks(spec, args, client)
         size = sum(map(len, args))
-        if table.partitions == 1 or len(keys) == 1:
+        if len(keys) == 1:
             self.queue(table, table.partition_of(keys[0]), keys, spec.run, args, size=size, reads=reads)
             return True
-        places = dict.fromkeys(map(table.partition_of, keys))
-        if len(places) == 1:
-            self.queue(table, next(iter(places)), keys, spec.run, args, size=size, reads=reads)
+        shares = shares_of(table, spec, args)
+        if len(shares) == 1:
+            self.queue(table, shares[0][0], keys, spec.run, args, size=size, reads=reads)
             return True
         if not spec.divisible:
             if kind != "read":
                 raise CROSS_SLOT
             return False
-        pieces = _Pieces(self._reserve(size), len(places))
-        for partition in places:
-            mine, words = share_of(table, partition, args, spec.step)
+        pieces = _Pieces(self._reserve(size), len(shares))
+        for partition, mine, words in shares:
             client.server.changes.begin(table, partition, Job(client, mine, spec.run, words, pieces, reads=reads))
         return True
 
@@ -156,27 +168,24 @@ class Pipeline:
 
     def answered(self, reply: Any, protocol: int, size: int) -> bytes:
         """A command was answered: the bytes of its reply."""
-        reply_queue = self._outbox
+        self.answered_in_bytes(size)
+        return self._outbox.tell(reply) if isinstance(reply, DuramenError) else encode(reply, protocol)
+
+    def answered_in_bytes(self, size: int) -> None:
+        """A command was answered, and its place has the bytes, or gets them at once."""
         self.running -= 1
         self._size -= size
-        reply_queue.unanswered -= 1
-        reply_queue.filled()
-        if isinstance(reply, DuramenError):
-            return reply_queue.tell(reply)
-        if type(reply) is list and size_of(reply) > OUTPUT_BYTES_MAX:
-            # Of a transaction: what it did is done.
-            self._client.drop(f"the reply to a transaction has more than {OUTPUT_BYTES_MAX} bytes")
-            return b""
-        return encode(reply, protocol)
+        self._outbox.unanswered -= 1
+        self._outbox.filled()
 
+    def in_thread(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what waits for a thread."""
+        self._client.server.start(work)
 
-def _asks(spec: CommandSpec, args: Sequence[bytes], client: ClientContext) -> bool:
-    """Does a write of this kind look at what is there, by its options? Raises `Problem`."""
-    assert spec.blind is not None, spec.name
-    if spec.name == "set" and len(args) == 2:
-        return False
-    records = spec.blind(args, client.server.clock_ms())
-    return records is None or any(record.attribute >> EXPIRY_SHIFT & 3 == _KEEP for record in records)
+    def dropped(self, size: object) -> bytes:
+        """The reply to a transaction is too large: what it did is done, and the connection ends."""
+        self._client.drop(f"the reply to a transaction has {size} bytes, more than {OUTPUT_BYTES_MAX}")
+        return b""
 
 
 def _reads(queue: deque[Command]) -> bool:

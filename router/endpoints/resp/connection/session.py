@@ -41,6 +41,8 @@ class Session:
         """What reads of this connection must still wait for."""
         self.transaction: list[tuple[CommandSpec, Command]] | None = None
         """The commands after MULTI."""
+        self.transaction_keys = 0
+        """Keys that they name."""
         self.aborted = False
         """One of them could not be queued."""
         self.watched: dict[tuple[str, bytes], Offset] = {}

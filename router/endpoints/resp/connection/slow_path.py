@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Partition
-from log_tier.model.record import GROUPED, KEY_BYTES_MAX
+from log_tier.model.record import EXPIRY_SHIFT, GROUPED, KEY_BYTES_MAX, Expiry
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.connection.context import ClientContext
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import ReadOnlyView, Record, Step
 from router.endpoints.resp.wire.fallback_parser import Command
-from router.endpoints.resp.wire.problems import CROSS_SLOT
+from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
+from router.endpoints.resp.wire.problems import CROSS_SLOT, wrong_arity
+from router.endpoints.resp.wire.replies import encode, encode_large, is_large
 from router.endpoints.resp.wire.reply_queue import Slot
 
-__all__ = ["perform", "share_of", "sum_of", "write_blind", "write_plain"]
+__all__ = ["encoded", "looks", "perform", "shares_of", "sum_of", "write_blind", "write_plain"]
+
+
+_KEEP: Final = int(Expiry.KEEP)
 
 
 async def perform(client: ClientContext, spec: CommandSpec, command: Command) -> Any:
@@ -33,28 +38,32 @@ async def perform(client: ClientContext, spec: CommandSpec, command: Command) ->
     if spec.kind == "read":
         found = await reads.entries(table, keys, freshness)
         client.caught_up(table)
-        return spec.run(ReadOnlyView(found, client.server.clock_ms()), args)
+        view = ReadOnlyView(found, client.server.clock_ms())
+        return await asyncio.to_thread(spec.run, view, args) if len(keys) > AT_ONCE_KEYS_MAX else spec.run(view, args)
     if freshness.level == "strong" or freshness.after:
         await reads.entries(table, keys, freshness)
         client.caught_up(table)
     return await _change(client, table, spec, args, keys)
 
 
+async def encoded(reply: Any, protocol: int) -> list[bytes]:
+    """The bytes of a reply, in pieces; a thread makes those of a large one. Raises `OverflowError`."""
+    return await asyncio.to_thread(encode_large, reply, protocol) if is_large(reply) else [encode(reply, protocol)]
+
+
 async def _change(
     client: ClientContext, table: ServedTable, spec: CommandSpec, args: Sequence[bytes], keys: Sequence[bytes]
 ) -> Any:
     """A command that reads and writes; over several partitions where it can be cut in pieces."""
-    step: Step = spec.run
-    places = dict.fromkeys(map(table.partition_of, keys))
-    changes = client.server.changes
-    if len(places) == 1:
-        (partition,) = places
-        return await changes.run(client, table, partition, keys, step, args)
-    if not spec.divisible:
+    many = len(keys) > AT_ONCE_KEYS_MAX
+    shares = await asyncio.to_thread(shares_of, table, spec, args) if many else shares_of(table, spec, args)
+    if len(shares) > 1 and not spec.divisible:
         raise CROSS_SLOT
-    shares = [(partition, *share_of(table, partition, args, spec.step)) for partition in places]
+    reads = looks(spec, args, client)
+    step: Step = spec.run
+    changes = client.server.changes
     pieces = await asyncio.gather(
-        *(changes.run(client, table, partition, mine, step, words) for partition, mine, words in shares)
+        *(changes.run(client, table, partition, mine, step, words, reads=reads) for partition, mine, words in shares)
     )
     return sum_of(pieces)
 
@@ -64,17 +73,46 @@ def sum_of(pieces: Sequence[Any]) -> Any:
     return sum(pieces) if isinstance(pieces[0], int) else pieces[0]
 
 
-def share_of(
-    table: ServedTable, partition: Partition, args: Sequence[bytes], step: int
-) -> tuple[list[bytes], list[bytes]]:
-    """The keys of one partition, and the arguments that belong to them."""
-    keys: list[bytes] = []
-    mine: list[bytes] = []
-    for at in range(0, len(args), step):
-        if table.partition_of(args[at]) == partition:
-            keys.append(args[at])
-            mine.extend(args[at : at + step])
-    return keys, mine
+def looks(spec: CommandSpec, args: Sequence[bytes], client: ClientContext) -> bool:
+    """Does a command look at what is there, by its options? Raises `Problem`."""
+    if spec.blind is None:
+        return True
+    if spec.name != "set" or len(args) == 2:
+        return False
+    records = spec.blind(args, client.server.clock_ms())
+    return records is None or any(record.attribute >> EXPIRY_SHIFT & 3 == _KEEP for record in records)
+
+
+Share = tuple[Partition, Sequence[bytes], Sequence[bytes]]
+"""A partition, its keys, and the arguments that belong to them."""
+
+
+def shares_of(table: ServedTable, spec: CommandSpec, args: Sequence[bytes]) -> list[Share]:
+    """What each partition has to do of a command. O(args).
+
+    A command that deletes many keys is cut in pieces, which take effect one after the other. Raises `Problem`.
+    """
+    step, partition_of = spec.step, table.partition_of
+    if len(args) % step:
+        raise wrong_arity(spec.name)
+    keys = spec.keys((b"", *args))
+    if len(keys) == 1 or (table.partitions == 1 and not (spec.cut and len(keys) > spec.cut)):
+        return [(partition_of(keys[0]), keys, args)]
+    words: dict[Partition, list[bytes]] = {}
+    if step == 1:
+        for key in keys:
+            words.setdefault(partition_of(key), []).append(key)
+    else:
+        for at, key in zip(range(0, len(args), step), keys, strict=False):
+            words.setdefault(partition_of(key), []).extend(args[at : at + step])
+    if len(words) == 1 and not spec.cut:
+        return [(next(iter(words)), keys, args)]
+    most = spec.cut * step or len(args)
+    return [
+        (partition, piece[::step], piece)
+        for partition, mine in words.items()
+        for piece in (mine[at : at + most] for at in range(0, len(mine), most))
+    ]
 
 
 def write_plain(client: ClientContext, table: ServedTable, keys: list[bytes], values: list[bytes]) -> bool:
@@ -128,6 +166,8 @@ def write_blind(client: ClientContext, spec: CommandSpec, command: Command, tabl
     """
     assert spec.blind is not None, spec.name
     keys = spec.keys(command)
+    if len(keys) > AT_ONCE_KEYS_MAX:
+        return False
     check_keys(keys)
     if client.server.misplaced(client, table, keys) is not None:
         return False

@@ -7,23 +7,30 @@ kernel's buffers and in its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sized
+import logging
+from collections.abc import Callable, Sized
 
 from router.endpoints.resp.connection.intake import Intake
 from router.endpoints.resp.wire.limits import BACKLOG_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX
 
 __all__ = ["SocketInput"]
 
+logger = logging.getLogger(__name__)
+
 
 class SocketInput:
-    """The incoming direction of one connection. `queue`: its commands that were parsed and have not begun."""
+    """The incoming direction of one connection.
 
-    __slots__ = ("_intake", "_queue", "_transport", "on", "queued_bytes")
+    `queue`: its commands that were parsed and have not begun; `name`: what the log calls the client.
+    """
 
-    def __init__(self, transport: asyncio.Transport, intake: Intake, queue: Sized) -> None:
+    __slots__ = ("_intake", "_name", "_queue", "_transport", "on", "queued_bytes")
+
+    def __init__(self, transport: asyncio.Transport, intake: Intake, queue: Sized, name: Callable[[], str]) -> None:
         self._transport = transport
         self._intake = intake
         self._queue = queue
+        self._name = name
         self.on = True
         """Is the socket read?"""
         self.queued_bytes = 0
@@ -32,7 +39,13 @@ class SocketInput:
     def has_room(self, *, stalled: bool) -> bool:
         """May more be read? `stalled`: the client does not read its replies. It may send a pipeline of a size."""
         if stalled:
-            return self._intake.waiting_bytes <= BACKLOG_BYTES_MAX
+            waiting = self._intake.waiting_bytes
+            if waiting > BACKLOG_BYTES_MAX and self.on:
+                logger.warning(
+                    "%s: %s bytes of commands wait until it reads its replies, more than %s: it is not read until then",
+                    *(self._name(), waiting, BACKLOG_BYTES_MAX),
+                )
+            return waiting <= BACKLOG_BYTES_MAX
         return (
             not self._intake.more and len(self._queue) <= QUEUED_COMMANDS_MAX and self.queued_bytes <= QUEUED_BYTES_MAX
         )

@@ -41,7 +41,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.data.jobs import Job, Owner
-from router.endpoints.resp.data.lanes import Lane
+from router.endpoints.resp.data.lanes import Lane, LoopShare
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
@@ -75,6 +75,7 @@ class Changes:
         self._writer = writer
         self._clock_ms = clock_ms
         self._loop = asyncio.get_running_loop()
+        self._share = LoopShare()
         self._lanes: dict[tuple[ServedTable, Partition], Lane] = {}
         self._closed = False
 
@@ -86,7 +87,7 @@ class Changes:
         place = (table, partition)
         lane = self._lanes.get(place)
         if lane is None:
-            lane = self._lanes[place] = Lane(self._reads, self._writer, self._clock_ms, table, partition)
+            lane = self._lanes[place] = Lane(self._reads, self._writer, self._clock_ms, table, partition, self._share)
         lane.add(job)
         if lane.task is None:
             self._start(place, lane)
@@ -100,14 +101,15 @@ class Changes:
         step: Step,
         args: Sequence[bytes] = (),
         *,
+        reads: bool = True,
         watched: Mapping[bytes, Offset] | None = None,
     ) -> Any:
         """Run `step` on `keys`, which lie in one partition, as if nothing else happened meanwhile; its reply.
 
-        `watched`: see `Job`. Raises `WriteUnknown`, `DeadlineExceeded`, …; a `Problem` is raised too.
+        `reads`, `watched`: see `Job`. Raises `WriteUnknown`, `DeadlineExceeded`, …; a `Problem` is raised too.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
-        self.begin(table, partition, Job(owner, keys, step, args, _Awaited(future), watched=watched))
+        self.begin(table, partition, Job(owner, keys, step, args, _Awaited(future), reads=reads, watched=watched))
         return await future
 
     def go_on(self) -> None:

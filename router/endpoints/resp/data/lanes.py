@@ -7,7 +7,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
 
 from log_tier.model.errors import (
     ConditionFailed,
@@ -23,16 +24,19 @@ from router.endpoints.resp.data.reads import Freshness, Reads
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Overlay, Record
-from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import size_of
 from serving_tier.fold.entry import Entry
 
-__all__ = ["Lane"]
+__all__ = ["Lane", "LoopShare"]
 
 logger = logging.getLogger(__name__)
 
 # Commands of one round: some 5 ms of the event loop, and how much runs again where a group is rejected.
 _ROUND_MAX: Final = 1024
+
+# And their keys, but for a command that has more by itself.
+_ROUND_KEYS_MAX: Final = AT_ONCE_KEYS_MAX
 
 # What a round may write and answer before the rest of it waits for the next one: half of a batch of the log, and what a
 # connection may have unread before its commands wait.
@@ -59,6 +63,25 @@ class _Verdict:
             self.known.set_result(offset if error is None else error)
 
 
+class LoopShare:
+    """How many keys all lanes together work on in one turn of the event loop, which belongs to others too."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._keys = 0
+
+    async def take(self, keys: int) -> None:
+        """Return in a turn in which there is room for so many, or that has done nothing yet."""
+        while self._keys and self._keys + keys > AT_ONCE_KEYS_MAX:  # noqa: ASYNC110 - turns, not time, are waited for
+            await asyncio.sleep(0)
+        if not self._keys:
+            self._loop.call_soon(self._next_turn)
+        self._keys += keys
+
+    def _next_turn(self) -> None:
+        self._keys = 0
+
+
 class Lane:
     """The commands that wait for one partition, and their rounds."""
 
@@ -69,12 +92,14 @@ class Lane:
         clock_ms: Callable[[], int],
         table: ServedTable,
         partition: Partition,
+        share: LoopShare,
     ) -> None:
         self._reads = reads
         self._writer = writer
         self._clock_ms = clock_ms
         self._table = table
         self._partition = partition
+        self._share = share
         self._loop = asyncio.get_running_loop()
         self._queues: dict[Owner, deque[Job]] = {}
         """By owner, each in its order; none is empty."""
@@ -140,18 +165,29 @@ class Lane:
     def _take(self) -> list[Job]:
         """The commands of the next round: of each owner the first ones, of whoever waits longest first."""
         jobs: list[Job] = []
+        keys = 0
         for owner in list(self._queues):
             room = min(self._each_max, self._round_max - len(jobs))
             if not room:
                 break
             if owner.stalled:
                 continue
-            queue = self._queues.pop(owner)
-            if len(queue) <= room:
-                jobs += queue
-            else:
-                jobs += [queue.popleft() for _ in range(room)]
+            queue = self._queues[owner]
+            taken = 0
+            for job in islice(queue, room):
+                keys += len(job.keys)
+                if keys > _ROUND_KEYS_MAX and (jobs or taken):
+                    break
+                taken += 1
+            if taken:
+                del self._queues[owner]
+                if taken == len(queue):
+                    jobs += queue
+                    continue
+                jobs += [queue.popleft() for _ in range(taken)]
                 self._queues[owner] = queue
+            if keys > _ROUND_KEYS_MAX:
+                break
         return jobs
 
     def _put_back(self, jobs: Sequence[Job]) -> None:
@@ -176,7 +212,14 @@ class Lane:
         if found is None:
             return 0
         tries = 0
-        for verdict in self._run(groups_of(jobs), found):
+        groups, now_ms = groups_of(jobs), self._clock_ms()
+        keys = sum([len(job.keys) for job in jobs])
+        if keys > AT_ONCE_KEYS_MAX:
+            ran = await asyncio.to_thread(_run, groups, found, now_ms)
+        else:
+            await self._share.take(keys)
+            ran = _run(groups, found, now_ms)
+        for verdict in self._write(ran):
             known = await verdict.known
             group = verdict.group
             if isinstance(known, ConditionFailed):
@@ -222,31 +265,16 @@ class Lane:
         self._round_max = max(1, len(jobs) // 2)
         self._back += jobs
 
-    def _run(self, groups: list[Group], found: Mapping[bytes, Entry | None]) -> list[_Verdict]:
-        """Run every group, and give the writer what it changes. What goes beyond the round's bytes is put back."""
-        now_ms = self._clock_ms()
+    def _write(self, ran: Sequence[_Ran]) -> list[_Verdict]:
+        """Give the writer what each group changes, and put back what the round had no room for."""
         verdicts: list[_Verdict] = []
-        room = _ROUND_BYTES_MAX
-        for group in groups:
-            overlay = Overlay(found, now_ms)
-            starts: list[int] = []
-            for number, job in enumerate(group.jobs):
-                if room - overlay.bytes <= 0:
-                    self._back += group.jobs[number:]
-                    del group.jobs[number:]
-                    break
-                starts.append(len(overlay.writes))
-                job.run(overlay)
-                reply = job.reply
-                if isinstance(reply, (bytes, list)):
-                    room -= size_of(reply)
-            room -= overlay.bytes
+        for group, overlay, records, left in ran:
+            self._back += left
             if not group.jobs:
                 continue
-            if not overlay.writes:
+            if not records:
                 _answer(group.jobs, 0)
                 continue
-            records = records_of(overlay, starts)
             verdict = self._submit(group, records, len(records) - len(overlay.writes), judged=bool(overlay.read))
             if verdict is not None:
                 verdicts.append(verdict)
@@ -288,6 +316,40 @@ class Lane:
         )
         self._back += [job for job in jobs if job.deadline > now]
         return max(job.tries for job in jobs)
+
+
+class _Ran(NamedTuple):
+    """A group that has run."""
+
+    group: Group
+    overlay: Overlay
+    records: list[Record]
+    """None of them where nothing is changed."""
+    left: list[Job]
+    """Those of its commands for which the round had no room."""
+
+
+def _run(groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: int) -> list[_Ran]:
+    """Run every group, as far as the round's bytes go. Pure; for a large round it runs in a thread."""
+    ran: list[_Ran] = []
+    room = _ROUND_BYTES_MAX
+    for group in groups:
+        overlay = Overlay(found, now_ms)
+        starts: list[int] = []
+        left: list[Job] = []
+        for number, job in enumerate(group.jobs):
+            if room - overlay.bytes <= 0:
+                left = group.jobs[number:]
+                del group.jobs[number:]
+                break
+            starts.append(len(overlay.writes))
+            job.run(overlay)
+            reply = job.reply
+            if isinstance(reply, (bytes, list)):
+                room -= size_of(reply)
+        room -= overlay.bytes
+        ran.append(_Ran(group, overlay, records_of(overlay, starts) if overlay.writes else [], left))
+    return ran
 
 
 def _answer(jobs: Sequence[Job], first: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -10,11 +11,12 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from router.data.requests import ReadPart
 from router.data.seam import DataPlane
-from router.endpoints.resp.data.local_reads import LocalReads, by_partition
+from router.endpoints.resp.data.local_reads import LocalReads, by_partition, entries_of
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, MGET_BYTES_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.problems import BAD_KEY
 from serving_tier.fold.entry import Entry
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 __all__ = ["Freshness", "Reads", "check_keys"]
 
@@ -87,18 +89,55 @@ class Reads(LocalReads):
         found = self.at_once(table, keys)
         if found is not None:
             return found
-        for partition, mine in by_partition(table, keys).items():
+        many = len(keys) > AT_ONCE_KEYS_MAX
+        groups = await asyncio.to_thread(by_partition, table, keys) if many else by_partition(table, keys)
+        for partition, mine in groups.items():
             replica = table.replicas[partition]
             if replica is None or replica.failure is not None:
                 return None
-            await replica.wait_applied(table.needed(partition, mine), timeout=REQUEST_TIMEOUT_S)
-        return self.at_once(table, keys)
+            # To look at each of many keys would take as long as to read them.
+            needed = table.seen[partition] if many else table.needed(partition, mine)
+            await replica.wait_applied(needed, timeout=REQUEST_TIMEOUT_S)
+        found = self.at_once(table, keys)
+        return found if found is not None else await self._in_thread(table, groups)
+
+    async def _in_thread(
+        self, table: ServedTable, groups: Mapping[Partition, Sequence[bytes]]
+    ) -> dict[bytes, Entry | None] | None:
+        """Many entries, or large ones, from the replicas that are here; None where one of them cannot tell.
+
+        A thread reads each partition's in one transaction, so they are of one moment; others are served meanwhile.
+        """
+        found: dict[bytes, Entry | None] = {}
+        for partition, keys in groups.items():
+            replica = table.replicas[partition]
+            if replica is None or replica.failure is not None:
+                return None
+            needed = table.seen[partition]
+            try:
+                with replica.reading() as index:
+                    if index.applied < needed:
+                        return None
+                    found |= await asyncio.to_thread(_entries, index, keys)
+            except DuramenError:
+                return None  # closed, damaged, or too much for one reply: the data plane says so
+            cache = table.caches[partition]
+            if cache is not None:
+                cache.passed()
+        return found
 
     @staticmethod
     def floor(table: ServedTable, partition: Partition, freshness: Freshness) -> Offset:
         """The offset that an answer must hold."""
         asked = freshness.after.get(partition, NOTHING)
         return asked if freshness.level == "eventual" else max(asked, table.seen[partition])
+
+
+def _entries(index: LmdbIndex, keys: Sequence[bytes]) -> dict[bytes, Entry | None]:
+    """Runs in a thread: the entries of one moment. Raises `LimitExceeded`."""
+    stored = index.stored_many(keys, bytes_max=MGET_BYTES_MAX)
+    assert stored is not None, "no transaction was named"
+    return entries_of(keys, stored, index.log_time_ms)
 
 
 def _portions(parts: Sequence[ReadPart]) -> list[list[ReadPart]]:

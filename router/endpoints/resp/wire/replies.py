@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, OUTPUT_BYTES_MAX
+
 __all__ = [
     "NO_REPLY",
     "NULL",
@@ -29,6 +31,8 @@ __all__ = [
     "Simple",
     "bulk",
     "encode",
+    "encode_large",
+    "is_large",
     "size_of",
 ]
 
@@ -64,6 +68,11 @@ NULL_ARRAY: Final = _NullArray()
 NO_REPLY: Final = Push()
 """A command that has sent its messages itself."""
 
+_SIZED: Final = frozenset({list, bytes})
+
+# A copy of so much is some 0.1 ms.
+_PIECE_BYTES: Final = 256 * 1024
+
 OK: Final = b"+OK\r\n"
 NULL: Final = {2: b"$-1\r\n", 3: b"_\r\n"}
 ZERO_OR_ONE: Final = (b":0\r\n", b":1\r\n")
@@ -81,6 +90,37 @@ def size_of(reply: Any) -> int:
     if isinstance(reply, (list, tuple)):
         return sum(map(size_of, reply)) + 16 * len(reply)
     return 16
+
+
+def is_large(reply: Any) -> bool:
+    """Is a reply one that a thread should encode? A look at the outermost list, and at the size of what is in it."""
+    if type(reply) is not list:
+        return False
+    if len(reply) > AT_ONCE_KEYS_MAX:
+        return True
+    size = sum([len(each) * (1024 if type(each) is list else 1) for each in reply if type(each) in _SIZED])
+    return size > AT_ONCE_BYTES_MAX // 4
+
+
+def encode_large(reply: Any, protocol: int) -> list[bytes]:
+    """The bytes of a reply in pieces, none of which was put together from more than some ten thousand values.
+
+    Raises `OverflowError`, with the reply's size in bytes, for more than `OUTPUT_BYTES_MAX`.
+    """
+    size = size_of(reply)
+    if size > OUTPUT_BYTES_MAX:
+        raise OverflowError(size)
+    parts: list[bytes] = []
+    _write(reply, protocol, parts)
+    pieces: list[bytes] = []
+    begin, room = 0, _PIECE_BYTES
+    for number, part in enumerate(parts):
+        room -= len(part)
+        if room < 0:
+            pieces.append(b"".join(parts[begin:number]))
+            begin, room = number, _PIECE_BYTES - len(part)
+    pieces.append(b"".join(parts[begin:]))
+    return pieces
 
 
 def encode(reply: Any, protocol: int) -> bytes:

@@ -155,6 +155,14 @@ class ReplyQueue:
         else:
             self._replies.append(reply)
 
+    def emit_pieces(self, pieces: Sequence[bytes]) -> None:
+        """The next reply, in pieces that leave as they are."""
+        if self.waits:
+            self.waits.extend(pieces)
+        else:
+            self._replies += pieces
+        self.gathered_bytes += sum(map(len, pieces))
+
     def reserve(self, slot: Pending, commands: int) -> None:
         """The next replies, which a slot will have."""
         self.waits.append(slot)
@@ -173,7 +181,7 @@ class ReplyQueue:
         if replies:
             self._replies = []
             self.gathered_bytes = 0
-            if len(replies) > 1 and len(replies[0]) > _LONG:
+            if len(replies) > 1 and (len(replies[0]) > _LONG or len(replies[-1]) > _LONG):
                 self._send_lines(replies)
             else:
                 self.push(replies[0] if len(replies) == 1 else b"".join(replies))

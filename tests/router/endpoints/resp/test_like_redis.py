@@ -274,7 +274,7 @@ def test_a_key_goes_at_its_millisecond(pair: Pair, key: str) -> None:
         b"*2\r\n$4\r\nPING\r\n*1\r\n",
         b"nope\r\nPING\r\n",
         b"*1\r\n$4\r\nPING\r\nPING\r\n*1\r\n$4\r\nPING\r\n",
-        b"*1000000\r\n$4\r\nPING\r\n$1\r\n1",
+        b"*262144\r\n$4\r\nPING\r\n$1\r\n1",
         b"*2\r\n$4\r\nECHO\r\n$8\r\n*1234567\r\n",
     ],
 )  # fmt: skip
