@@ -183,7 +183,7 @@ class _Writer(_Reader):
 
 
 async def _swapped(settings: RunSettings) -> Measurement:
-    requests = importlib.import_module("router.admin.requests")
+    verbs = importlib.import_module("router.admin.verbs")
     client = importlib.import_module("router.admin.client")
     remote = importlib.import_module("log_tier.catalog.remote")
     duramen = importlib.import_module("duramen.aio")
@@ -203,14 +203,14 @@ async def _swapped(settings: RunSettings) -> Measurement:
             reader, writer = _Reader(target), _Writer(target)
             async with client.AdminConnection(target) as admin:
                 began = perf_counter()
-                await _done(admin, requests.Stage("bench", url))
+                await _done(admin, verbs.Stage("bench", url))
                 staged = perf_counter() - began
                 for thread in (reader, writer):
                     thread.start()
                 try:
                     await asyncio.sleep(1.0)
                     reader.watched = True
-                    for change in (requests.Swap("bench"), requests.Rollback("bench"), requests.Swap("bench", 2)):
+                    for change in (verbs.Swap("bench"), verbs.Rollback("bench"), verbs.Swap("bench", 2)):
                         await _done(admin, change)
                         await asyncio.sleep(0.5)
                 finally:

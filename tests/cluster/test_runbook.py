@@ -13,8 +13,11 @@ from kit.index.version_building import build_version
 
 from duramen.blocking import Database
 from log_tier.catalog.remote import fetch_view
+from log_tier.model.errors import CommandRejected
 from log_tier.model.identifiers import Partition
 from log_tier.model.tokens import Token
+from router.admin.client import AdminConnection
+from router.admin.verbs import Move
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
 
@@ -153,15 +156,28 @@ def test_a_move_waits_for_a_node_that_died(cluster: ClusterProcess) -> None:
 
 
 def begun_move(cluster: ClusterProcess, source: str, target: str) -> str:
-    """A move to a node that was there when it was planned, and is not when it should work."""
+    """A move to a node that was there when it was planned, and is not when it should work.
+
+    A node that says nothing for 0.75 s is lost, and a plan for it is refused. A command's process takes longer than
+    that to start on a busy machine, so the connection is there before the node is paused.
+    """
+
+    async def begin() -> str | None:
+        async with AdminConnection(cluster.at) as admin:
+            await admin.nodes()
+            cluster.pause(target)
+            try:
+                return str((await admin.start(Move("flights", Partition(0), source, target))).job)
+            except CommandRejected:
+                return None
+
     for _ in range(10):
         cluster.wait_nodes("alive", target)
-        cluster.pause(target)
-        started = cluster.run("admin", "move", "flights/0", source, target, "--no-wait", "--json", code=None)
-        if '"job"' in started:
-            return str(json.loads(started.splitlines()[-1])["job"])
+        job = asyncio.run(begin())
+        if job is not None:
+            return job
         cluster.go_on(target)  # the router was faster, and refused the plan
-    raise AssertionError(started)
+    raise AssertionError(f"the router counts {target} as lost before it gets a request, ten times")
 
 
 def test_the_log_is_trimmed(cluster: ClusterProcess) -> None:

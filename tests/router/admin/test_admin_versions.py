@@ -100,7 +100,7 @@ async def test_a_node_that_restarts_comes_back_with_its_versions(cluster: Operat
 
 
 async def test_reads_and_writes_go_on_while_versions_change(cluster: Operated, tmp_path: Path) -> None:
-    """Nobody fails, nobody misses his own write, and conditional writes are decided once."""
+    """Nobody fails, nobody misses an own write, and conditional writes are decided once."""
     table = await table_of(cluster, KEYS)
     await table.put(b"n", b"0")
     url = await built(cluster, table, tmp_path, b"2", keys=[*KEYS, b"n"])
