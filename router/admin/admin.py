@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.cluster_map import EMPTY, TableEntry
+from log_tier.catalog.cluster_map import EMPTY, Job, TableEntry
 from log_tier.catalog.commands import CreateTable
 from log_tier.catalog.placement import candidates
 from log_tier.model.errors import (
@@ -50,7 +50,7 @@ from router.admin.planners.resume import job_of, plan_abort, plan_resume
 from router.admin.planners.upkeep import LogBounds
 from router.admin.planners.versions import lacking, plan_stage
 from router.admin.retention import set_retention
-from router.admin.verbs import Change, RestoreTable, Rollback, Stage, Swap, verb_of
+from router.admin.verbs import Change, Discard, RestoreTable, Rollback, Stage, Swap, verb_of
 from router.data.tables import Tables
 from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
@@ -137,9 +137,8 @@ class Admin:
         return list_versions(await self._situation(), table=table)
 
     async def log_ends(self, table: str) -> list[Offset]:
-        """The latest offset of each partition of a table. One question to the log."""
-        entry = (await self._situation()).table(table)
-        return [each.latest for each in await self._log.all_bounds(entry.id)]
+        """The latest offset of each partition of a table that this process knows. One question to the log."""
+        return [each.latest for each in await self._log.all_bounds(self._catalog.map.find(table).id)]
 
     async def jobs(self) -> list[pb.AdminJobSummary]:
         """The jobs that the catalog remembers: those that are not over first, then the newest."""
@@ -195,11 +194,29 @@ class Admin:
         situation = await self._situation()
         if isinstance(change, RestoreTable):
             return await self._restore_table(situation, change, dry_run=dry_run, plan_id=plan_id)
+        return await self._begin(await self._checked_plan(situation, change), dry_run=dry_run, plan_id=plan_id)
+
+    async def begin(self, change: Stage | Swap | Discard) -> int:
+        """Begin a change that nobody is shown, and return its job: what a server does by itself, for `FLUSHDB`.
+
+        Raises what `start` does. Looks at the nodes once, and not at their disks.
+        """
+        situation = Situation(await self._catalog.refresh(), self._membership.nodes())
+        job, _ = await self._catalog.submit((await self._checked_plan(situation, change)).command)
+        return job
+
+    async def ended(self, job_id: int) -> Job:
+        """The job when it is over, however long that takes."""
+        cluster = await self._catalog.wait_for(lambda cluster: job_of(cluster, job_id).state != "running")
+        return cluster.jobs[job_id]
+
+    async def _checked_plan(self, situation: Situation, change: Change) -> Plan:
+        """A plan that the map allows (A2)."""
         if isinstance(change, (Swap, Rollback)):
             situation = await self._heard(situation, change)
         plan = await self._plan(situation, change)
         check_plan(situation.cluster, plan.command)
-        return await self._begin(plan, dry_run=dry_run, plan_id=plan_id)
+        return plan
 
     async def set_retention(self, table: str, *, ms: int | None, size: int | None) -> pb.AdminRetention:
         """Change how much of its log a table keeps; see `router.admin.retention`."""

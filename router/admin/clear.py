@@ -10,13 +10,11 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from log_tier.catalog.cluster_map import EMPTY
+from log_tier.catalog.cluster_map import EMPTY, Job
 from log_tier.model.errors import CommandRejected, DeadlineExceeded, DuramenError, Unavailable
 from log_tier.model.identifiers import Offset
 from router.admin.admin import Admin
-from router.admin.answers.arguments import arguments_of
 from router.admin.verbs import Discard, Stage, Swap
-from router.proto import admin_pb2 as pb
 
 __all__ = ["clear_table"]
 
@@ -66,32 +64,27 @@ class _Clearing:
         """Stage and swap; False: another version was faster, and ours must not come after it."""
         staged = await self._done(Stage(self._table, EMPTY))
         assert staged is not None, "only a swap can be overtaken"
-        version = self._version = int(arguments_of(staged.arguments)["version"])
+        version = self._version = int(staged.arguments["version"])
         if (await self._done(Swap(self._table, version, keep))) is None:
             return False
         self._version = None
         return True
 
-    async def _done(self, change: Stage | Swap | Discard) -> pb.AdminJob | None:
+    async def _done(self, change: Stage | Swap | Discard) -> Job | None:
         """Carry a change out when others let us; its job, or None where a swap makes no sense any more."""
         while True:
             try:
-                plan = await self._admin.start(change, dry_run=False)
+                self._job = await self._admin.begin(change)
                 break
             except CommandRejected as error:
                 self.trouble = error.message
                 if isinstance(change, Swap) and await self._is_overtaken():
                     return None
                 await asyncio.sleep(_PAUSE_S)
-        assert plan.HasField("job"), f"{change} is about a version of our own, so there is work"
-        self._job = plan.job
         self.trouble = "its barriers are on their way, and may still come" if isinstance(change, Swap) else ""
-        ended: pb.AdminJob | None = None
-        async for seen in self._admin.follow_job(plan.job):
-            ended = seen
-        assert ended is not None, "a job is followed to its end"
+        ended = await self._admin.ended(self._job)
         if ended.state != "done":
-            reasons = [task.note for task in ended.task_list if task.state == "failed"]
+            reasons = [task.note for task in ended.tasks if task.state == "failed"]
             raise Unavailable(
                 f"table {self._table} was not cleared, its {ended.kind} has {ended.state}: {'; '.join(reasons)}"
             )
