@@ -5,8 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
+from itertools import takewhile
 from pathlib import Path
 
+import pytest
+import redis
+from kit.client.server_process import START_SECONDS_MAX, read_line, run_duramen
 from kit.cluster.cluster_process import ClusterProcess
 from kit.deadlines import wait_until
 from kit.index.version_building import build_version
@@ -35,7 +41,7 @@ def recipes() -> dict[str, list[list[str]]]:
 RECIPES = recipes()
 
 
-def follow(cluster: ClusterProcess, name: str, **words: str) -> list[str]:
+def follow(cluster: ClusterProcess | _LimitedServer, name: str, **words: str) -> list[str]:
     """Run a recipe's commands, with words like JOB in their place; their outputs."""
     return [cluster.run(*(words.get(word, word) for word in command)) for command in RECIPES[name]]
 
@@ -304,6 +310,58 @@ def test_everything_is_the_same_everywhere(cluster: ClusterProcess) -> None:
     assert "every promise held" in checked
 
 
+class _LimitedServer:
+    """A server that may have 200 files open, with a RESP endpoint. `run` is that of a cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        command = ["prlimit", "--nofile=200:200", sys.executable, "-m", "duramen", "up", "--data", str(folder)]
+        self.process = subprocess.Popen([*command, "--port", "0", "--resp-port", "0", "--json"], stdout=subprocess.PIPE)
+        self.started = json.loads(read_line(self.process, START_SECONDS_MAX))
+
+    def run(self, *arguments: str) -> str:
+        done = run_duramen(*arguments, at=f"127.0.0.1:{self.started['port']}")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def connect(self) -> redis.Redis:
+        return redis.Redis(port=self.started["resp_port"], retry=None)
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.communicate()
+
+
+def test_open_files_run_out(tmp_path: Path) -> None:
+    cluster = _LimitedServer(tmp_path / "data")
+    idle = [cluster.connect() for _ in range(200)]
+    try:
+        taken = list(takewhile(_takes, idle))
+        with pytest.raises(redis.ConnectionError, match="max number of clients reached"):
+            idle[len(taken)].ping()
+        (shown,) = follow(cluster, "Open files run out")
+        assert "SERVING" in shown
+        limits = Path(f"/proc/{cluster.process.pid}/limits").read_text()
+        assert re.search(r"Max open files +200 +200", limits)
+        clients = taken[0].info("clients")
+        assert clients["connected_clients"] == clients["maxclients"] == len(taken)
+        for each in taken:
+            each.close()
+        with cluster.connect() as again:
+            wait_until(lambda: _takes(again), "a new connection is taken")
+        assert cluster.run("table", "list")
+    finally:
+        for each in idle:
+            each.close()
+        cluster.close()
+
+
+def _takes(client: redis.Redis) -> bool:
+    try:
+        return bool(client.set("k", "v"))
+    except redis.ConnectionError:
+        return False
+
+
 def test_every_recipe_has_its_four_parts() -> None:
     runbook = PAGE.read_text().split("## Runbook")[1].split("\n## ")[0]
     for part in runbook.split("\n### ")[1:]:
@@ -313,7 +371,7 @@ def test_every_recipe_has_its_four_parts() -> None:
 
 def test_every_recipe_has_a_test() -> None:
     source = Path(__file__).read_text()
-    assert len(RECIPES) == 14
+    assert len(RECIPES) == 15
     for name, commands in RECIPES.items():
         assert commands, name
         assert f'follow(cluster, "{name}"' in source, f"no test follows the recipe {name!r}"

@@ -21,6 +21,7 @@ from kit.log.log_choice import url_of
 __all__ = [
     "START_SECONDS_MAX",
     "ServerProcess",
+    "read_line",
     "run_duramen",
 ]
 
