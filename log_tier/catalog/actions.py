@@ -1,4 +1,4 @@
-"""The actions that a job's tasks may be, and what is true of each. Pure.
+"""The actions that a job's tasks may be, and the kinds of jobs that the fold has a rule for. Pure.
 
     action            changes who   copies an   takes records
                       holds it      index       from the log
@@ -18,7 +18,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["CHANGES_HOLDERS", "COPIES_INDEX", "GAINS_REPLICA", "SHORTENS_LOG", "Action"]
+__all__ = ["CHANGES_HOLDERS", "COPIES_INDEX", "GAINS_REPLICA", "SHORTENS_LOG", "Action", "JobKind"]
 
 
 class Action(StrEnum):
@@ -34,6 +34,19 @@ class Action(StrEnum):
     COMPACT = "compact"
     STAGE = "stage"
     SWAP = "swap"
+
+
+class JobKind(StrEnum):
+    """The kinds of jobs that change more of the map than their tasks do. A job may have any other name for its kind."""
+
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+    RETIRE = "retire"
+    SET_REPLICAS = "set-replicas"
+    STAGE = "stage"
+    SWAP = "swap"
+    ROLLBACK = "rollback"
+    DISCARD = "discard"
 
 
 GAINS_REPLICA: Final = frozenset({Action.MOVE, Action.ADD})

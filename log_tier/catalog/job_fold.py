@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from log_tier.catalog.actions import CHANGES_HOLDERS, GAINS_REPLICA, SHORTENS_LOG, Action
+from log_tier.catalog.actions import CHANGES_HOLDERS, GAINS_REPLICA, SHORTENS_LOG, Action, JobKind
 from log_tier.catalog.cluster_map import FINISHED, Assignment, ClusterMap, Job, ReplicaRole, TableEntry, Task, TaskState
 from log_tier.catalog.commands import (
     AbortJob,
@@ -71,10 +71,10 @@ def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJ
     for plan in command.tasks:
         cluster, task = _begin(cluster, plan)
         tasks.append(task)
-    if command.kind in ("drain", "undrain", "retire"):
+    if command.kind in (JobKind.DRAIN, JobKind.UNDRAIN, JobKind.RETIRE):
         node = str(command.arguments.get("node", ""))
-        cluster = _with_draining(cluster, node, draining=command.kind != "undrain")
-    if command.kind == "set-replicas":
+        cluster = _with_draining(cluster, node, draining=command.kind != JobKind.UNDRAIN)
+    if command.kind == JobKind.SET_REPLICAS:
         cluster = _with_replicas(cluster, command.arguments)
     job = Job(offset, command.kind, command.subject, "running", tuple(tasks), time_ms, arguments)
     return _settled(cluster, job)
@@ -126,9 +126,9 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
             cluster = _kept(cluster, task) if _is_ready_move(cluster, task) else _undo(cluster, task)
             task = replace(task, state="aborted")
         tasks.append(task)
-    if job.kind in ("drain", "retire"):
+    if job.kind in (JobKind.DRAIN, JobKind.RETIRE):
         cluster = _with_draining(cluster, str(job.arguments.get("node", "")), draining=False)
-    if job.kind == "stage":
+    if job.kind == JobKind.STAGE:
         cluster = without_unstaged(cluster, job)
     return _with_job(cluster, replace(job, state="aborted", tasks=tuple(tasks)))
 
@@ -307,7 +307,7 @@ def _settled(cluster: ClusterMap, job: Job) -> ClusterMap:
     if job.state == "running" and states <= FINISHED:
         ended: Final = "failed" if "failed" in states else "aborted" if states == {"aborted"} else "done"
         job = replace(job, state=ended)
-        if job.kind == "retire" and ended == "done":
+        if job.kind == JobKind.RETIRE and ended == "done":
             cluster = _retired(cluster, str(job.arguments.get("node", "")))
         if job.kind in VERSION_KINDS and ended == "done":
             cluster = end_version_job(cluster, job)

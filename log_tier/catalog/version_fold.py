@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from log_tier.catalog.actions import JobKind
 from log_tier.catalog.cluster_map import Argument, ClusterMap, Job, TableEntry, Task, VersionEntry
 from log_tier.catalog.commands import StartJob
 from log_tier.catalog.refusal import Refusal
@@ -39,10 +40,10 @@ __all__ = [
     "without_unstaged",
 ]
 
-SWAP_KINDS: Final = frozenset({"swap", "rollback"})
+SWAP_KINDS: Final = frozenset({JobKind.SWAP, JobKind.ROLLBACK})
 """Jobs that put barriers into a log."""
 
-VERSION_KINDS: Final = frozenset({"stage", "discard"}) | SWAP_KINDS
+VERSION_KINDS: Final = frozenset({JobKind.STAGE, JobKind.DISCARD}) | SWAP_KINDS
 """Jobs about the versions of a table."""
 
 _KEEP_DEFAULT: Final = 1
@@ -53,7 +54,7 @@ def begin_version_job(cluster: ClusterMap, command: StartJob, time_ms: int) -> t
     """Check a job against the map, and take its first step; the map, and the job's arguments with the version."""
     table = _table(cluster, command.arguments)
     _check_alone(cluster, table)
-    if command.kind == "stage":
+    if command.kind == JobKind.STAGE:
         return _begin_stage(cluster, table, command, time_ms)
     number = command.arguments.get("version")
     version = table.version(number) if isinstance(number, int) else None
@@ -61,11 +62,11 @@ def begin_version_job(cluster: ClusterMap, command: StartJob, time_ms: int) -> t
         version = VersionEntry(1, "live")
     if version is None:
         raise Refusal(f"table {table.name} has no version {number!r}; it has {_known(table)}")
-    if command.kind == "discard":
+    if command.kind == JobKind.DISCARD:
         if version.state == "live":
             raise Refusal(f"version {version.number} of {table.name} is live: swap another one in first")
         return cluster, dict(command.arguments)
-    wanted = ("kept",) if command.kind == "rollback" else ("staged", "kept")
+    wanted = ("kept",) if command.kind == JobKind.ROLLBACK else ("staged", "kept")
     if version.state not in wanted:
         raise Refusal(f"version {version.number} of {table.name} is {version.state}, not {' or '.join(wanted)}")
     if version.begins_empty and version.state == "staged" and version.number < table.live_version:
@@ -126,9 +127,9 @@ def end_version_job(cluster: ClusterMap, job: Job) -> ClusterMap:
     version = table.version(number) if table is not None and isinstance(number, int) else None
     if table is None or version is None:
         return cluster
-    if job.kind == "discard":
+    if job.kind == JobKind.DISCARD:
         return _with_versions(cluster, table, tuple(each for each in table.versions if each is not version))
-    if job.kind == "stage":
+    if job.kind == JobKind.STAGE:
         return _with_version(
             cluster, table, replace(version, state="staged" if version.state == "staging" else version.state)
         )

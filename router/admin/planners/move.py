@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log_tier.catalog.actions import Action
+from log_tier.catalog.actions import Action, JobKind
 from log_tier.model.identifiers import Partition
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
@@ -39,8 +39,10 @@ def plan_drain(situation: Situation, *, node: str, undo: bool = False) -> Plan:
     """
     situation.check_node(node)
     if undo:
-        return plan_of("undrain", f"node {node}", [], arguments={"node": node}, begins_empty=True)
-    return plan_of("drain", f"node {node}", _emptied(situation, node), arguments={"node": node}, begins_empty=True)
+        return plan_of(JobKind.UNDRAIN, f"node {node}", [], arguments={"node": node}, begins_empty=True)
+    return plan_of(
+        JobKind.DRAIN, f"node {node}", _emptied(situation, node), arguments={"node": node}, begins_empty=True
+    )
 
 
 def plan_retire(situation: Situation, *, node: str) -> Plan:
@@ -48,7 +50,7 @@ def plan_retire(situation: Situation, *, node: str) -> Plan:
     situation.check_node(node)
     steps = _emptied(situation, node)
     notes = [f"node {node} is forgotten when its last replica has gone: started again, it is a new node"]
-    return plan_of("retire", f"node {node}", steps, arguments={"node": node}, notes=notes, begins_empty=True)
+    return plan_of(JobKind.RETIRE, f"node {node}", steps, arguments={"node": node}, notes=notes, begins_empty=True)
 
 
 def _emptied(situation: Situation, node: str) -> list[Step]:

@@ -105,8 +105,8 @@ def plan_of(
 ) -> Plan:
     """A plan that begins a job."""
     listed = tuple(steps)
-    command = StartJob(kind, subject, tuple(step.task() for step in listed), dict(arguments or {}))
-    return Plan(kind, subject, command, listed, tuple(notes), begins_empty)
+    command = StartJob(str(kind), subject, tuple(step.task() for step in listed), dict(arguments or {}))
+    return Plan(str(kind), subject, command, listed, tuple(notes), begins_empty)
 
 
 def check_plan(cluster: ClusterMap, command: Command) -> ClusterMap:

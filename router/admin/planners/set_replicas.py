@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from log_tier.catalog.actions import Action
+from log_tier.catalog.actions import Action, JobKind
 from log_tier.catalog.cluster_map import Argument, TableEntry
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
@@ -44,7 +44,9 @@ def plan_set_replicas(situation: Situation, *, table: str, replicas: int) -> Pla
     if ready_left:
         notes.append(f"no replica that stays is ready in partition {', '.join(map(str, ready_left))}")
     arguments: dict[str, Argument] = {"table": entry.id, "replicas": replicas}
-    return plan_of("set-replicas", f"{table} to {replicas}", steps, arguments=arguments, notes=notes, begins_empty=True)
+    return plan_of(
+        JobKind.SET_REPLICAS, f"{table} to {replicas}", steps, arguments=arguments, notes=notes, begins_empty=True
+    )
 
 
 def _removals(

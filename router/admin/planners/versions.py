@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from log_tier.catalog.actions import Action
+from log_tier.catalog.actions import Action, JobKind
 from log_tier.catalog.cluster_map import Argument, TableEntry
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Partition
@@ -39,7 +39,7 @@ def plan_stage(situation: Situation, *, table: str, url: str, part_bytes: Sequen
             size = part_bytes[partition] if part_bytes else 0
             steps.append(Step(Action.STAGE, entry.id, entry.name, partition, node, bytes=size))
     arguments: dict[str, Argument] = {"table": entry.id, "url": url}
-    return plan_of("stage", entry.name, steps, arguments=arguments, notes=list(dict.fromkeys(notes)))
+    return plan_of(JobKind.STAGE, entry.name, steps, arguments=arguments, notes=list(dict.fromkeys(notes)))
 
 
 def lacking(situation: Situation, *, table: str, version: int | None = None) -> bool:
@@ -61,7 +61,7 @@ def plan_swap(situation: Situation, *, table: str, version: int | None = None, k
     if version is None and not staged:
         raise situation.refusal(f"no version of {entry.name} is staged: `duramen admin stage {entry.name} URL`")
     number = staged[-1].number if version is None else version
-    return _plan_barriers(situation, "swap", entry, number, {} if keep is None else {"keep": keep})
+    return _plan_barriers(situation, JobKind.SWAP, entry, number, {} if keep is None else {"keep": keep})
 
 
 def plan_rollback(situation: Situation, *, table: str, version: int | None = None) -> Plan:
@@ -71,14 +71,14 @@ def plan_rollback(situation: Situation, *, table: str, version: int | None = Non
     if version is None and not kept:
         raise situation.refusal(f"no version of {entry.name} is kept that could be rolled back to")
     number = max(kept, key=lambda each: each.number < entry.live_version).number if version is None else version
-    return _plan_barriers(situation, "rollback", entry, number, {"keep": len(kept)})
+    return _plan_barriers(situation, JobKind.ROLLBACK, entry, number, {"keep": len(kept)})
 
 
 def plan_discard(situation: Situation, *, table: str, version: int) -> Plan:
     """Give up a version that is not live."""
     entry = situation.table(table)
     arguments: dict[str, Argument] = {"table": entry.id, "version": version}
-    return plan_of("discard", f"{entry.name} version {version}", (), arguments=arguments, begins_empty=True)
+    return plan_of(JobKind.DISCARD, f"{entry.name} version {version}", (), arguments=arguments, begins_empty=True)
 
 
 def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: int, more: dict[str, Argument]) -> Plan:
