@@ -38,9 +38,9 @@ from spark_bulk.build.outcome import OUTCOME_COLUMNS, PartitionOutcome
 from spark_bulk.build.partition_build import BuildPlan, work_folder
 from spark_bulk.build.partition_tasks import each_partition
 from spark_bulk.runtime.waiting import wait_for
-from spark_bulk.source.copies import StandingIndex, Wanted, standing_index
-from spark_bulk.source.index_file import IndexFile
-from spark_bulk.source.place import find_table
+from spark_bulk.source.model.place import find_table
+from spark_bulk.source.table.copies import StandingIndex, Wanted, standing_index
+from spark_bulk.source.table.index_file import IndexFile
 
 __all__ = ["Change", "repush"]
 

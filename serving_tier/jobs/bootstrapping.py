@@ -12,7 +12,8 @@ from log_tier.model.identifiers import FIRST, Partition
 from log_tier.model.log import Log, Topic
 from serving_tier.node.hosting import Bootstrap
 from serving_tier.snapshots.peer_copy import CopySource
-from serving_tier.snapshots.sources import bootstrap, plan_sources
+from serving_tier.snapshots.source_plan import Goal, Offered, plan_sources
+from serving_tier.snapshots.sources import bootstrap
 from serving_tier.snapshots.store import SnapshotStore
 
 __all__ = ["node_bootstrap"]
@@ -38,26 +39,21 @@ def node_bootstrap(
         cluster = maps.map
         table = cluster.tables.get(topic.id)
         start = FIRST if table is None else table.start(partition)
-        swapped = table is not None and table.live_version > 1
-        if wanted == "auto" and not swapped and bounds.earliest <= start and bounds.latest - start < _REPLAY_RECORDS:
-            wanted = "log"
         holders: Sequence[str] = () if table is None else table.readable(partition)
         peers = [
             peer(cluster.nodes[holder])
             for holder in holders
             if holder != node_id and holder in cluster.nodes and cluster.nodes[holder].address
         ]
-        known = cluster.snapshots_of(topic.id, partition)
-        if table is not None and table.live_version > 1:
-            # An older version's snapshot comes to the barrier and needs the live one there: a copy has it already.
-            known = tuple(entry for entry in known if entry.version == table.live_version) or known
-        plan = plan_sources(known, peers, bounds, wanted=wanted, start=start)
+        offered = Offered(bounds, start, cluster.snapshots_of(topic.id, partition), peers)
+        version = 1 if table is None else table.live_version
+        plan = plan_sources(offered, Goal(wanted=wanted, version=version, trivial_records=_REPLAY_RECORDS))
         return await bootstrap(
             plan,
+            offered,
             store=store,
             topic=topic,
             partition=partition,
-            bounds=bounds,
             folder=folder,
             progress=progress,
         )

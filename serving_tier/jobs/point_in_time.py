@@ -32,6 +32,8 @@ from serving_tier.jobs.snapshotting import NodeSnapshots
 from serving_tier.jobs.worker import TaskRun
 from serving_tier.names import past_folder
 from serving_tier.node.hosting import Hosting
+from serving_tier.snapshots.peer_copy import CopySource
+from serving_tier.snapshots.source_plan import Goal, Offered, plan_sources
 
 __all__ = ["copy_partition"]
 
@@ -81,25 +83,28 @@ async def _fill(
             asked=until,
             latest=bounds.latest,
         )
-    troubles: list[str] = []
-    for entry in reversed(run.cluster.snapshots_of(source.id, partition)):
-        if snapshots is None or entry.offset > until or entry.offset + 1 < bounds.earliest:
-            continue
+    entries = () if snapshots is None else run.cluster.snapshots_of(source.id, partition)
+    offered: Offered[CopySource] = Offered(bounds, start, entries)
+    plan = plan_sources(offered, Goal(until=until))
+    tried = list(plan.passed_over)
+    for choice in plan.choices:
+        entry = choice.snapshot
+        if entry is None or snapshots is None:
+            return
         try:
-            run.progress(f"fetching snapshot {entry.id}", 0, entry.bytes)
+            run.progress(f"fetching {choice}", 0, entry.bytes)
             await snapshots.fetch(entry, folder, progress=run.progress)
             return
         except DuramenError as error:
-            troubles.append(f"{entry.path}: {error.message}")
+            tried.append(f"{entry.path}: {error.message}")
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    if bounds.earliest > start:
-        raise OffsetTrimmed(
-            f"{source.name}/{partition} cannot be restored at offset {until}: its log begins at {bounds.earliest}, and "
-            f"no good snapshot lies between{': ' + '; '.join(troubles) if troubles else ''}",
-            partition=partition,
-            asked=until,
-            earliest=bounds.earliest,
-        )
+    raise OffsetTrimmed(
+        f"{source.name}/{partition} cannot be restored at offset {until}: its log begins at {bounds.earliest}, and "
+        f"no good snapshot lies between: {'; '.join(tried)}",
+        partition=partition,
+        asked=until,
+        earliest=bounds.earliest,
+    )
 
 
 async def _replay(run: TaskRun, log: Log, source: Topic, partition: Partition, index: LmdbIndex, until: Offset) -> None:

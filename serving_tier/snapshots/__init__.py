@@ -18,9 +18,9 @@ What holds:
 
 How a snapshot is made: `take.py` has LMDB write a compact copy of the live index in a thread, while applies and reads
 go on; looks at its structure, asks it for its offset and computes its checksums (`contents.py`); and puts it in the
-`SnapshotStore`. How one is used: `sources.py` plans where a replica can come from, and tries one after the other: the
-newest good snapshot, an older one, a live peer's copy (`peer_copy.py`: the same manifest, over a stream in place of a
-store), the log's beginning. `install.py` receives, checks and puts in place.
+`SnapshotStore`. How one is used: `source_plan.py` says where an index can come from, in which order, and `sources.py`
+tries one after the other: the newest good snapshot, an older one, a live peer's copy (`peer_copy.py`: the same
+manifest, over a stream in place of a store), the log's beginning. `install.py` receives, checks and puts in place.
 
 The way a file is checked costs what the disk leaves over: CRC-32C runs at some 10 GB/s, the structure is looked at
 page by page in bulk; `pages.py` and `manifest.py` give the reasons and the figures.
@@ -31,8 +31,8 @@ increment. Nothing is encrypted or compressed: an object store does the first, a
 second.
 
 Reading order: `manifest.py` (pure), `retention.py` (pure), `pages.py`, `contents.py`, `local_disk.py`, `store_url.py`,
-`store.py`, `take.py`, `install.py`, `peer_copy.py`, `sources.py`; `log_tier/concurrency/threads.py` is how the blocking
-parts run.
+`store.py`, `take.py`, `install.py`, `peer_copy.py`, `source_plan.py` (pure), `sources.py`;
+`log_tier/concurrency/threads.py` is how the blocking parts run.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from spark_bulk.build.partition_build import BuildPlan, partition_builder
 from spark_bulk.build.rows import DUPLICATES, Duplicates
 from spark_bulk.runtime.failures import named_failures
 from spark_bulk.runtime.waiting import wait_for
-from spark_bulk.source.place import TablePlace, find_table
+from spark_bulk.source.model.place import TablePlace, find_table
 
 __all__ = ["Built", "build_index", "build_rows", "commit", "plan_build"]
 

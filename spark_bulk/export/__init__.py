@@ -9,10 +9,10 @@ What holds:
      the manifest names the one that counts.
 - E4 Memory is a row group for each task, whatever the size of a partition.
 
-How an export passes through: `export.py` asks where the table is and what the last export at the place went up to;
-each task (`tasks.py`) gets its partition's state from a snapshot, a replica or the log (`spark_bulk.source.copies`), or
-its changes from the log (`spark_bulk.source.feed`), and writes them; the driver writes the manifest (`manifest.py`,
-pure) and removes what it does not name (`place.py`).
+How an export passes through: `export.py` asks where the table is and what the last export at the place went up to; each
+task (`tasks.py`) gets its partition's state from a snapshot, a replica or the log (`spark_bulk.source.table.copies`),
+or its changes from the log (`spark_bulk.source.log.feed`), and writes them; the driver writes the manifest
+(`manifest.py`, pure) and removes what it does not name (`place.py`).
 
 `spark.read.parquet(f"{url}/{manifest.folder}")` reads one back, with `partition` as a column. Text columns, JSON and
 the like are a matter of `spark.read.format("duramen")` and Spark's own writer; these files keep the bytes, or text by

@@ -29,10 +29,10 @@ from spark_bulk.export.tasks import (
 )
 from spark_bulk.runtime.failures import named_failures
 from spark_bulk.runtime.waiting import wait_for
-from spark_bulk.source.copies import Wanted
-from spark_bulk.source.feed import FeedPart
-from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets
-from spark_bulk.source.positions import check_covered
+from spark_bulk.source.log.feed import FeedPart
+from spark_bulk.source.log.positions import check_covered
+from spark_bulk.source.model.place import TablePlace, all_bounds, find_table, token_offsets
+from spark_bulk.source.table.copies import Wanted
 
 __all__ = ["export_changes", "export_table"]
 

@@ -13,11 +13,11 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition
 from spark_bulk.export.manifest import ExportFile
 from spark_bulk.export.place import ExportPlace
 from spark_bulk.runtime.waiting import wait_for
-from spark_bulk.source.columns import typed
-from spark_bulk.source.copies import Wanted, standing_index
-from spark_bulk.source.feed import FeedPart, read_feed
-from spark_bulk.source.index_file import IndexFile, Rows
-from spark_bulk.source.steps import stepped
+from spark_bulk.source.log.feed import FeedPart, read_feed
+from spark_bulk.source.model.columns import typed
+from spark_bulk.source.model.steps import stepped
+from spark_bulk.source.table.copies import Wanted, standing_index
+from spark_bulk.source.table.index_file import IndexFile, Rows
 
 __all__ = ["OUTCOME_COLUMNS", "ExportOutcome", "ExportTarget", "TextForm", "export_content", "export_feed"]
 

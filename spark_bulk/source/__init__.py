@@ -11,7 +11,7 @@
 
 Columns of a table: `key, value, version, partition, expires_at` (version: the offset of the last write). Columns of a
 log: `table, partition, offset, timestamp, operation, key, value`. Columns that are written: `key`, `value`, and where
-wanted `operation`, `expires_at` or `ttl_ms` (`rows.py`).
+wanted `operation`, `expires_at` or `ttl_ms` (`writes/rows.py`).
 
     every read    at, table        any server (of a cluster on Kafka: a router with `client_log`), and the table
                   keys, values     bytes (default) or utf8; values also json, with `schema` naming the fields
@@ -56,23 +56,22 @@ were pushed into it, and answers the next query from it (decision 29).
 
 **SQL.** `CREATE TEMPORARY VIEW v (key STRING, value STRING) USING duramen OPTIONS (at '…', `table` '…')` is read and
 written (`INSERT INTO v`). `CREATE TABLE t USING duramen OPTIONS (…)`, without a list of columns, is read, also with
-options for one query: `SELECT … FROM t WITH (prefix = 'UA')` (`catalog_tables.py`).
+options for one query: `SELECT … FROM t WITH (prefix = 'UA')` (`model/catalog_tables.py`).
 
-**Exactly once, and what it needs of your rows**: `writer.py`.
+**Exactly once, and what it needs of your rows**: `writes/writer.py`.
 
-**How a read passes.** `data_source.py` → `table_reader.py` plans with `place.py`; each task gets an index that stands
-at its offset (`copies.py`: a snapshot where it lies, a replay, a peer's copy), maps its file and turns pages into
-columns (`index_file.py`, `columns.py`). `log_reader.py` reads batches from the log and asks a replica which of their
-records changed nothing (`feed.py`, `changes.py`); a stream's position is in Spark's checkpoint alone (`positions.py`).
+**How a read passes.** `data_source.py` → `table/table_reader.py` plans with `model/place.py`; each task gets an index
+that stands at its offset (`table/copies.py`: a snapshot where it lies, a replay, a peer's copy), maps its file and
+turns pages into columns (`table/index_file.py`, `model/columns.py`). `log/log_reader.py` reads batches from the log and
+asks a replica which of their records changed nothing (`log/feed.py`, `log/changes.py`); a stream's position is in
+Spark's checkpoint alone (`log/positions.py`).
 
-**How a write passes.** `writer.py` → `rows.py` checks, places and drafts; `appending.py` encodes and appends, with the
-producer ids and sequences of `identities.py`.
+**How a write passes.** `writes/writer.py` → `writes/rows.py` checks, places and drafts; `writes/appending.py` encodes
+and appends, with the producer ids and sequences of `writes/identities.py`.
 
 **What it deliberately does not do.** No column is pruned and no filter pushed down. A table's versions are
 not named: a read shows the one that is live at its offset. A write is not a transaction over partitions, and waits for
 no verdicts. Nothing is cached between jobs: two reads of one table fetch it twice.
 
-Reading order: `options.py`, `columns.py`, `key_ranges.py`, `changes.py`, `positions.py`, `identities.py`, `rows.py`,
-`steps.py` (all pure), `index_file.py`, `place.py`, `copies.py`, `feed.py`, `appending.py`, then the classes that Spark
-calls: `table_reader.py`, `log_reader.py`, `writer.py`, `data_source.py`.
+Reading order: `model/` (what is asked for), `table/`, `log/`, `writes/`, `data_source.py` (what Spark calls first).
 """

@@ -13,12 +13,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_bulk.source.catalog_tables import carried_options, catalog_options, with_options
-from spark_bulk.source.columns import log_ddl, table_ddl
-from spark_bulk.source.log_reader import LogReader, LogStreamReader
-from spark_bulk.source.options import ReadOptions, parse_read_options, parse_write_options
-from spark_bulk.source.table_reader import TableReader
-from spark_bulk.source.writer import TableStreamWriter, TableWriter
+from spark_bulk.source.log.log_reader import LogReader, LogStreamReader
+from spark_bulk.source.model.catalog_tables import carried_options, catalog_options, with_options
+from spark_bulk.source.model.columns import log_ddl, table_ddl
+from spark_bulk.source.model.options import ReadOptions, parse_read_options, parse_write_options
+from spark_bulk.source.table.table_reader import TableReader
+from spark_bulk.source.writes.writer import TableStreamWriter, TableWriter
 
 __all__ = ["DuramenDataSource"]
 

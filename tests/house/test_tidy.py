@@ -28,7 +28,7 @@ Module = str
 # What is still to be mended. An entry that no longer applies fails the suite, so the lists only get shorter.
 LONG_FILES: set[str] = set()
 LONG_FUNCTIONS: set[str] = set()
-FULL_FOLDERS = {"spark_bulk/source"}
+FULL_FOLDERS: set[str] = set()
 CIRCLES: set[Module] = set()
 """Packages whose modules still import each other in a circle."""
 

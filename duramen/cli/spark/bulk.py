@@ -146,7 +146,7 @@ def go_on(table: str, url: str, at: str, *, stage: bool, swap: bool, json: bool)
 def check_there(at: str, table: str, timeout: float) -> None:
     """Raise `TableNotFound`, `Disconnected` before Spark starts, which takes a while."""
     from spark_bulk.runtime.waiting import wait_for
-    from spark_bulk.source.place import find_table
+    from spark_bulk.source.model.place import find_table
 
     wait_for(find_table(at, table, timeout_s=min(timeout, _LOOK_S)))
 

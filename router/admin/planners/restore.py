@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from log_tier.catalog.actions import Action
 from log_tier.catalog.cluster_map import TableEntry
@@ -13,11 +12,9 @@ from log_tier.model.log import Bounds
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
+from serving_tier.snapshots.source_plan import SOURCES
 
-__all__ = ["SOURCES", "check_restorable", "plan_restore_node", "plan_restore_table"]
-
-SOURCES: Final = ("auto", "snapshot", "peer", "log")
-"""Where a replica's content may be told to come from."""
+__all__ = ["check_restorable", "plan_restore_node", "plan_restore_table"]
 
 
 def plan_restore_node(situation: Situation, *, node: str, source: str = "auto") -> Plan:

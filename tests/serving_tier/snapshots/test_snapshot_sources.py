@@ -14,7 +14,6 @@ from log_tier.model.errors import (
     Disconnected,
     DiskFull,
     DuramenError,
-    InvalidRequest,
     NotHosted,
     OffsetTrimmed,
     SnapshotDamaged,
@@ -24,8 +23,8 @@ from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Bounds, Topic
 from serving_tier.snapshots import CopyPart, SnapshotManifest, SnapshotStore, bootstrap, send_copy, take_snapshot
 from serving_tier.snapshots.manifest import PIECE_BYTES
-from serving_tier.snapshots.peer_copy import install_copy
-from serving_tier.snapshots.sources import plan_sources
+from serving_tier.snapshots.peer_copy import CopySource, install_copy
+from serving_tier.snapshots.source_plan import Goal, Offered, plan_sources
 
 TOPIC = Topic(TABLE, "flights", 8)
 
@@ -71,61 +70,12 @@ class Peer:
             yield part
 
 
-# --- the plan
-
-
-def test_the_newest_snapshot_is_first_and_the_log_is_last(tmp_path: Path, live: LiveIndex) -> None:
-    peer = Peer("n2", live, tmp_path)
-    plan = plan_sources([entry(5), entry(9), entry(7)], [peer], bounds(0, 20))
-    assert [one.offset for one in plan.snapshots] == [9, 7, 5]
-    assert (plan.peers, plan.log, plan.passed_over) == ((peer,), True, ())
-
-
-def test_a_snapshot_is_used_where_the_log_goes_on_after_it() -> None:
-    plan = plan_sources([entry(3), entry(4), entry(9), entry(10)], [], bounds(5, 9))
-    assert [one.offset for one in plan.snapshots] == [9, 4]
-    assert not plan.log
-    assert plan.passed_over == (
-        "snapshot s10: it is at 10, and the log ends at 9: it is another log's",
-        "snapshot s3: it ends at 3, and the log begins at 5",
-        "the log: it begins at 5, what was before is trimmed",
-    )
-
-
-def test_the_log_serves_a_table_that_began_with_it() -> None:
-    plan = plan_sources([], [], bounds(5, 9), start=Offset(5))
-    assert (plan.log, plan.start, plan.passed_over) == (True, 5, ())
-    assert plan_sources([], [], bounds(0, 9), start=Offset(5)).log
-    late = plan_sources([], [], bounds(6, 9), start=Offset(5))
-    assert not late.log
-    assert late.passed_over == ("the log: it begins at 6, the table at 5: what was between is trimmed",)
-
-
 async def test_with_nothing_left_of_a_table_it_is_said_from_where_it_is_missing(tmp_path: Path) -> None:
-    where = bounds(6, 9)
-    plan = plan_sources([], [], where, start=Offset(5))
+    offered: Offered[CopySource] = Offered(bounds(6, 9), Offset(5))
+    plan = plan_sources(offered, Goal())
     with pytest.raises(OffsetTrimmed, match="the table at 5: what was between is trimmed") as caught:
-        await bootstrap(plan, store=None, topic=TOPIC, partition=PARTITION, bounds=where, folder=tmp_path / "new" / "3")
+        await bootstrap(plan, offered, store=None, topic=TOPIC, partition=PARTITION, folder=tmp_path / "new" / "3")
     assert caught.value.fields == {"partition": PARTITION, "asked": 5, "earliest": 6}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "kinds"),
-    [
-        ("auto", (True, True, True)),
-        ("snapshot", (True, False, False)),
-        ("peer", (False, True, False)),
-        ("log", (False, False, True)),
-    ],
-)
-def test_one_kind_can_be_wanted(wanted: str, kinds: tuple[bool, bool, bool], tmp_path: Path, live: LiveIndex) -> None:
-    plan = plan_sources([entry(5)], [Peer("n2", live, tmp_path)], bounds(0, 20), wanted=wanted)
-    assert (bool(plan.snapshots), bool(plan.peers), plan.log) == kinds
-
-
-def test_a_source_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="'tape' is no source: use auto, snapshot, peer, log"):
-        plan_sources([], [], bounds(0, 1), wanted="tape")
 
 
 # --- a peer's copy
@@ -228,13 +178,13 @@ async def run(
     latest: int,
     wanted: str = "auto",
 ) -> str:
-    where = bounds(earliest, latest)
+    offered: Offered[CopySource] = Offered(bounds(earliest, latest), snapshots=snapshots, peers=peers)
     return await bootstrap(
-        plan_sources(snapshots, peers, where, wanted=wanted),
+        plan_sources(offered, Goal(wanted=wanted)),
+        offered,
         store=store,
         topic=TOPIC,
         partition=PARTITION,
-        bounds=where,
         folder=tmp_path / "new" / "3",
     )
 

@@ -244,7 +244,7 @@ from pathlib import Path
 from kit.spark.building import BASE, PARTITION, TABLE
 from serving_tier.snapshots.store import SnapshotStore
 from spark_bulk.build.index_writer import IndexWriter, store_index
-from spark_bulk.source.index_file import IndexFile
+from spark_bulk.source.table.index_file import IndexFile
 
 root, rows = Path(sys.argv[1]), int(sys.argv[2])
 value = bytes(range(100))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_bulk.source.catalog_tables import carried_options, catalog_options, with_options
+from spark_bulk.source.model.catalog_tables import carried_options, catalog_options, with_options
 
 names = st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1, max_size=4)
 

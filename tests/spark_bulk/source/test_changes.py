@@ -14,7 +14,7 @@ from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import InvalidValue
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import Expiry, Operation
-from spark_bulk.source.changes import Changes, change_columns
+from spark_bulk.source.log.changes import Changes, change_columns
 
 SCHEMA = pa.schema(
     [

@@ -19,10 +19,10 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import OffsetTrimmed, TableNotFound, TokenAhead, Unavailable
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds, Topic
-from spark_bulk.source import copies
-from spark_bulk.source.copies import StandingIndex, Wanted, plan_steps, standing_index
-from spark_bulk.source.index_file import IndexFile
-from spark_bulk.source.place import TablePlace, find_table, token_offsets
+from spark_bulk.source.model.place import TablePlace, find_table, token_offsets
+from spark_bulk.source.table import copies
+from spark_bulk.source.table.copies import StandingIndex, Wanted, plan_of, standing_index
+from spark_bulk.source.table.index_file import IndexFile
 
 ZERO = Partition(0)
 
@@ -41,8 +41,8 @@ def planned(
 ) -> tuple[list[str], list[str]]:
     place = place_of(partitions=1, peers=peers, snapshots=snapshots, start=start)
     wanted = Wanted(place, ZERO, Offset(until), exact, store)
-    steps, passed_over = plan_steps(wanted, Bounds(Offset(earliest), Offset(latest)))
-    return [str(step) for step in steps], passed_over
+    plan = plan_of(wanted, Bounds(Offset(earliest), Offset(latest)))
+    return [str(step) for step in plan.choices], list(plan.passed_over)
 
 
 def test_a_snapshot_that_stands_there_is_first() -> None:
@@ -68,8 +68,8 @@ def test_what_is_of_no_use_is_named() -> None:
     )
     assert steps == ["snapshot level", "peer n1"]
     assert passed_over == [
-        "snapshot after: it is at 501",
-        "snapshot before: it is at 10, and the log begins at 100",
+        "snapshot after: it is at 501, beyond the wanted 500",
+        "snapshot before: it ends at 10, and the log begins at 100",
         "the log: it begins at 100, what was before is trimmed",
     ]
     steps, passed_over = planned(500, snapshot_at(500, "right"), store="", earliest=100)

@@ -15,10 +15,10 @@ from duramen.blocking import Database, Table
 from log_tier.model.errors import OffsetTrimmed, Unavailable
 from log_tier.model.identifiers import Offset, Partition
 from serving_tier.service.peer import NodePeer
-from spark_bulk.source import feed
-from spark_bulk.source.feed import FeedPart, read_feed
-from spark_bulk.source.place import PeerAddress, find_table
-from spark_bulk.source.steps import stepped
+from spark_bulk.source.log import feed
+from spark_bulk.source.log.feed import FeedPart, read_feed
+from spark_bulk.source.model.place import PeerAddress, find_table
+from spark_bulk.source.model.steps import stepped
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("operation", pa.string()), ("key", pa.binary())])
 

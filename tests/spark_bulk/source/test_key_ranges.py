@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_bulk.source.key_ranges import ALL_KEYS, KeyRange, prefix_range
+from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange, prefix_range
 
 keys = st.binary(max_size=4)
 

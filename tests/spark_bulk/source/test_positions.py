@@ -12,7 +12,7 @@ from kit.spark.table_places import place_of
 from log_tier.model.errors import InvalidToken, OffsetTrimmed, TokenAhead
 from log_tier.model.identifiers import NOTHING, Offset, Partition, table_id_from_bytes
 from log_tier.model.log import Bounds
-from spark_bulk.source.positions import check_covered, format_position, parse_position, share_limit
+from spark_bulk.source.log.positions import check_covered, format_position, parse_position, share_limit
 
 offsets = st.dictionaries(st.integers(0, 7).map(Partition), st.integers(-1, 1 << 50).map(Offset))
 

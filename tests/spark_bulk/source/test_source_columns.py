@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
-from spark_bulk.source.columns import (
+from spark_bulk.source.model.columns import (
     LOG_COLUMNS,
     TABLE_COLUMNS,
     check_schema,

@@ -7,8 +7,8 @@ import pytest
 from log_tier.model.errors import InvalidRequest, InvalidToken
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from log_tier.model.tokens import Token
-from spark_bulk.source.key_ranges import ALL_KEYS, KeyRange
-from spark_bulk.source.options import parse_read_options, parse_write_options
+from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange
+from spark_bulk.source.model.options import parse_read_options, parse_write_options
 
 PLACE = {"at": "localhost:7070", "table": "flights"}
 TOKEN = str(Token.of(table_id_from_bytes(bytes(16)), Partition(0), Offset(4)))

@@ -16,7 +16,7 @@ from kit.client.server_process import ServerProcess
 from kit.spark.sparks import SparkTable, failure
 
 from duramen.blocking import Database, Table
-from spark_bulk.source.place import all_bounds, find_table
+from spark_bulk.source.model.place import all_bounds, find_table
 
 pytestmark = [
     pytest.mark.spark,

@@ -8,7 +8,7 @@ import pytest
 
 from log_tier.model.errors import LimitExceeded
 from log_tier.model.identifiers import Partition, table_id_from_bytes
-from spark_bulk.source.identities import EPOCHS_MAX, ROWS_MAX, TaskIdentity
+from spark_bulk.source.writes.identities import EPOCHS_MAX, ROWS_MAX, TaskIdentity
 
 TABLES = [table_id_from_bytes(bytes([number] * 16)) for number in range(2)]
 

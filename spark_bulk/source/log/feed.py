@@ -22,8 +22,8 @@ from log_tier.model.errors import DuramenError, TableNotFound, Unavailable
 from log_tier.model.identifiers import Offset, Partition
 from serving_tier.service.peer import NodePeer
 from serving_tier.service.voids import VOIDS_MAX
-from spark_bulk.source.changes import Changes, change_columns
-from spark_bulk.source.place import TablePlace, opened_log
+from spark_bulk.source.log.changes import Changes, change_columns
+from spark_bulk.source.model.place import TablePlace, opened_log
 
 __all__ = ["FeedPart", "read_feed"]
 

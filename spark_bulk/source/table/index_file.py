@@ -39,7 +39,7 @@ from serving_tier.index.lmdb.pages import (
     NoMetaPage,
     newest_meta,
 )
-from spark_bulk.source.key_ranges import ALL_KEYS, KeyRange
+from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange
 
 __all__ = ["IndexFile", "Rows"]
 

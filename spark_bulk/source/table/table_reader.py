@@ -17,12 +17,12 @@ from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.partitioner import partition_of
 from spark_bulk.runtime.waiting import wait_for
-from spark_bulk.source.columns import TABLE_COLUMNS, check_schema, json_columns, typed
-from spark_bulk.source.copies import Wanted, standing_index
-from spark_bulk.source.index_file import IndexFile, Rows
-from spark_bulk.source.key_ranges import KeyRange
-from spark_bulk.source.options import NEWEST_SNAPSHOT, ReadOptions
-from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets
+from spark_bulk.source.model.columns import TABLE_COLUMNS, check_schema, json_columns, typed
+from spark_bulk.source.model.key_ranges import KeyRange
+from spark_bulk.source.model.options import NEWEST_SNAPSHOT, ReadOptions
+from spark_bulk.source.model.place import TablePlace, all_bounds, find_table, token_offsets
+from spark_bulk.source.table.copies import Wanted, standing_index
+from spark_bulk.source.table.index_file import IndexFile, Rows
 
 __all__ = ["TablePart", "TableReader", "plan_table_parts"]
 

@@ -14,7 +14,7 @@ from typing import Final, Literal, get_args
 
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.tokens import Token
-from spark_bulk.source.key_ranges import KeyRange, prefix_range
+from spark_bulk.source.model.key_ranges import KeyRange, prefix_range
 
 __all__ = [
     "NEWEST_SNAPSHOT",

@@ -36,7 +36,7 @@ from log_tier.model.record import (
 )
 from serving_tier.fold.numbers import parse_number
 from spark_bulk.runtime.placing import key_bytes, partition_ids
-from spark_bulk.source.columns import is_jsons
+from spark_bulk.source.model.columns import is_jsons
 
 __all__ = ["OPERATIONS", "Drafted", "check_write_schema", "drafts"]
 

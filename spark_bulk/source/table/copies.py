@@ -23,11 +23,10 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from log_tier.catalog.cluster_map import SnapshotEntry
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.threads import Stop, in_thread
 from log_tier.model.batch_cut import cut_batch
@@ -50,11 +49,12 @@ from serving_tier.snapshots.contents import FileCheck, pieces_of
 from serving_tier.snapshots.install import check_identity, install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
 from serving_tier.snapshots.peer_copy import install_copy
+from serving_tier.snapshots.source_plan import Choice, Goal, Offered, SourcePlan, plan_sources
 from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.snapshots.store_url import open_place
-from spark_bulk.source.place import PeerAddress, TablePlace, opened_log
+from spark_bulk.source.model.place import PeerAddress, TablePlace, opened_log
 
-__all__ = ["REPLAY_CHEAP", "SourceStep", "StandingIndex", "Wanted", "batches_until", "plan_steps", "standing_index"]
+__all__ = ["REPLAY_CHEAP", "StandingIndex", "Wanted", "batches_until", "plan_of", "standing_index"]
 
 REPLAY_CHEAP: Final = 200_000
 """Up to this many records, a replay is faster than a copy."""
@@ -95,47 +95,17 @@ class StandingIndex(NamedTuple):
     """Where it came from, for people."""
 
 
-class SourceStep(NamedTuple):
-    """One source to try."""
-
-    kind: str
-    """`snapshot`, `peer` or `log`."""
-    snapshot: SnapshotEntry | None = None
-    peer: PeerAddress | None = None
-
-    def __str__(self) -> str:
-        if self.snapshot is not None:
-            return f"snapshot {self.snapshot.id}"
-        return f"peer {self.peer.name}" if self.peer is not None else "the log"
-
-
-def plan_steps(wanted: Wanted, bounds: Bounds) -> tuple[list[SourceStep], list[str]]:
+def plan_of(wanted: Wanted, bounds: Bounds) -> SourcePlan[PeerAddress]:
     """What is tried, in this order, and what is not, with the reason. Pure."""
-    place, partition, until = wanted.place, wanted.partition, wanted.until
-    passed_over: list[str] = []
-    near: list[SourceStep] = []
-    far: list[SourceStep] = []
-    known = sorted(place.snapshots[partition], key=lambda entry: entry.offset, reverse=True)
+    place, partition = wanted.place, wanted.partition
+    known = place.snapshots[partition]
+    blind: tuple[str, ...] = ()
     if known and not wanted.snapshots_url:
-        passed_over.append(f"{len(known)} snapshots: the option `snapshots` does not say where their store is")
-        known = []
-    for entry in known:
-        step = SourceStep("snapshot", entry)
-        if entry.offset == until:
-            near.insert(0, step)
-        elif entry.offset > until:
-            passed_over.append(f"{step}: it is at {entry.offset}")
-        elif entry.offset + 1 < bounds.earliest:
-            passed_over.append(f"{step}: it is at {entry.offset}, and the log begins at {bounds.earliest}")
-        else:
-            (near if until - entry.offset <= REPLAY_CHEAP else far).append(step)
-    start = place.starts[partition]
-    if bounds.earliest <= start:
-        (near if until - start < REPLAY_CHEAP and not near else far).append(SourceStep("log"))
-    else:
-        passed_over.append(f"the log: it begins at {bounds.earliest}, what was before is trimmed")
-    peers = [SourceStep("peer", peer=peer) for peer in place.peers[partition]]
-    return near + peers + far, passed_over
+        blind = (f"{len(known)} snapshots: the option `snapshots` does not say where their store is",)
+        known = ()
+    offered = Offered(bounds, place.starts[partition], known, place.peers[partition])
+    plan = plan_sources(offered, Goal(until=wanted.until, cheap_records=REPLAY_CHEAP))
+    return replace(plan, passed_over=blind + plan.passed_over)
 
 
 @asynccontextmanager
@@ -179,8 +149,9 @@ async def _from_any(wanted: Wanted, log: Log, folder: Path) -> StandingIndex:
                     asked=wanted.until,
                     latest=bounds.latest,
                 )
-            steps, tried = plan_steps(wanted, bounds)
-            for number, step in enumerate(steps):
+            plan = plan_of(wanted, bounds)
+            tried = list(plan.passed_over)
+            for number, step in enumerate(plan.choices):
                 below = folder / str(number)
                 try:
                     return await _from_one(wanted, step, log, below)
@@ -203,7 +174,7 @@ async def _from_any(wanted: Wanted, log: Log, folder: Path) -> StandingIndex:
             raise Unavailable(f"{text}; tried for {wanted.timeout_s:g} s", partition=wanted.partition)
 
 
-async def _from_one(wanted: Wanted, step: SourceStep, log: Log, folder: Path) -> StandingIndex:
+async def _from_one(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder: Path) -> StandingIndex:
     topic, partition = wanted.place.topic, wanted.partition
     if step.snapshot is not None:
         store = SnapshotStore.open(wanted.snapshots_url)
@@ -260,7 +231,7 @@ def _not_beyond(wanted: Wanted) -> Callable[[SnapshotManifest], None]:
     return accept
 
 
-async def _replayed(wanted: Wanted, step: SourceStep, log: Log, folder: Path) -> StandingIndex:
+async def _replayed(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder: Path) -> StandingIndex:
     """Fold the log into the index in `folder`, up to exactly the wanted offset."""
     place, partition, until = wanted.place, wanted.partition, wanted.until
     start = place.starts[partition]

@@ -23,7 +23,7 @@ from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import Place
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
-from spark_bulk.source.columns import typed
+from spark_bulk.source.model.columns import typed
 
 __all__ = ["Changes", "change_columns"]
 

@@ -18,12 +18,12 @@ from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds
 from spark_bulk.runtime.waiting import wait_for
-from spark_bulk.source.columns import LOG_COLUMNS, check_schema
-from spark_bulk.source.feed import FeedPart, read_feed
-from spark_bulk.source.options import ReadOptions
-from spark_bulk.source.place import TablePlace, all_bounds, find_table, token_offsets
-from spark_bulk.source.positions import Seen, check_covered, format_position, parse_position, share_limit
-from spark_bulk.source.steps import stepped
+from spark_bulk.source.log.feed import FeedPart, read_feed
+from spark_bulk.source.log.positions import Seen, check_covered, format_position, parse_position, share_limit
+from spark_bulk.source.model.columns import LOG_COLUMNS, check_schema
+from spark_bulk.source.model.options import ReadOptions
+from spark_bulk.source.model.place import TablePlace, all_bounds, find_table, token_offsets
+from spark_bulk.source.model.steps import stepped
 
 __all__ = ["LogPart", "LogReader", "LogStreamReader"]
 

@@ -1,0 +1,153 @@
+"""Where an index of a partition can come from: what is offered, in the order in which it is tried, with reasons. Pure.
+
+Three things need an index and have none: a replica that starts (`sources.py`), a read of the past by Spark
+(`spark_bulk.source`), a restore to a point in time (`serving_tier.jobs.point_in_time`). They differ in what is offered
+to them and in what they want; which source is of use, and which is better, is the same for all:
+
+    fresh        a snapshot from which the log goes on, `earliest - 1 <= offset <= until`; the log, if it still has the
+                 table's first record; a peer, whose copy is judged when its manifest is here
+    nearer       the newest snapshot first; one at the wanted offset needs no replay at all
+    cheaper      a replay of few records is preferred to a copy, which costs a node some work; a copy to a long replay
+
+Verified is what was received (`contents.py`), and reachable what answers: both are found out by trying, so a plan is an
+order and not a choice. What is not tried is in `passed_over`, with the reason, for the error that names every source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Literal, Protocol, TypeVar
+
+from log_tier.catalog.cluster_map import SnapshotEntry
+from log_tier.model.errors import InvalidRequest
+from log_tier.model.identifiers import FIRST, Offset
+from log_tier.model.log import Bounds
+
+__all__ = ["SOURCES", "Choice", "Goal", "Offered", "SourcePlan", "plan_sources"]
+
+SOURCES: Final = ("auto", "snapshot", "peer", "log")
+"""What may be wanted: all of them in order, or one kind alone."""
+
+
+class Named(Protocol):
+    """A peer, as far as a plan looks at it."""
+
+    @property
+    def name(self) -> str:
+        """The node, for people."""
+        ...
+
+
+P = TypeVar("P", bound=Named)
+
+
+@dataclass(frozen=True, slots=True)
+class Offered(Generic[P]):
+    """What there is of one partition."""
+
+    bounds: Bounds
+    """What the log holds."""
+    start: Offset = FIRST
+    """The table's first offset."""
+    snapshots: Sequence[SnapshotEntry] = ()
+    """In any order."""
+    peers: Sequence[P] = ()
+    """In the order in which they shall be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is wanted."""
+
+    until: Offset | None = None
+    """A copy may be at this offset or before it, and the log is replayed up to it; None: to the log's end."""
+    wanted: str = "auto"
+    """One of `SOURCES`."""
+    version: int = 1
+    """The table's live version. Snapshots of it are preferred: an older one's comes to the barrier and needs it."""
+    trivial_records: int = 0
+    """A log of fewer records is replayed whatever else there is. Only of a table's first version: the later ones begin
+    with what was built elsewhere."""
+    cheap_records: int | None = None
+    """A replay of no more records is preferred to a peer's copy, and that to a longer replay; None: every snapshot is
+    preferred to every peer, and the log is the last resort."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[P]):
+    """One source to try."""
+
+    kind: Literal["snapshot", "peer", "log"]
+    snapshot: SnapshotEntry | None = None
+    peer: P | None = None
+
+    def __str__(self) -> str:
+        if self.snapshot is not None:
+            return f"snapshot {self.snapshot.id}"
+        return f"peer {self.peer.name}" if self.peer is not None else "the log"
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan(Generic[P]):
+    """What is tried, in this order, and what is not, with the reason."""
+
+    choices: tuple[Choice[P], ...]
+    passed_over: tuple[str, ...]
+
+
+def plan_sources(offered: Offered[P], goal: Goal) -> SourcePlan[P]:
+    """The order in which the sources are tried. O(n log n) of the snapshots.
+
+    Raises `InvalidRequest` for a source that is none.
+    """
+    if goal.wanted not in SOURCES:
+        raise InvalidRequest(f"{goal.wanted!r} is no source: use {', '.join(SOURCES)}")
+    bounds, start = offered.bounds, offered.start
+    until = bounds.latest if goal.until is None else goal.until
+    passed_over: list[str] = []
+    near: list[Choice[P]] = []
+    far: list[Choice[P]] = []
+    if goal.wanted in ("auto", "snapshot"):
+        for entry in _of_version(offered.snapshots, goal.version):
+            choice: Choice[P] = Choice("snapshot", snapshot=entry)
+            trouble = _no_way_on(entry.offset, until, bounds)
+            if trouble:
+                passed_over.append(f"{choice}: {trouble}")
+            elif goal.cheap_records is None or until - entry.offset <= goal.cheap_records:
+                near.append(choice)
+            else:
+                far.append(choice)
+    peers = [Choice("peer", peer=peer) for peer in offered.peers] if goal.wanted in ("auto", "peer") else []
+    log: list[Choice[P]] = []
+    if goal.wanted in ("auto", "log"):
+        if bounds.earliest <= start:
+            log.append(Choice("log"))
+        else:
+            lost = f"the table at {start}: what was between" if start else "what was before"
+            passed_over.append(f"the log: it begins at {bounds.earliest}, {lost} is trimmed")
+    records = until - start
+    if goal.version == 1 and records < goal.trivial_records:
+        ordered = [*log, *near, *peers, *far]
+    elif goal.cheap_records is not None and not near and records < goal.cheap_records:
+        ordered = [*log, *peers, *far]
+    else:
+        ordered = [*near, *peers, *far, *log]
+    return SourcePlan(tuple(ordered), tuple(passed_over))
+
+
+def _of_version(snapshots: Sequence[SnapshotEntry], version: int) -> list[SnapshotEntry]:
+    """Newest first: those of the version, where it is a later one and has any."""
+    mine = [entry for entry in snapshots if entry.version == version] if version > 1 else []
+    return sorted(mine or snapshots, key=lambda entry: entry.offset, reverse=True)
+
+
+def _no_way_on(offset: Offset, until: Offset, bounds: Bounds) -> str:
+    """Why the log does not lead from `offset` to `until`; empty where it does."""
+    if offset > bounds.latest:
+        return f"it is at {offset}, and the log ends at {bounds.latest}: it is another log's"
+    if offset > until:
+        return f"it is at {offset}, beyond the wanted {until}"
+    if offset + 1 < bounds.earliest:
+        return f"it ends at {offset}, and the log begins at {bounds.earliest}"
+    return ""
