@@ -25,7 +25,8 @@ cluster, no disk that is not this machine's, and no peer in a configuration that
 where the peer offers no other, and then the report says so beside the number.
 
 Reading order: `workload.py` (the words), `workloads/served.py` (most of the table), `drivers/driver.py` and one driver
-(`drivers/etcd.py`), `callers.py`, `rounds.py`, `verdicts.py`, `report.py`.
+(`drivers/etcd.py`), `callers.py`, `rounds.py`, `verdicts.py`, `report.py`. `hops.py` stands apart: it
+counts the calls of one request and measures no time.
 """
 
 from __future__ import annotations

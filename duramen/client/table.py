@@ -324,9 +324,12 @@ class Table:
     async def _write(self, record: Columns, outcomes: bool, timeout: float | None) -> Done:
         deadline = self._context.deadline(timeout)
         ref = self.lookup.ref or await self.lookup.resolve(deadline)
+        writes = self._context.writes
         partition = ref.partition_of(record.keys[0])
-        call = self._context.writes.submit(ref, partition, record, outcomes=outcomes, deadline=deadline)
-        written = await self.lookup.noticing_drops(call)
+        try:
+            written = await writes.submit(ref, partition, record, outcomes=outcomes, deadline=deadline)
+        except TableNotFound as error:
+            raise self.lookup.gone(error) from error
         value = number_of(written.results[0]) if outcomes and written.results else None
         return Done(ref.id, partition, written.offset, value)
 

@@ -1,36 +1,27 @@
-"""Appends of a request, within its time."""
+"""What an append came to that the log did not answer part by part."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from log_tier.model.errors import DuramenError, WriteUnknown
-from log_tier.model.log import Appended, Log
 from router.data.requests import WritePart
 
-__all__ = ["append_in_time"]
+__all__ = ["unanswered"]
 
 
-async def append_in_time(log: Log, parts: Sequence[WritePart], *, timeout: float) -> Sequence[Appended | DuramenError]:
-    """Append every part; one result for each, in their order. Raises nothing.
+def unanswered(parts: Sequence[WritePart], error: DuramenError | TimeoutError, timeout: float) -> list[DuramenError]:
+    """A result for each part of an append that ended with `error`.
 
-    Past `timeout` seconds each part is a `WriteUnknown`: the log may have it, or may still take it.
+    After a `TimeoutError`, `timeout` seconds long, each is a `WriteUnknown`: the log may have it, or may still take it.
     """
-    try:
-        async with asyncio.timeout(timeout):
-            return await log.append_many(
-                [(part.table_id, part.partition, part.batch) for part in parts],
-                gathered=all(part.gathered for part in parts),
-            )
-    except DuramenError as error:
+    if isinstance(error, DuramenError):
         return [error] * len(parts)
-    except TimeoutError:
-        return [
-            WriteUnknown(
-                f"no reply came from the log within {timeout:.3g} s: the batch is in the log or it is not; append "
-                "the same bytes again, a second copy is void",
-                partition=part.partition,
-            )
-            for part in parts
-        ]
+    return [
+        WriteUnknown(
+            f"no reply came from the log within {timeout:.3g} s: the batch is in the log or it is not; append "
+            "the same bytes again, a second copy is void",
+            partition=part.partition,
+        )
+        for part in parts
+    ]

@@ -33,7 +33,7 @@ from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.log import Appended, Bounds, Log
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
-from router.data.appending import append_in_time
+from router.data.appending import unanswered
 from router.data.in_time import in_time
 from router.data.outcomes import outcome_forgotten, outcome_unknown, outcomes_part
 from router.data.reply_room import ReplyRoom, read_keys
@@ -170,7 +170,15 @@ class LocalData:
         Outcomes that the replica does not know within `patience` come as `pending`.
         """
         _check_parts(parts)
-        appended = await append_in_time(self.log, parts, timeout=timeout)
+        appended: Sequence[Appended | DuramenError]
+        try:
+            async with asyncio.timeout(timeout):
+                appended = await self.log.append_many(
+                    [(part.table_id, part.partition, part.batch) for part in parts],
+                    gathered=all(part.gathered for part in parts),
+                )
+        except (DuramenError, TimeoutError) as error:
+            appended = unanswered(parts, error, timeout)
         results: list[WriteResult | DuramenError] = [
             place if isinstance(place, DuramenError) else WriteResult(place.base_offset, place.timestamp_ms)
             for place in appended

@@ -8,7 +8,7 @@ from typing import Final
 
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError
 from log_tier.model.log import Appended, Log
-from router.data.appending import append_in_time
+from router.data.appending import unanswered
 from router.data.outcomes import outcome_unknown, outcomes_part
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
@@ -39,7 +39,12 @@ class RoutedWrites:
             assert self._fallback is not None
             return list(await self._fallback.write(parts, timeout=timeout, patience=patience))
         deadline = self._loop.time() + timeout
-        appended = await append_in_time(self._log, parts, timeout=timeout)
+        appended: Sequence[Appended | DuramenError]
+        try:
+            async with asyncio.timeout(timeout):
+                appended = await self._log.append_many([(part.table_id, part.partition, part.batch) for part in parts])
+        except (DuramenError, TimeoutError) as error:
+            appended = unanswered(parts, error, timeout)
         results: _Results = []
         asked: list[OutcomesPart] = []
         places: list[int] = []

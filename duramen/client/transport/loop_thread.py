@@ -70,9 +70,10 @@ class LoopThread:
             raise
 
     def _hand_over(self, work: Awaitable[T]) -> Future[T]:
-        assert not self._background.is_here(), "a blocking call in the event loop would never end"
+        background = self._background
+        assert not background.is_here(), "a blocking call in the event loop would never end"
         with self._gate:
-            future = None if self._closed else self._background.submit(self._counted(work))
+            future = None if self._closed else background.submit(self._counted(work))
         if future is not None:
             return future
         if asyncio.iscoroutine(work):

@@ -243,7 +243,6 @@ class Committer:
         try:
             if self.stopped is not None:
                 raise self.stopped
-            partition.check_writable()
             places, staged, refusal = partition.stage([(batch, span) for _, batch, span, _ in group])
             if refusal is None:
                 return list(places), staged

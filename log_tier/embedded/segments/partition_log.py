@@ -136,9 +136,11 @@ class PartitionLog:
 
         What is staged counts only after `settle`, or after `publish` where a journal made it stable. Where a segment is
         full, its part is settled here. Where there is no room, or no descriptor, for one of the batches, this and the
-        later ones get no place and are not written; the error (`DiskFull`, `Overloaded`) says why. Raises `LogStopped`
-        where a sync failed; after any other `OSError` what is on the disk is unknown.
+        later ones get no place and are not written; the error (`DiskFull`, `Overloaded`) says why. Raises what
+        `check_writable` does, and `LogStopped` where a sync failed; after any other `OSError` what is on the disk is
+        unknown.
         """
+        self.check_writable()
         appended: list[Appended] = []
         staged: Staged | None = None
         now = max(self._clock(), self._newest_ms)
