@@ -98,7 +98,7 @@ class Columns:
     keys: Sequence[bytes]
     values: Sequence[bytes]
     attributes: Sequence[int] | None = None
-    """See `log_tier.model.record`; None: all are plain puts."""
+    """Operation, condition and expiry of each record in one byte; None: all are plain puts."""
     versions: Sequence[int] | None = None
     """What the VERSION conditions ask for; other records' entries mean nothing."""
     expiries: Sequence[int] | None = None

@@ -278,7 +278,7 @@ class LocalData:
     # --- tables
 
     async def create_table(self, spec: TableSpec, *, timeout: float) -> TableRef:
-        """See `router.data.tables`; returns when this node has opened its share of the replicas."""
+        """Create a table; return when this node has opened its share of the replicas. Raises `TableExists`."""
         async with in_time(timeout, f"table {spec.name!r} was not made"):
             table = await self.tables.create(spec)
             await self.hosting.wait_version(self.catalog.map.version)
@@ -286,7 +286,7 @@ class LocalData:
             return table.ref
 
     async def find_table(self, name: str, *, timeout: float) -> TableRef:
-        """See `router.data.tables`."""
+        """The table of that name. Raises `TableNotFound` naming those that are there."""
         async with in_time(timeout, f"table {name!r} was not looked up"):
             return (await self.tables.find(name)).ref
 
@@ -310,7 +310,7 @@ class LocalData:
         )
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
-        """See `router.data.tables`. Writers and readers of the table get `TableNotFound` from then on."""
+        """Delete a table and its log. Its writers and readers get `TableNotFound` from then on."""
         async with in_time(timeout, f"table {name!r} was not dropped"):
             await self.tables.drop(name)
             await self.hosting.wait_version(self.catalog.map.version)

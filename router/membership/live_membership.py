@@ -117,7 +117,7 @@ class LiveMembership:
         return views
 
     async def measure(self) -> None:
-        """See `Membership`: the nodes measure, and say so in their status."""
+        """Nothing to do: every node measures its indexes itself, and sends their sizes with its status."""
 
     async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
         member = self.members.get(node)

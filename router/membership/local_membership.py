@@ -28,7 +28,7 @@ class LocalMembership:
         self._digests = Digests()
 
     def nodes(self) -> Mapping[str, NodeView]:
-        """See `Membership`. Some 20 µs a replica."""
+        """What each registered node holds now; every node but this one is lost. Some 20 µs a replica."""
         own = self._hosting.node_id
         views: dict[str, NodeView] = {}
         for node, entry in self._hosting.maps.map.nodes.items():
@@ -40,11 +40,14 @@ class LocalMembership:
         return views
 
     async def measure(self) -> None:
-        """See `Membership`: the sizes of its own indexes, in a thread, at most every few seconds."""
+        """Measure the sizes of this node's indexes, in a thread, at most every few seconds."""
         await self._feed.measure()
 
     async def wait_for(self, predicate: Callable[[], bool], *, timeout: float) -> None:
-        """See `Membership`. Looks whenever a replica has changed, within 50 ms."""
+        """Return when `predicate()` is true; it is called when a replica has changed, within 50 ms.
+
+        Raises `DeadlineExceeded` after `timeout` seconds.
+        """
         if predicate():
             return
         try:
@@ -58,7 +61,7 @@ class LocalMembership:
             raise DeadlineExceeded(f"what was waited for did not happen within {timeout:g} s") from None
 
     async def digest(self, node: str, request: node_pb2.DigestRequest, *, timeout: float) -> node_pb2.DigestReply:
-        """See `Membership`."""
+        """A digest of one of this node's replicas. Raises `InvalidRequest` for any other node."""
         if node != self._hosting.node_id:
             raise InvalidRequest(
                 f"there is no node {node!r} that can be asked; this process is node {self._hosting.node_id}"
@@ -66,7 +69,7 @@ class LocalMembership:
         return await digest_reply(self._digests, self._hosting.node, request, timeout=timeout)
 
     def failures(self) -> Iterator[tuple[str, DuramenError]]:
-        """See `Membership`."""
+        """The nodes that are not there, each with the reason."""
         for node, view in self.nodes().items():
             if not view.alive:
                 yield node, Disconnected(f"node {node} at {view.address or 'no address'} is not there: {view.reason}")

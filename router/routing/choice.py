@@ -1,6 +1,6 @@
 """Choose the replica for each part of a request. Pure: knowledge and randomness are arguments.
 
-A candidate has a **standing**: what can be expected of it for this part. The best standing wins; among equals, one that
+A candidate has a **fitness**: what can be expected of it for this part. The best fitness wins; among equals, one that
 is asked anyway (parts that travel together cost one call), else the less loaded of two drawn at random. Two random
 choices keep loads even without anybody knowing them exactly (Mitzenmacher, "The Power of Two Choices", 2001), where
 "the least loaded" would send everybody to the same node until the next status message.

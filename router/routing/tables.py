@@ -66,23 +66,23 @@ class CatalogChanges:
         self._tables = tables
 
     async def create(self, spec: TableSpec, *, timeout: float) -> TableRef:
-        """See `router.data.tables`; a caller whose time is over does not stop it."""
+        """Create a table. It goes on when its caller's time is over. Raises `TableExists`, `DeadlineExceeded`."""
         async with in_time(timeout, f"table {spec.name!r} was not made"):
             table = await self._tables.create(spec)
             return table.ref
 
     async def drop(self, name: str, *, timeout: float) -> None:
-        """See `router.data.tables`."""
+        """Delete a table and its log. It goes on like `create`. Raises `TableNotFound`, `DeadlineExceeded`."""
         async with in_time(timeout, f"table {name!r} was not dropped"):
             await self._tables.drop(name)
 
     async def find(self, name: str, *, timeout: float) -> TableRef:
-        """See `router.data.tables`."""
+        """The table of that name. Raises `TableNotFound` naming those that are there, `DeadlineExceeded`."""
         async with in_time(timeout, f"table {name!r} was not looked up"):
             return (await self._tables.find(name)).ref
 
     async def all(self, *, timeout: float) -> list[TableRef]:
-        """See `router.data.tables`."""
+        """All tables, by name. Raises `DeadlineExceeded`."""
         async with in_time(timeout, "the tables were not listed"):
             return await self._tables.all()
 

@@ -37,9 +37,11 @@ _FIRST: Final = WatchEvent(Partition(0), b"", (), Offset(-1))
 async def watch_nodes(
     routes: Routes, table_id: TableId, start: Mapping[Partition, Offset], partitions: Sequence[Partition] = ()
 ) -> AsyncGenerator[WatchEvent, None]:
-    """See `Connection.watch`. Raises `Disconnected` where no replica of a partition can be followed any more: then the
-    caller goes on from its positions, when it likes; `OffsetTrimmed` where every replica says so, with the earliest
-    offset that one of them still has.
+    """The changes of a table from `start` on, over all nodes.
+
+    Raises `Disconnected` where no replica of a partition can be followed any more: then the caller goes on from its
+    positions, when it likes; `OffsetTrimmed` where every replica says so, with the earliest offset that one of them
+    still has.
     """
     table = await routes.known(table_id)
     wanted = partitions or [Partition(number) for number in range(table.partitions)]

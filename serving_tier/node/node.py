@@ -230,7 +230,7 @@ class Node:
         self._ranks[name] = rank
 
     def rank(self, name: ReplicaName) -> int:
-        """See `set_rank`."""
+        """The place that `set_rank` gave a replica; 0 where none was given."""
         return self._ranks.get(name, 0)
 
     async def unhost(

@@ -187,7 +187,7 @@ class IndexFile(LmdbReads):
             others.opened(self)
 
     def watch_use(self) -> bool:
-        """See `serving_tier.index.lmdb.open_environments`."""
+        """Was the file used since the last question? One that was not is closed when others need its descriptors."""
         if self._begin == self._enter:
             return False
         if not self._closed:

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class LmdbIndex(IndexFile):
-    """See `serving_tier.index.index.Index`. Made by `open`, or by `at_rest`.
+    """An `Index` in one LMDB file. Made by `open`, or by `at_rest`.
 
     With `environments` its file is open only while it is used now and then; see
     `serving_tier.index.lmdb.open_environments`.
