@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -150,11 +150,15 @@ class Hosting:
             gone += await self._compare_table(table, before.get(table.id), cluster)
         for name in gone:
             self._wanted.pop(name, None)
-        if len(self.node.hosted()) + len(self._tasks) < len(self._wanted):
-            await self._open_resting()
-            for name, (table, _) in self._wanted.items():
-                if name not in self.node.hosted() and name not in self._tasks:
-                    self._start(name, table.topic)
+        hosted = self.node.hosted()
+        if len(hosted) + len(self._tasks) < len(self._wanted):
+            # One pass over what may be thousands of names: this is done for every table that is made.
+            missing = [name for name in self._wanted if name not in hosted and name not in self._tasks]
+            await self._open_resting(missing)
+            hosted = self.node.hosted()
+            for name in missing:
+                if name not in hosted and name not in self._tasks:
+                    self._start(name, self._wanted[name][0].topic)
         await asyncio.gather(*(self._let_go(name, cluster) for name in gone))
         looked_at = {table.id: table for table in cluster.tables.values() if table.versions}
         looked_at.update((table.id, table) for table in changed)
@@ -162,11 +166,11 @@ class Hosting:
         self._compared = cluster.version
         self._moved.notify_all()
 
-    async def _open_resting(self) -> None:
+    async def _open_resting(self, names: Sequence[ReplicaName]) -> None:
         """Open in one go what needs no look at a file: nearly everything, after a restart."""
         missing: dict[TableId, list[ReplicaName]] = {}
-        for name in self._wanted:
-            if name not in self.node.hosted() and name not in self._tasks and name not in self._locks:
+        for name in names:
+            if name not in self._locks:
                 missing.setdefault(name[0], []).append(name)
         found: list[RestingReplica] = []
         async for table_id, bounds in self.node.bounds_of(list(missing)):

@@ -284,10 +284,11 @@ class Node:
             now_ms, now_s = self._clock_ms(), loop.time()
             waiting: dict[Replica, tuple[float, float]] = {}
             for name, replica in self._replicas.items():
-                not_before, pause = backoff.get(replica, (0.0, _EXPIRY_TICK_S))
+                not_before, pause = 0.0, _EXPIRY_TICK_S
                 try:
                     if not _has_expired(replica, now_ms - self._ranks.get(name, 0) * _RANK_DELAY_MS):
                         continue
+                    not_before, pause = backoff.get(replica, (not_before, pause))
                     if now_s >= not_before:
                         not_before, pause = now_s + pause, min(pause * 2, _EXPIRY_BACKOFF_MAX_S)
                         await self._log.append(replica.topic.id, replica.partition, _NOOP_BATCH)
