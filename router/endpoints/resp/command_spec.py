@@ -72,7 +72,7 @@ class CommandSpec:
 
     def fits(self, words: int) -> bool:
         """Is this a number of words that it can have?"""
-        return _fits(self.arity, words)
+        return words == self.arity or words >= -self.arity > 0
 
     def keys(self, command: Sequence[bytes]) -> Sequence[bytes]:
         """The keys of a command."""

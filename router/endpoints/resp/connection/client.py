@@ -296,9 +296,10 @@ class Client(Session, asyncio.Protocol):
         spec = find_command(name)
         if spec is None:
             return self._refuse(unknown_command(command))
-        refusal = self.refusal(spec, command)
-        if refusal is not None:
-            return self._refuse(refusal)
+        if not self.plain or spec.subcommands is not None or not spec.fits(len(command)):
+            refusal = self.refusal(spec, command)
+            if refusal is not None:
+                return self._refuse(refusal)
         if self.transaction is not None and "no_multi" not in spec.flags:
             return self._answer(enqueue(self, spec, command))
         self.last_command = spec.name

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.context import ClientContext
@@ -30,7 +31,7 @@ from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Step
 from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, OUTPUT_BYTES_MAX, RUNNING_BYTES_MAX, RUNNING_MAX
-from router.endpoints.resp.wire.problems import CROSS_SLOT
+from router.endpoints.resp.wire.problems import BAD_KEY, CROSS_SLOT
 from router.endpoints.resp.wire.replies import encode, encode_large, is_large
 
 __all__ = ["Pipeline", "runs_in_a_round"]
@@ -56,7 +57,10 @@ class _Place:
     def finish(self, reply: Any) -> None:
         """See `Receiver`."""
         if self.reply is None and not self._encoding:
-            if is_large(reply):
+            if type(reply) is int:  # the most frequent one, and the shortest way
+                self.reply = b":%d\r\n" % reply
+                self._pipeline.answered_in_bytes(self._size)
+            elif is_large(reply):
                 self._encoding = True
                 self._pipeline.in_thread(self._encode(reply))
             else:
@@ -117,6 +121,8 @@ class Pipeline:
         if not self.takes:
             return False
         client, kind = self._client, spec.kind
+        if kind == "change" and (len(command) == 2 or (len(command) == 3 and spec.last == 1)):
+            return self._begin_on_one(spec, command, table)
         if kind == "read" and (not self.running or _reads(client.queue)):
             return False
         keys = spec.keys(command)
@@ -141,6 +147,22 @@ class Pipeline:
         pieces = _Pieces(self._reserve(size), len(shares))
         for partition, mine, words in shares:
             client.server.changes.begin(table, partition, Job(client, mine, spec.run, words, pieces, reads=reads))
+        return True
+
+    def _begin_on_one(self, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
+        """The same for the most frequent ones: INCR, DEL and APPEND of one key. Half as many calls as `begin`."""
+        client, keys, args = self._client, command[1:2], command[1:]
+        (key,) = keys
+        if not 0 < len(key) <= KEY_BYTES_MAX:
+            raise BAD_KEY
+        server = client.server
+        server.check_place(client, table, keys)
+        size = len(key) if len(args) == 1 else len(key) + len(args[1])
+        place = _Place(self, client.protocol, size)
+        self.running += 1
+        self._size += size
+        self._outbox.reserve(place, 1)
+        server.changes.begin(table, table.partition_of(key), Job(client, keys, spec.run, args, place))
         return True
 
     def queue(

@@ -35,7 +35,7 @@ _STAR: Final = 0x2A
 _SUSPICIOUS: Final = re.compile(rb"[*~>%|][+-]?\d{5}").search
 
 # A header is shorter: `*1048576` and its line end. What is held of a command that has no more than this may be a piece
-# of a header, which the search above would not see in either half.
+# of a header, which the search above would not see in either half; so it is parsed once more with what follows it.
 _HEADER_MAX: Final = 64
 
 # The bytes that an argument takes on the wire, by its length.
@@ -74,11 +74,9 @@ class Framer:
         held = self.held_bytes
         if not data and not self.more:
             return []
-        if (
-            self._fallback is not None
-            or _SUSPICIOUS(data) is not None
-            or (held < _HEADER_MAX if held else data[0] != _STAR)
-        ):
+        if 0 < held < _HEADER_MAX and self._fallback is None:
+            data, held = self._with_held(data), 0
+        if self._fallback is not None or _SUSPICIOUS(data) is not None or (not held and data[0] != _STAR):
             return self._take_fallback(data)
         commands: list[Command] = []
         gets = self._gets
@@ -118,6 +116,13 @@ class Framer:
             except ProtocolError as error:
                 raise ProtocolError(error.text, commands) from None
         return commands
+
+    def _with_held(self, data: bytes) -> bytes:
+        """A short piece of a command together with what follows it; hiredis begins anew. O(len(data))."""
+        data = b"".join((*self._held, data))
+        self._held, self.held_bytes = [], 0
+        self._renew()
+        return data
 
     def _take_fallback(self, data: bytes) -> list[Command]:
         """The same by the careful parser, which begins with what hiredis holds."""

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.resp.raw_client import packed
 
-from router.endpoints.resp.wire.fallback_parser import FallbackParser, ProtocolError, split_line
+from router.endpoints.resp.wire.fallback_parser import Command, FallbackParser, ProtocolError, split_line
 from router.endpoints.resp.wire.framing import Framer, lone_get, lone_set
 from router.endpoints.resp.wire.limits import COMMAND_BYTES_MAX
 
@@ -226,3 +226,23 @@ def test_what_is_not_one_set() -> None:
 )
 def test_lines(line: bytes, words: list[bytes] | None) -> None:
     assert split_line(line) == words
+
+
+@pytest.mark.parametrize("chunk_bytes", [1000, 1001, 4096, 65_536])
+def test_a_pipeline_in_chunks_is_for_the_quick_parser(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+    """Chunks end anywhere in a command. The careful parser looks at the pieces that are left, and at nothing else."""
+    commands = [[b"INCR", b"pipeline:%d" % number] for number in range(5000)]
+    data = b"".join(packed(*command) for command in commands)
+    careful_bytes = 0
+    original = FallbackParser.take
+
+    def counted(self: FallbackParser, chunk: bytes) -> list[Command]:
+        nonlocal careful_bytes
+        careful_bytes += len(chunk)
+        return original(self, chunk)
+
+    monkeypatch.setattr(FallbackParser, "take", counted)
+    framer = Framer()
+    chunks = [data[at : at + chunk_bytes] for at in range(0, len(data), chunk_bytes)]
+    assert [command for chunk in chunks for command in framer.take(chunk)] == commands
+    assert careful_bytes <= 64 * len(chunks)
