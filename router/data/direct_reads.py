@@ -17,6 +17,7 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.partitioner import slot_of
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
+from router.data.freshness import may_answer
 
 if TYPE_CHECKING:
     from router.data.local_data import LocalData
@@ -38,10 +39,7 @@ class _Found(NamedTuple):
     partitions: int
     partition_of: Callable[[bytes], Partition] | None
     """None: by slot, which is computed where it is needed."""
-    ref: TableRef | None
-
-
-_NOWHERE: Final = _Found((), (), 0, None, None)
+    ref: TableRef
 
 
 class DirectReads:
@@ -60,62 +58,66 @@ class DirectReads:
         self._name = name
         self._session_offsets = seen
         self._saw = saw
-        self._found = _NOWHERE
+        self._forked = False
+        self._found: _Found | None = None
+        """None: the table is to be looked up, by the next call."""
         on_fork(self)
 
     def after_fork(self) -> None:
         """An index that is open in the parent must not be touched here: every call goes the slow path, and learns
         it."""
-        self._found = _NOWHERE
-        self._look_up = lambda: _NOWHERE  # type: ignore[method-assign]
+        self._found = None
+        self._forked = True
 
     def get(self, key: bytes) -> object:
         """The value, None where the key is absent, or `NOT_FRESH`. About 1 µs where nothing has to wait."""
+        found = self._found
+        if found is None:
+            self._found = self._look_up()
+            return NOT_FRESH
+        replicas, seen, partitions, partition_of, _ = found
         try:
-            replicas, seen, partitions, partition_of, _ = self._found
             if partition_of is None:
                 # `partition_of` by hand: a call less is a tenth of the time, and so is a brace that is a number.
                 partition = (slot_of(key) if 0x7B in key else crc_hqx(key, 0) & 16383) * partitions >> 14
             else:
                 partition = partition_of(key)
-            index = replicas[partition].index
-            # LMDB looks a key up that is too long to be there; the slow path says that it is none.
-            if index.applied >= seen[partition] and len(key) <= KEY_BYTES_MAX:
-                return index.get_value(key)
-        except (TypeError, IndexError, InvalidKey):
-            pass  # no bytes, an empty key, or a table that was not looked up yet
-        except ShuttingDown:
-            self._let_go()  # the table was dropped, or the replica is being replaced
-        except Exception:
-            # Dropped while we read: LMDB ends the transaction under us, and says so in words of its own. So it does
-            # where the version in which we began was discarded.
             replica = replicas[partition]
+            index = replica.index
+            # LMDB looks a key up that is too long to be there; the slow path says that it is none.
+            if may_answer(index.applied, seen[partition], replica.failure) and len(key) <= KEY_BYTES_MAX:
+                return index.get_value(key)
+            if replica.state == "closed":
+                self._let_go(found)  # the table was dropped, or the replica is being replaced
+        except (TypeError, InvalidKey):
+            pass  # no bytes, or an empty key: the slow path says so
+        except ShuttingDown:
+            self._let_go(found)  # the same, a moment earlier
+        except DuramenError:
+            # The pages of an index that nobody serves any more say nothing about the table.
             if replica.state != "closed" and replica.index is index:
                 raise
-            self._let_go()
-        if self._found is _NOWHERE:
-            self._found = self._look_up()
+            self._let_go(found)
         return NOT_FRESH
 
-    def _let_go(self) -> None:
-        """The replicas are looked for anew; their successors must not show less than they did."""
-        found, self._found = self._found, _NOWHERE
-        if found.ref is not None:
-            for number, replica in enumerate(found.replicas):
-                self._saw(found.ref, Partition(number), replica.index.applied)
+    def _let_go(self, found: _Found) -> None:
+        """Look for the replicas anew. Their successors must not show less than they did."""
+        for number, replica in enumerate(found.replicas):
+            self._saw(found.ref, Partition(number), replica.index.applied)
+        self._found = self._look_up()
 
-    def _look_up(self) -> _Found:
-        table = self._data_plane.catalog.map.named(self._name)
+    def _look_up(self) -> _Found | None:
+        table = None if self._forked else self._data_plane.catalog.map.named(self._name)
         if table is None:
-            return _NOWHERE
+            return None
         try:
             replicas = [
                 self._data_plane.node.replica(table.id, Partition(number)) for number in range(table.partitions)
             ]
         except DuramenError:
-            return _NOWHERE  # a partition is not served: the slow path says why
+            return None  # a partition is not served: the slow path says why
         if any(replica.state == "replaying" for replica in replicas):
-            return _NOWHERE  # the slow path knows how to wait
+            return None  # the slow path knows how to wait
         ref = table.ref
         partition_of = None if ref.partitioner == "slot" else ref.partition_of
         return _Found(replicas, self._session_offsets(ref), table.partitions, partition_of, ref)

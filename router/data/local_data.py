@@ -21,7 +21,6 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import (
     DuramenError,
-    IndexDamaged,
     InvalidRequest,
     LimitExceeded,
     NotHosted,
@@ -34,6 +33,7 @@ from log_tier.model.log import Appended, Bounds, Log
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.appending import unanswered
+from router.data.freshness import Decision, decide, needed_offset
 from router.data.in_time import in_time
 from router.data.outcomes import outcome_forgotten, outcome_unknown, outcomes_part
 from router.data.reply_room import ReplyRoom, read_keys
@@ -101,16 +101,12 @@ class LocalData:
         for place, part in enumerate(parts):
             try:
                 replica = self.node.replica(part.table_id, part.partition)
-                if (
-                    part.strong
-                    or part.lag_max_ms
-                    or replica.index.applied < (part.after if part.after != NOTHING else replica.floor)
-                    or replica.failure is not None
-                ):
+                needed = needed_offset(part.after, replica.floor)
+                if _decide(replica, needed, part.strong, part.lag_max_ms) is Decision.ANSWER:
+                    results.append(read_keys(replica, part.keys, room))
+                else:
                     waiting.append((place, part))
                     results.append(InvalidRequest("unanswered"))  # replaced below, before anybody sees it
-                else:
-                    results.append(read_keys(replica, part.keys, room))
             except TableNotFound as error:
                 waiting.append((place, part))  # it may have been made a moment ago
                 results.append(error)
@@ -145,19 +141,17 @@ class LocalData:
         self, table_id: TableId, partition: Partition, after: Offset, strong: bool, timeout: float, lag_max_ms: int = 0
     ) -> Replica:
         replica = await self._replica(table_id, partition, timeout)
-        if after == NOTHING:
-            after = replica.floor
-        failure = replica.failure
-        if failure is not None and (
-            replica.index.applied < after or isinstance(failure, (TableNotFound, IndexDamaged))
-        ):
-            raise copy(failure)
-        if strong or (lag_max_ms and replica.progress.stale_s * 1000 > lag_max_ms):
-            # One that has not been level for too long is level again with what the log holds now.
+        needed = needed_offset(after, replica.floor)
+        decision = _decide(replica, needed, strong, lag_max_ms)
+        if decision is Decision.REFUSE:
+            assert replica.failure is not None, f"{replica.name} refuses a read and has not failed"
+            raise copy(replica.failure)
+        if decision is Decision.ASK_END:
+            # A replica that has not been level for too long is level again with what the log holds now.
             async with in_time(timeout, "the log did not tell its end"):
                 bounds = await self.log.bounds(table_id, partition)
-            after = max(after, bounds.latest)
-        await replica.wait_applied(after, timeout=timeout)
+            needed = max(needed, bounds.latest)
+        await replica.wait_applied(needed, timeout=timeout)
         return replica
 
     # --- writes
@@ -350,6 +344,17 @@ def _described(node: Node, table: TableEntry, partition: Partition, bounds: Boun
         return PartitionDescription(
             partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "stopped", error.message, holders
         )
+
+
+def _decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> Decision:
+    return decide(
+        replica.index.applied,
+        needed,
+        replica.failure,
+        strong=strong,
+        lag_max_ms=lag_max_ms,
+        stale_ms=replica.progress.stale_s * 1000 if lag_max_ms else 0.0,
+    )
 
 
 def _every(table: TableEntry) -> list[Partition]:

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from log_tier.model.identifiers import Offset
+from router.data.freshness import is_level_within, may_answer
 from router.membership.views import NodeView, ReplicaName, ReportedState
 
 __all__ = ["Candidate", "Fitness", "assign", "choose", "fitness_of"]
@@ -63,7 +64,7 @@ def fitness_of(view: NodeView, name: ReplicaName, after: Offset, lag_max_ms: int
         return Fitness.LOST
     if replica is None:
         return Fitness.UNHEARD
-    fresh = replica.applied >= after and not 0 < lag_max_ms < replica.lag_ms
+    fresh = may_answer(replica.applied, after, None) and is_level_within(replica.lag_ms, lag_max_ms)
     if replica.state == ReportedState.READY:
         return Fitness.FRESH if fresh else Fitness.SOON
     if replica.state in _LAGGING:

@@ -17,6 +17,7 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.direct_reads import NOT_FRESH, DirectReads
 from router.data.local_data import LocalData
+from router.data.requests import ReadPart, ReadResult
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 
@@ -97,9 +98,13 @@ async def test_a_stopped_replica_does_not_answer_for_what_it_lacks(
         await write(data_plane, table, replica.partition, puts((b"k", b"v")), outcomes=False)
         with pytest.raises(LogDamaged):
             await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
-    assert reads.get(b"k") is None, "a consistent state, if an old one"
-    seen(table)[:] = [Offset(0)] * 4
-    assert reads.get(b"k") is NOT_FRESH
+    assert reads.get(b"k") is NOT_FRESH, "the slow path decides what a stopped replica is good for"
+    partition = partition_of(b"k", table.partitions)
+    (found,) = await data_plane.read([ReadPart(table.id, partition, [b"k"])], timeout=DEADLINE_S)
+    assert isinstance(found, ReadResult)
+    assert found.values == [None], "a consistent state, if an old one"
+    (refused,) = await data_plane.read([ReadPart(table.id, partition, [b"k"], Offset(0))], timeout=DEADLINE_S)
+    assert isinstance(refused, LogDamaged)
 
 
 async def test_damage_is_not_taken_for_a_dropped_table(
@@ -112,6 +117,15 @@ async def test_damage_is_not_taken_for_a_dropped_table(
         monkeypatch.setattr(replica.index, "get_value", fail)
     with pytest.raises(IndexDamaged):
         reads.get(b"k")
+
+
+async def test_an_index_that_was_found_damaged_is_not_read(
+    data_plane: LocalData, table: TableRef, reads: DirectReads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damage that somebody else has met: the slow path says so, and no page of the index is believed."""
+    for replica in all_replicas(data_plane, table):
+        monkeypatch.setattr(replica, "failure", IndexDamaged("a page cannot be read"))
+    assert reads.get(b"k") is NOT_FRESH
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 9])
@@ -181,14 +195,16 @@ async def test_threads_read_while_tables_come_and_go(data_plane: LocalData, seen
         thread.start()
     try:
         for round_number in range(12):
-            table = await data_plane.create_table(TableSpec("flights", partitions=1 + round_number % 3), timeout=1)
+            table = await data_plane.create_table(
+                TableSpec("flights", partitions=1 + round_number % 3), timeout=DEADLINE_S
+            )
             await put_all(data_plane, table, {b"k": b"v"})
             await applied(data_plane, table)
             before = list(counts)
             async with within(DEADLINE_S):
                 while counts == before:  # noqa: ASYNC110 - threads count, nobody signals
                     await asyncio.sleep(0)
-            await data_plane.drop_table("flights", timeout=1)
+            await data_plane.drop_table("flights", timeout=DEADLINE_S)
     finally:
         stop.set()
         for thread in threads:

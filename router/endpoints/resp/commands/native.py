@@ -28,7 +28,8 @@ from log_tier.model.errors import (
     TableNotFound,
     UnknownFormat,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, TableId
+from router.data.freshness import may_answer, needed_offset
 from router.data.requests import WritePart
 from router.endpoints.resp.command_spec import asks, talks
 from router.endpoints.resp.context import CommandContext
@@ -56,7 +57,7 @@ def read(client: CommandContext, args: Sequence[bytes]) -> list[Any]:
         index = replica.index
         applied = index.applied
         after = Offset(integer(args[2]))
-        if replica.failure is not None or applied < (replica.floor if after == NOTHING else after):
+        if not may_answer(applied, needed_offset(after, replica.floor), replica.failure):
             raise _NOT_HERE
         return [int(applied), index.get_value(args[3])]
     except DuramenError as error:

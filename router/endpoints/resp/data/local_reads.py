@@ -12,6 +12,7 @@ from typing import Final, Protocol, cast
 from log_tier.model.errors import DuramenError, LimitExceeded
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
+from router.data.freshness import may_answer
 from router.endpoints.resp.data.value_cache import REPLY_BYTES_MAX, ValueCache
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX
 from router.endpoints.resp.wire.replies import bulk
@@ -74,7 +75,9 @@ class ReadableTable(Protocol):
     def fresh(self) -> Sequence[_Fresh]: ...
 
     @property
-    def caches(self) -> Sequence[ValueCache | None]: ...
+    def caches(self) -> Sequence[ValueCache | None]:
+        """What was read lately, by partition; None where nothing is kept."""
+        ...
 
     def needed(self, partition: Partition, keys: Sequence[bytes]) -> Offset: ...
 
@@ -95,33 +98,35 @@ class LocalReads:
         """
         partition = table.partition_of(key) if table.partitions > 1 else _ZERO
         replica = table.replicas[partition]
-        if replica is None or replica.failure is not None:
+        if replica is None:
             return None
         index = replica.index
         applied = index.applied
-        if applied < table.floor[partition]:
-            return None
+        needed = table.floor[partition]
         fresh = table.fresh[partition]
-        if fresh and applied < fresh.get(key, NOTHING):
+        if fresh:
+            needed = max(needed, fresh.get(key, NOTHING))
+        if not may_answer(applied, needed, replica.failure):
             return None
-        cache = cast("ValueCache", table.caches[partition])
-        known = cache.applied == applied and cache.index is index
-        if known:
-            reply = cache.young.get(key)
-            if reply is not None or (cache.old and (reply := cache.again(key)) is not None):
+        cache = table.caches[partition]
+        known = cache if cache is not None and cache.applied == applied and cache.index is index else None
+        if known is not None:
+            reply = known.young.get(key)
+            if reply is not None or (known.old and (reply := known.again(key)) is not None):
                 return reply
         try:
             stored = index.stored(key)
         except DuramenError:
             return None
-        cache.passed()
+        if cache is not None:
+            cache.passed()
         if stored is None:
             return null
         if stored[7]:
             return null if expiry_of(stored) <= max(index.log_time_ms, self._clock_ms()) else bulk(value_of(stored))
         reply = b"$%d\r\n%b\r\n" % (len(stored) - 8, stored[8:])
-        if known:
-            cache.put(key, reply)
+        if known is not None:
+            known.put(key, reply)
         return reply
 
     def values(self, table: ReadableTable, keys: Sequence[bytes], null: bytes) -> bytes | None:
@@ -160,30 +165,31 @@ class LocalReads:
         """The replies for keys of one partition, of one moment: those that were read before, and the rest from the
         index where it stands at the same moment, else all of them."""
         replica = table.replicas[partition]
-        if replica is None or replica.failure is not None:
+        if replica is None:
             return None
         index = replica.index
         applied = index.applied
-        if applied < table.needed(partition, keys):
+        if not may_answer(applied, table.needed(partition, keys), replica.failure):
             return None
-        cache = cast("ValueCache", table.caches[partition])
-        known = cache.applied == applied and cache.index is index
-        if known and len(keys) <= _KEYS_KNOWN_MAX:
-            remembered = list(map(cache.young.get, keys))
-            if None in remembered and cache.old:
+        cache = table.caches[partition]
+        known = cache if cache is not None and cache.applied == applied and cache.index is index else None
+        if known is not None and len(keys) <= _KEYS_KNOWN_MAX:
+            remembered = list(map(known.young.get, keys))
+            if None in remembered and known.old:
                 remembered = [
-                    cache.again(key) if reply is None else reply for key, reply in zip(keys, remembered, strict=True)
+                    known.again(key) if reply is None else reply for key, reply in zip(keys, remembered, strict=True)
                 ]
             if None not in remembered:
                 return cast("list[bytes]", remembered)
             missing = [key for key, reply in zip(keys, remembered, strict=True) if reply is None]
             if len(missing) < len(keys):
-                rest = self._from_index(index, cache, missing, null, bytes_max, cache.transaction)
+                rest = self._from_index(index, known, missing, null, bytes_max, known.transaction)
                 if rest is not None:
                     found = iter(rest)
                     return [next(found) if reply is None else reply for reply in remembered]
-        replies = self._from_index(index, cache if known else None, keys, null, bytes_max, None)
-        cache.passed()
+        replies = self._from_index(index, known, keys, null, bytes_max, None)
+        if cache is not None:
+            cache.passed()
         return replies
 
     def _from_index(
@@ -219,16 +225,18 @@ class LocalReads:
         One read transaction; 0.2 µs a key.
         """
         replica = table.replicas[partition]
-        if replica is None or replica.failure is not None:
+        if replica is None:
             return None
         index = replica.index
-        if index.applied < table.needed(partition, keys):
+        if not may_answer(index.applied, table.needed(partition, keys), replica.failure):
             return None
         try:
             found = index.stored_many(keys, bytes_max=AT_ONCE_BYTES_MAX)
         except DuramenError:
             return None  # closed, damaged, or too much: the slow path says so
-        cast("ValueCache", table.caches[partition]).passed()
+        cache = table.caches[partition]
+        if cache is not None:
+            cache.passed()
         return found
 
     def at_once(self, table: ReadableTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:

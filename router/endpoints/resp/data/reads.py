@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
+from router.data.freshness import Decision, decide, may_answer
 from router.data.requests import ReadPart
 from router.data.seam import DataPlane
 from router.endpoints.resp.data.local_reads import LocalReads, by_partition, entries_of
@@ -93,10 +94,12 @@ class Reads(LocalReads):
         groups = await asyncio.to_thread(by_partition, table, keys) if many else by_partition(table, keys)
         for partition, mine in groups.items():
             replica = table.replicas[partition]
-            if replica is None or replica.failure is not None:
+            if replica is None:
                 return None
             # To look at each of many keys would take as long as to read them.
             needed = table.seen[partition] if many else table.needed(partition, mine)
+            if decide(replica.index.applied, needed, replica.failure) not in (Decision.ANSWER, Decision.WAIT):
+                return None
             await replica.wait_applied(needed, timeout=REQUEST_TIMEOUT_S)
         found = self.at_once(table, keys)
         return found if found is not None else await self._in_thread(table, groups)
@@ -111,12 +114,11 @@ class Reads(LocalReads):
         found: dict[bytes, Entry | None] = {}
         for partition, keys in groups.items():
             replica = table.replicas[partition]
-            if replica is None or replica.failure is not None:
+            if replica is None:
                 return None
-            needed = table.seen[partition]
             try:
                 with replica.reading() as index:
-                    if index.applied < needed:
+                    if not may_answer(index.applied, table.seen[partition], replica.failure):
                         return None
                     found |= await asyncio.to_thread(_entries, index, keys)
             except DuramenError:

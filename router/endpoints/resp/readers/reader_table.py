@@ -5,12 +5,13 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.partitioner import slot_of
 from log_tier.model.table_ref import TableRef
+from router.data.freshness import may_answer
 from router.endpoints.resp.data.freshness_page import FLOORS, GENERATION, PAGE_VERSION, description_of, page_path
 from router.endpoints.resp.data.value_cache import ValueCache
 from router.endpoints.resp.wire.replies import bulk
@@ -42,19 +43,6 @@ class _SeenReplica:
         self.failure: DuramenError | None = None
 
 
-class _NoCache:
-    """Knows nothing, of no moment."""
-
-    applied: Final = NOTHING - 1
-
-    @staticmethod
-    def passed() -> None:
-        """See `ValueCache`: there is nothing that could be older than the index."""
-
-
-_NO_CACHE: Final = cast("ValueCache", _NoCache)
-
-
 class ReaderTable:
     """One generation of a table: see `ReadableTable`. `open()` makes one."""
 
@@ -70,7 +58,7 @@ class ReaderTable:
         self.floor = cast("Sequence[Offset]", cells[FLOORS : FLOORS + ref.partitions])
         self._slots = _Slots(cells[FLOORS + ref.partitions :])
         self.fresh = [self._slots] * ref.partitions
-        self.caches: list[ValueCache | None] = [_NO_CACHE] * ref.partitions
+        self.caches: list[ValueCache | None] = [None] * ref.partitions
 
     @classmethod
     def open(cls, folder: Path, number: int) -> ReaderTable | None:
@@ -100,7 +88,7 @@ class ReaderTable:
             applied, stored = replica.index.stored_at(key)
         except DuramenError:
             return None
-        if applied < self._slots.cells[slot_of(key)] or applied < self.floor[partition]:
+        if not may_answer(applied, max(self._slots.get(key, NOTHING), self.floor[partition]), None):
             return None
         if stored is None:
             return null

@@ -1,0 +1,84 @@
+"""The rule of freshness: may this index answer a read that asks for this? Pure, and the only place that decides it.
+
+A read names what its answer must hold: an offset (`after`, a token's or the session's), or everything that the log
+holds (`strong`), or everything that it held some time ago (`lag_max_ms`). An index has applied a prefix of its
+partition's log.
+
+    failure that spoils the index                     REFUSE       nothing may be read of it
+    failure, and less applied than needed             REFUSE       it will never be applied here
+    strong, or level too long ago                     ASK_END      the log's end says what is needed
+    less applied than needed                          WAIT
+    failure                                           LAST_CHOICE  right, but it gets no newer: another replica first
+    otherwise                                         ANSWER
+
+The first line that fits decides. After `ASK_END` the caller asks the log, raises what is needed to the end, and waits.
+
+**What is needed.** `needed_offset` gives it: the offset that the read names, else the floor. A floor is what an index
+must hold for any reader at all. Of a replica that is new at its node it is the log's end of that time, since its
+predecessor may have shown that; at an endpoint it is what the endpoint has acknowledged or shown
+(`router/endpoints/resp/data/floors.py`).
+
+`may_answer` is the case that hot paths have: an offset and nothing else. It is true exactly where `decide` says
+`ANSWER`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from log_tier.model.errors import DuramenError, IndexDamaged, TableNotFound
+from log_tier.model.identifiers import NOTHING, Offset
+
+__all__ = ["Decision", "decide", "is_level_within", "may_answer", "needed_offset"]
+
+# After these there is nothing to be read of an index, whatever it has applied.
+_SPOILED: Final = (TableNotFound, IndexDamaged)
+
+
+class Decision(Enum):
+    """What becomes of a read at one index."""
+
+    ANSWER = "answer"
+    WAIT = "wait"
+    """Until the needed offset is applied."""
+    ASK_END = "ask_end"
+    """Ask the log for its end, which is needed then."""
+    LAST_CHOICE = "last_choice"
+    """It may answer, and gets no newer: its replica has stopped."""
+    REFUSE = "refuse"
+    """With the reason why the replica stopped."""
+
+
+def needed_offset(after: Offset, floor: Offset) -> Offset:
+    """The offset that the answer must hold. A read that names none shows no less than the floor."""
+    return floor if after == NOTHING else after
+
+
+def is_level_within(stale_ms: float, lag_max_ms: int) -> bool:
+    """Does an index that was level with the log `stale_ms` ago meet the bound? 0: there is none."""
+    return not 0 < lag_max_ms < stale_ms
+
+
+def may_answer(applied: Offset, needed: Offset, failure: DuramenError | None) -> bool:
+    """May an index answer at once, of which nothing but an offset is needed? 40 ns."""
+    return applied >= needed and failure is None
+
+
+def decide(
+    applied: Offset,
+    needed: Offset,
+    failure: DuramenError | None,
+    *,
+    strong: bool = False,
+    lag_max_ms: int = 0,
+    stale_ms: float = 0.0,
+) -> Decision:
+    """See the module. `failure`: why the replica stopped; `stale_ms`: when it was level with the log last, ago."""
+    if failure is not None and (applied < needed or isinstance(failure, _SPOILED)):
+        return Decision.REFUSE
+    if strong or not is_level_within(stale_ms, lag_max_ms):
+        return Decision.ASK_END
+    if applied < needed:
+        return Decision.WAIT
+    return Decision.ANSWER if failure is None else Decision.LAST_CHOICE
