@@ -9,6 +9,7 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Final, Self
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.kafka.cluster.address import KafkaAddress
 from log_tier.kafka.cluster.failures import failure, is_damage
@@ -40,8 +41,10 @@ __all__ = ["KafkaLog"]
 
 _logger = logging.getLogger(__name__)
 
-# A reader whose partition has no leader, or has just moved, tries again after this long.
+# A reader whose partition has no leader, or has just moved, tries again after so long at first, and at most: a cluster
+# elects within a second or two, and its readers should not come back in step.
 _AGAIN_S: Final = 0.1
+_AGAIN_MAX_S: Final = 1.0
 
 _UNCONDITIONAL: Final = frozenset({int(Operation.PUT), int(Operation.DELETE), int(Operation.NOOP)})
 
@@ -174,6 +177,7 @@ class KafkaLog:
         if not follow and start > end:
             return
         next_offset = start
+        backoff = Backoff(_AGAIN_S, _AGAIN_MAX_S)
         while True:
             place = place_of(topic, partition)
             reader = self._fetcher.start(known.kafka_name, partition, next_offset, follow=follow, place=place)
@@ -183,13 +187,14 @@ class KafkaLog:
                     if resume:
                         self._fetcher.resume(reader)
                     next_offset = reader.given
+                    backoff.reset()
                     yield ReadChunk(data, max(reader.latest, end))
                 return
             except ReadTrouble as trouble:
                 await self._explain_read(known, partition, next_offset, trouble)
             finally:
                 self._fetcher.stop(reader)
-            await asyncio.sleep(_AGAIN_S)
+            await backoff.pause()
 
     async def _explain_read(
         self, known: KnownTopic, partition: Partition, next_offset: Offset, trouble: ReadTrouble
