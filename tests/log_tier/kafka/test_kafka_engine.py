@@ -14,7 +14,7 @@ from kit.deadlines import within
 from kit.kafka.kafka_brokers import StartBrokers
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
-from log_tier.kafka.cluster import topics
+from log_tier.kafka.cluster import cluster_client, topics
 from log_tier.kafka.engine import KafkaLog
 from log_tier.kafka.reading import partition_reader
 from log_tier.model.batch import Columns, encode_batch
@@ -319,7 +319,7 @@ async def test_a_broker_that_is_away_is_a_pause(start_brokers: StartBrokers) -> 
 
 
 async def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "_ANSWER_S", 1.0)
+    monkeypatch.setattr(cluster_client, "ANSWER_S", 1.0)
     with pytest.raises(Unavailable, match="are the brokers up"):
         await KafkaLog.open("kafka://127.0.0.1:1/x")
 
