@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, Self
 
 from log_tier.model.errors import TableNotFound
-from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.retention import Retention
@@ -256,7 +256,7 @@ class ClusterMap:
     nodes: Mapping[str, NodeEntry] = field(default_factory=dict)
     jobs: Mapping[int, Job] = field(default_factory=dict)
     """The running ones, and the last finished ones; by id, rising."""
-    snapshots: Mapping[tuple[TableId, Partition], tuple[SnapshotEntry, ...]] = field(default_factory=dict)
+    snapshots: Mapping[PartitionId, tuple[SnapshotEntry, ...]] = field(default_factory=dict)
     """By partition, the oldest first."""
     dropped: tuple[TableId, ...] = ()
     """The last tables that were dropped: a node may delete what it still has of them, and of no other unknown one."""
@@ -315,4 +315,4 @@ class ClusterMap:
 
     def snapshots_of(self, table_id: TableId, partition: Partition) -> tuple[SnapshotEntry, ...]:
         """The known snapshots of a partition, the oldest first."""
-        return self.snapshots.get((table_id, partition), ())
+        return self.snapshots.get(PartitionId(table_id, partition), ())

@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 from functools import lru_cache
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 
 from log_tier.model.errors import InvalidName, InvalidRequest
 
@@ -23,6 +23,7 @@ __all__ = [
     "RESERVED_PREFIX",
     "Offset",
     "Partition",
+    "PartitionId",
     "TableId",
     "check_adopted_name",
     "check_name",
@@ -38,6 +39,21 @@ Partition = NewType("Partition", int)
 
 TableId = NewType("TableId", str)
 """128 random bits as 22 characters of URL-safe base64 (the form in which Kafka prints topic ids). Never reused."""
+
+
+class PartitionId(NamedTuple):
+    """One partition of one table.
+
+    Equal to the plain pair, with the pair's hash: a hot path looks up `table_id, partition` without making one of
+    these, which costs some six times what a pair does.
+    """
+
+    table: TableId
+    partition: Partition
+
+    def __str__(self) -> str:
+        return f"{self.table}/{self.partition}"
+
 
 FIRST: Final = Offset(0)
 """Where a partition begins, unless it was somebody else's before."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
-from router.membership.views import NodeView, ReplicaName, ReplicaView, TaskView
+from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
+from router.membership.views import NodeView, ReplicaView, TaskView
 from serving_tier.proto import node_pb2
 
 __all__ = ["renewed"]
@@ -14,11 +14,11 @@ def renewed(view: NodeView, message: node_pb2.NodeStatus, *, first: bool, clock_
 
     `clock_ms`: this process's clock, ms since 1970.
     """
-    replicas: dict[ReplicaName, ReplicaView] = {} if first else dict(view.replicas)
+    replicas: dict[PartitionId, ReplicaView] = {} if first else dict(view.replicas)
     for gone in message.gone:
-        replicas.pop((table_id_from_bytes(gone.table_id), Partition(gone.partition)), None)
+        replicas.pop(PartitionId(table_id_from_bytes(gone.table_id), Partition(gone.partition)), None)
     for status in message.replicas:
-        replicas[table_id_from_bytes(status.table_id), Partition(status.partition)] = ReplicaView(
+        replicas[PartitionId(table_id_from_bytes(status.table_id), Partition(status.partition))] = ReplicaView(
             Offset(status.applied),
             Offset(status.latest),
             status.lag_ms,

@@ -8,12 +8,10 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from serving_tier.proto import node_pb2
 
-__all__ = ["Membership", "NodeView", "ReplicaName", "ReplicaView", "ReportedState", "TaskView"]
-
-ReplicaName = tuple[TableId, Partition]
+__all__ = ["Membership", "NodeView", "ReplicaView", "ReportedState", "TaskView"]
 
 
 class ReportedState(StrEnum):
@@ -79,7 +77,7 @@ class NodeView:
     """Since its last status message."""
     map_version: Offset = NOTHING
     load: int = 0
-    replicas: Mapping[ReplicaName, ReplicaView] = field(default_factory=dict)
+    replicas: Mapping[PartitionId, ReplicaView] = field(default_factory=dict)
     tasks: tuple[TaskView, ...] = ()
     disk_free: int = 0
     disk_used: int = 0

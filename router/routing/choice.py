@@ -12,9 +12,9 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, PartitionId
 from router.data.freshness import is_level_within, may_answer
-from router.membership.views import NodeView, ReplicaName, ReportedState
+from router.membership.views import NodeView, ReportedState
 
 __all__ = ["Candidate", "Fitness", "assign", "choose", "fitness_of"]
 
@@ -57,7 +57,7 @@ _NOISE: Final = 3
 _LAGGING: Final = frozenset({ReportedState.REPLAYING, ReportedState.BEHIND})
 
 
-def fitness_of(view: NodeView, name: ReplicaName, after: Offset, lag_max_ms: int) -> int:
+def fitness_of(view: NodeView, name: PartitionId, after: Offset, lag_max_ms: int) -> int:
     """How fit a node's replica is for a read that needs `after` and at most that lag (0: any)."""
     replica = view.replicas.get(name)
     if not view.alive:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DeadlineExceeded, DuramenError, TableNotFound
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from router.membership.live_membership import LiveMembership
 from router.routing.choice import Candidate, Fitness, assign, fitness_of
 from router.routing.targets import THROUGH, Askable, Through
@@ -64,7 +64,7 @@ class Routes:
 
     def candidates(self, part: Part) -> list[Candidate]:
         """Every replica that may be asked for a part, in the map's order. Raises `TableNotFound`."""
-        name = (part.table_id, part.partition)
+        name = PartitionId(part.table_id, part.partition)
         table = self.maps.map.tables.get(part.table_id)
         if table is None:
             raise TableNotFound(f"no table has the id {part.table_id}: it was dropped, or never was", table=name[0])

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DeadlineExceeded, TableNotFound
-from log_tier.model.identifiers import NOTHING, Partition
+from log_tier.model.identifiers import NOTHING, Partition, PartitionId
 from log_tier.model.log import Bounds, Log
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
@@ -158,7 +158,7 @@ class RoutedTables:
         for node, _ in table.assignments[partition]:
             member = self._routes.membership.members.get(node)
             if member is not None and member.view.alive:
-                replica = member.view.replicas.get((table.id, partition))
+                replica = member.view.replicas.get(PartitionId(table.id, partition))
                 if replica is not None:
                     found.append((node, replica))
         return found

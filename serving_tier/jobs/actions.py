@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from log_tier.catalog.actions import Action
 from log_tier.model.errors import InvalidRequest, OffsetTrimmed
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Log
 from serving_tier.jobs.point_in_time import copy_partition
 from serving_tier.jobs.snapshotting import NodeSnapshots
@@ -26,17 +26,17 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
         The source may leave as soon as the target is a member of the map. Nobody has to wait for the routers' maps: a
         router that still asks the source gets `NotHosted`, waits for the newer map and asks the target, in one call.
         """
-        name = (run.task.table, run.task.partition)
+        name = PartitionId(run.task.table, run.task.partition)
         source = await hosting.wait_ready(name, run.progress)
         await run.ready()
         return f"came from {source}"
 
     async def add(run: TaskRun) -> str:
-        return f"came from {await hosting.wait_ready((run.task.table, run.task.partition), run.progress)}"
+        return f"came from {await hosting.wait_ready(PartitionId(run.task.table, run.task.partition), run.progress)}"
 
     async def rebuild(run: TaskRun) -> str:
         wanted = str(run.task.arguments.get("source", "auto"))
-        name = (run.task.table, run.task.partition)
+        name = PartitionId(run.task.table, run.task.partition)
         return f"came from {await hosting.rebuild(name, source=wanted, progress=run.progress)}"
 
     async def snapshot(run: TaskRun) -> str:

@@ -17,7 +17,7 @@ from log_tier.catalog.cluster_map import ClusterMap, NodeEntry, TableEntry
 from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.log import Log
 from serving_tier.jobs.retention import TrimLimit, trim_limit
 from serving_tier.node.hosting import Hosting
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 # of a table that has a bound, and nothing for the others.
 _ROUND_S: Final = 60.0
 
-Place = tuple[TableId, Partition]
+Place = PartitionId
 
 AskApplied = Callable[[NodeEntry], Awaitable[Mapping[Place, Offset]]]
 """What each replica of another node has applied. Raises a `DuramenError` where that node does not answer."""
@@ -81,7 +81,7 @@ class LogTrimmer:
             return
         elsewhere = await self._applied_elsewhere(cluster, bounded)
         for table, partition in bounded:
-            place = (table.id, partition)
+            place = PartitionId(table.id, partition)
             applied = [held[place].applied, *(replies[place] for replies in elsewhere if place in replies)]
             try:
                 await self._trim(place, applied)
@@ -130,7 +130,7 @@ class LogTrimmer:
 
     def _note(self, table: TableEntry, partition: Partition, limit: TrimLimit) -> None:
         """Log once why nothing goes, and again when the reason is another one."""
-        place = (table.id, partition)
+        place = PartitionId(table.id, partition)
         if limit.held_by != self._held.get(place, ""):
             self._held[place] = limit.held_by
             if limit.held_by:

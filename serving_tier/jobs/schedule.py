@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 
 __all__ = ["SnapshotSchedule"]
 
@@ -26,11 +26,9 @@ class SnapshotSchedule:
     def __init__(self, every_s: float) -> None:
         assert every_s > 0, f"a snapshot every {every_s} s"
         self._every_s = every_s
-        self._seen: dict[tuple[TableId, Partition], tuple[Offset, float]] = {}
+        self._seen: dict[PartitionId, tuple[Offset, float]] = {}
 
-    def is_due(
-        self, name: tuple[TableId, Partition], *, newest: Offset, applied: Offset, rank: int, now_s: float
-    ) -> bool:
+    def is_due(self, name: PartitionId, *, newest: Offset, applied: Offset, rank: int, now_s: float) -> bool:
         """Is it this node's turn? `newest`: the offset of the newest known snapshot, -1 where there is none."""
         seen = self._seen.get(name)
         if seen is None or seen[0] != newest:
@@ -39,6 +37,6 @@ class SnapshotSchedule:
             return False  # it would hold nothing new
         return now_s - seen[1] >= self._every_s * (1 + _RANK_SHARE * rank)
 
-    def forget(self, name: tuple[TableId, Partition]) -> None:
+    def forget(self, name: PartitionId) -> None:
         """The replica is not here any more."""
         self._seen.pop(name, None)

@@ -22,7 +22,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import CommandRejected, DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from serving_tier.jobs.schedule import SnapshotSchedule
 from serving_tier.names import SNAPSHOT_WORK_FOLDER
 from serving_tier.node.hosting import Hosting
@@ -134,9 +134,9 @@ class NodeSnapshots:
                     continue
                 known = self._catalog.map.snapshots_of(table_id, partition)
                 newest = known[-1].offset if known else NOTHING
-                rank = self._hosting.node.rank((table_id, partition))
+                rank = self._hosting.node.rank(PartitionId(table_id, partition))
                 if not schedule.is_due(
-                    (table_id, partition),
+                    PartitionId(table_id, partition),
                     newest=Offset(newest),
                     applied=replica.applied,
                     rank=rank,
@@ -148,7 +148,7 @@ class NodeSnapshots:
                     logger.info("snapshot %s was taken by schedule", entry.path)
                 except DuramenError as error:
                     logger.warning("%s: no snapshot could be taken: %s", replica.name, error)
-                    schedule.forget((table_id, partition))
+                    schedule.forget(PartitionId(table_id, partition))
 
     async def close(self) -> None:
         """Stop the schedule. Idempotent."""

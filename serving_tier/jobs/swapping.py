@@ -8,7 +8,7 @@ from typing import Final
 from log_tier.catalog.version_fold import ended_by_swap, keep_of
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.log import Log
 from serving_tier.jobs.worker import TaskRun
 from serving_tier.node.hosting import Hosting
@@ -23,7 +23,7 @@ async def stage_version(run: TaskRun, hosting: Hosting) -> str:
 
     Raises what keeps it: the job then fails, and the version goes on being tried as long as the map has it.
     """
-    name, number = (run.task.table, run.task.partition), int(run.job.arguments["version"])
+    name, number = PartitionId(run.task.table, run.task.partition), int(run.job.arguments["version"])
     await hosting.wait_version(run.cluster.version)
     await hosting.staging.wait_level(name, number, run.progress)
     return f"level with version {number}"

@@ -50,11 +50,11 @@ from log_tier.model.errors import (
     Unavailable,
     UnknownFormat,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
 from serving_tier.node.absence import absence
 from serving_tier.node.bootstrap import Bootstrap, Pending, Progress, replay_only
-from serving_tier.node.node import Node, ReplicaName, RestingReplica
+from serving_tier.node.node import Node, RestingReplica
 from serving_tier.node.rebuilding import Rebuilding
 from serving_tier.node.replica_files import discard, tidy
 from serving_tier.node.restart_pauses import RestartPauses
@@ -98,13 +98,13 @@ class Hosting:
         self.node = node
         self.node_id = node_id
         self.identity = identity
-        self.pending: dict[ReplicaName, Pending] = {}
+        self.pending: dict[PartitionId, Pending] = {}
         self._bootstrap = bootstrap
-        self._tasks: dict[ReplicaName, asyncio.Task[None]] = {}
-        self._wanted: dict[ReplicaName, tuple[TableEntry, int]] = {}
+        self._tasks: dict[PartitionId, asyncio.Task[None]] = {}
+        self._wanted: dict[PartitionId, tuple[TableEntry, int]] = {}
         self._tables: Mapping[TableId, TableEntry] = {}
         """The tables that were compared last."""
-        self._locks: dict[ReplicaName, asyncio.Lock] = {}
+        self._locks: dict[PartitionId, asyncio.Lock] = {}
         self._pauses = RestartPauses(first_s=_RETRY_FIRST_S, max_s=_RETRY_MAX_S)
         self._leave: Leave | None = None
         self._moved = Broadcast()
@@ -166,9 +166,9 @@ class Hosting:
         self._compared = cluster.version
         self._moved.notify_all()
 
-    async def _open_resting(self, names: Sequence[ReplicaName]) -> None:
+    async def _open_resting(self, names: Sequence[PartitionId]) -> None:
         """Open in one go what needs no look at a file: nearly everything, after a restart."""
-        missing: dict[TableId, list[ReplicaName]] = {}
+        missing: dict[TableId, list[PartitionId]] = {}
         for name in names:
             if name not in self._locks:
                 missing.setdefault(name[0], []).append(name)
@@ -181,11 +181,11 @@ class Hosting:
 
     async def _compare_table(
         self, table: TableEntry, before: TableEntry | None, cluster: ClusterMap
-    ) -> list[ReplicaName]:
+    ) -> list[PartitionId]:
         """Take over what a table's entry wants of this node; return the replicas that it wants no more."""
-        gone: list[ReplicaName] = []
+        gone: list[PartitionId] = []
         for partition in map(Partition, range(table.partitions)):
-            name = (table.id, partition)
+            name = PartitionId(table.id, partition)
             nodes = [replica.node for replica in table.assignments[partition]]
             if self.node_id not in nodes:
                 if name in self._wanted or name in self.node.hosted():
@@ -199,16 +199,16 @@ class Hosting:
             self.node.set_rank(name, rank)
         return gone
 
-    def _names_of(self, table: TableEntry) -> list[ReplicaName]:
-        return [(table.id, Partition(number)) for number in range(table.partitions)]
+    def _names_of(self, table: TableEntry) -> list[PartitionId]:
+        return [PartitionId(table.id, Partition(number)) for number in range(table.partitions)]
 
-    def _start(self, name: ReplicaName, topic: Topic) -> None:
+    def _start(self, name: PartitionId, topic: Topic) -> None:
         self.pending[name] = Pending(topic, name[1])
         task = asyncio.create_task(self._bring_up(name, topic), name=f"bring up {topic.name}/{name[1]}")
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._brought(name, task))
 
-    def _brought(self, name: ReplicaName, task: asyncio.Task[None]) -> None:
+    def _brought(self, name: PartitionId, task: asyncio.Task[None]) -> None:
         if self._tasks.get(name) is task:
             del self._tasks[name]
             self.pending.pop(name, None)
@@ -220,7 +220,7 @@ class Hosting:
         self.staging.compare(self.maps.map, [name])
         self._moved.notify_all()
 
-    async def _let_go(self, name: ReplicaName, cluster: ClusterMap) -> None:
+    async def _let_go(self, name: PartitionId, cluster: ClusterMap) -> None:
         task = self._tasks.pop(name, None)
         self.pending.pop(name, None)
         await end_tasks(task)
@@ -233,7 +233,7 @@ class Hosting:
                 logger.warning("%s/%s was let go: %s", *name, error)
         self._locks.pop(name, None)
 
-    def _lock(self, name: ReplicaName) -> asyncio.Lock:
+    def _lock(self, name: PartitionId) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
 
     # --- replicas that stopped
@@ -252,10 +252,10 @@ class Hosting:
             case "version_missing":
                 self.staging.version_missing(replica)
             case "switched":
-                self.staging.compare(self.maps.map, [(replica.topic.id, replica.partition)])
+                self.staging.compare(self.maps.map, [PartitionId(replica.topic.id, replica.partition)])
 
     def _begin_anew(self, replica: Replica, *, delete: bool) -> None:
-        name = (replica.topic.id, replica.partition)
+        name = PartitionId(replica.topic.id, replica.partition)
         if name in self._tasks or self.node.hosted().get(name) is not replica:
             return
         logger.warning("%s cannot go on (%s): it is brought up again", replica.name, replica.failure or replica.awaits)
@@ -264,7 +264,7 @@ class Hosting:
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._brought(name, task))
 
-    async def _replace(self, name: ReplicaName, replica: Replica, *, delete: bool) -> None:
+    async def _replace(self, name: PartitionId, replica: Replica, *, delete: bool) -> None:
         await self.staging.forget(name)
         async with self._lock(name):
             reason = replica.failure or replica.awaits or Unavailable(f"{replica.name} is damaged: ask another node")
@@ -278,7 +278,7 @@ class Hosting:
 
     # --- bringing up
 
-    async def _bring_up(self, name: ReplicaName, topic: Topic) -> None:
+    async def _bring_up(self, name: PartitionId, topic: Topic) -> None:
         backoff = Backoff(_RETRY_FIRST_S, _RETRY_MAX_S)
         while True:
             try:
@@ -297,7 +297,7 @@ class Hosting:
             else:
                 return
 
-    async def _open(self, name: ReplicaName, topic: Topic) -> None:
+    async def _open(self, name: PartitionId, topic: Topic) -> None:
         if name in self.node.hosted():
             return  # a rebuild was faster
         pending = self.pending[name]
@@ -322,7 +322,7 @@ class Hosting:
             progress("bootstrapping", 0, 0)
             return await self._bootstrap(topic, partition, folder, source, progress)
 
-    async def rebuild(self, name: ReplicaName, *, source: str = "auto", progress: Progress) -> str:
+    async def rebuild(self, name: PartitionId, *, source: str = "auto", progress: Progress) -> str:
         """Fetch a replica's index anew and put it in the old one's place; returns where it came from.
 
         The old one is read until the new one is level with the log. Raises what kept it; the old one then stays.
@@ -336,7 +336,7 @@ class Hosting:
         self.staging.compare(self.maps.map, [name])
         return found
 
-    def _rank(self, name: ReplicaName) -> int:
+    def _rank(self, name: PartitionId) -> int:
         return self._wanted[name][1] if name in self._wanted else 0
 
     # --- asking
@@ -358,7 +358,7 @@ class Hosting:
         while any(name not in self.node.hosted() and name not in self.node.refusals for name in self._wanted):
             await self._moved.wait()
 
-    async def wait_ready(self, name: ReplicaName, progress: Progress) -> str:
+    async def wait_ready(self, name: PartitionId, progress: Progress) -> str:
         """Return where a replica came from when it is level with the log. Raises what keeps it from being opened, where
         another try would not help; it goes on being tried.
         """
@@ -383,9 +383,9 @@ class Hosting:
             await self._moved.wait()
 
     def _absent(self, table_id: TableId, partition: Partition) -> DuramenError:
-        return self._absence(self.maps.map, (table_id, partition))
+        return self._absence(self.maps.map, PartitionId(table_id, partition))
 
-    def _absence(self, cluster: ClusterMap, name: ReplicaName) -> DuramenError:
+    def _absence(self, cluster: ClusterMap, name: PartitionId) -> DuramenError:
         return absence(cluster, *name, node_id=self.node_id, pending=self.pending.get(name))
 
     async def close(self) -> None:

@@ -24,7 +24,7 @@ from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, NotHosted, TableNotFound, Unavailable
-from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
+from log_tier.model.identifiers import FIRST, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Bounds, Log, Topic
 from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -35,7 +35,7 @@ from serving_tier.replica.observer import ReplicaEvent
 from serving_tier.replica.replica import Replica, ReplicaListener
 from serving_tier.replica.version_folders import ReplicaFolder, remove_versions
 
-__all__ = ["Node", "ReplicaName", "RestingReplica"]
+__all__ = ["Node", "RestingReplica"]
 
 logger = logging.getLogger(__name__)
 
@@ -55,9 +55,6 @@ _EXPIRY_BACKOFF_MAX_S: Final = 10.0
 _RANK_DELAY_MS: Final = 2000
 
 _NOOP_BATCH: Final = encode_batch(Columns([b""], [b""], attributes=[int(Operation.NOOP)]))
-
-
-ReplicaName = tuple[TableId, Partition]
 
 
 class RestingReplica(NamedTuple):
@@ -83,9 +80,9 @@ class Node:
         self._applier = Applier()
         self._environments = OpenEnvironments(descriptor_shares().environments)
         # Replaced and never changed in place: other threads look into it without a lock.
-        self._replicas: dict[ReplicaName, Replica] = {}
-        self._ranks: dict[ReplicaName, int] = {}
-        self.refusals: dict[ReplicaName, DuramenError] = {}
+        self._replicas: dict[PartitionId, Replica] = {}
+        self._ranks: dict[PartitionId, int] = {}
+        self.refusals: dict[PartitionId, DuramenError] = {}
         """Replicas that should be open and could not be: why."""
         self.absent: Callable[[TableId, Partition], DuramenError] = _not_hosted
         """What is said about a partition that is not here; whoever knows the cluster says more."""
@@ -124,7 +121,7 @@ class Node:
         `repair`: an index that cannot be trusted is discarded and folded from the log; else that raises
         `IndexDamaged`. Raises what `Replica.open` raises; `replica()` tells it again until another try succeeds.
         """
-        name = (topic.id, partition)
+        name = PartitionId(topic.id, partition)
         assert name not in self._replicas, f"{topic.name}/{partition} is hosted already"
         try:
             replica = await self._opened(topic, partition, self.replica_folder(*name), repair=repair, start=start)
@@ -152,7 +149,7 @@ class Node:
         for at in range(0, len(found), _RESTING_RUN):
             hosted = dict(self._replicas)
             for one, index in found[at : at + _RESTING_RUN]:
-                name = (one.topic.id, one.partition)
+                name = PartitionId(one.topic.id, one.partition)
                 folder = self._folder_of(one.topic, one.partition, self.replica_folder(*name), one.start)
                 replica = Replica.at_rest(
                     one.topic, folder, index, log=self._log, applier=self._applier, latest=one.bounds.latest
@@ -225,11 +222,11 @@ class Node:
     def _folder_of(self, topic: Topic, partition: Partition, path: Path, start: Offset) -> ReplicaFolder:
         return ReplicaFolder(path, topic.id, partition, start, self._environments)
 
-    def set_rank(self, name: ReplicaName, rank: int) -> None:
+    def set_rank(self, name: PartitionId, rank: int) -> None:
         """Its place among the partition's replicas; 0 does what only one should do."""
         self._ranks[name] = rank
 
-    def rank(self, name: ReplicaName) -> int:
+    def rank(self, name: PartitionId) -> int:
         """The place that `set_rank` gave a replica; 0 where none was given."""
         return self._ranks.get(name, 0)
 
@@ -237,7 +234,7 @@ class Node:
         self, table_id: TableId, partition: Partition, reason: DuramenError, *, delete: bool = True
     ) -> None:
         """Close a replica; its waiters get `reason`. With `delete` its index is removed."""
-        name = (table_id, partition)
+        name = PartitionId(table_id, partition)
         replica = self._replicas.get(name)
         self._replicas = {key: other for key, other in self._replicas.items() if key != name}
         self._ranks.pop(name, None)
@@ -255,15 +252,15 @@ class Node:
 
     def replica(self, table_id: TableId, partition: Partition) -> Replica:
         """The replica of one partition. Raises `NotHosted`, `TableNotFound`, or why that partition is not served."""
-        replica = self._replicas.get((table_id, partition))
+        replica = self._replicas.get(PartitionId(table_id, partition))
         if replica is not None:
             return replica
-        refusal = self.refusals.get((table_id, partition))
+        refusal = self.refusals.get(PartitionId(table_id, partition))
         if refusal is not None:
             raise copy(refusal)
         raise self.absent(table_id, partition)
 
-    def hosted(self) -> Mapping[ReplicaName, Replica]:
+    def hosted(self) -> Mapping[PartitionId, Replica]:
         """All replicas by table and partition; the mapping is never changed in place."""
         return self._replicas
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import InvalidRequest, Unavailable
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.log import Topic
 from serving_tier.names import old_folder, rebuild_folder
 from serving_tier.node.bootstrap import Progress
@@ -51,7 +51,7 @@ class Rebuilding:
         self._node, self._staging, self._fetch = node, staging, fetch
         self._topic, self._partition, self._rank = table.topic, partition, rank
         self._start = table.start(partition)
-        self._name = (table.id, partition)
+        self._name = PartitionId(table.id, partition)
         self._folder = node.replica_folder(*self._name)
         self._new = rebuild_folder(self._folder)
 

@@ -6,7 +6,7 @@ import random
 import time
 from typing import Final
 
-from serving_tier.node.node import ReplicaName
+from log_tier.model.identifiers import PartitionId
 
 __all__ = ["RestartPauses"]
 
@@ -19,10 +19,10 @@ class RestartPauses:
 
     def __init__(self, *, first_s: float, max_s: float) -> None:
         self._first_s, self._max_s = first_s, max_s
-        self._stops: dict[ReplicaName, tuple[float, float]] = {}
+        self._stops: dict[PartitionId, tuple[float, float]] = {}
         """When a replica stopped last, on the monotonic clock, and the pause after it."""
 
-    def after_stop(self, name: ReplicaName) -> float:
+    def after_stop(self, name: PartitionId) -> float:
         """The pause after a stop that happens now, in seconds; shortened at random, so that replicas do not come up
         together."""
         now = time.monotonic()
@@ -31,6 +31,6 @@ class RestartPauses:
         self._stops[name] = now, pause
         return pause * random.uniform(0.5, 1.0)
 
-    def forget(self, name: ReplicaName) -> None:
+    def forget(self, name: PartitionId) -> None:
         """This node does not host it any more."""
         self._stops.pop(name, None)

@@ -46,8 +46,8 @@ from log_tier.model.errors import (
     SnapshotStoreUnavailable,
     TableNotFound,
 )
-from log_tier.model.identifiers import Offset, Partition
-from serving_tier.node.node import Node, ReplicaName
+from log_tier.model.identifiers import Offset, Partition, PartitionId
+from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
 from serving_tier.versions.empty import is_empty, make_empty
 from serving_tier.versions.store import VersionStore
@@ -72,7 +72,7 @@ _LOOK_S: Final = 1.0
 # Versions that are fetched at the same time: one disk and one network serve them all, and reads as well.
 _FETCHES_MAX: Final = 2
 
-VersionName = tuple[ReplicaName, int]
+VersionName = tuple[PartitionId, int]
 
 
 async def fetch_version(url: str, table: TableEntry, partition: Partition, folder: Path, progress: Progress) -> None:
@@ -115,7 +115,7 @@ class Staging:
         self._room = asyncio.Semaphore(_FETCHES_MAX)
         self._moved = Broadcast()
 
-    def compare(self, cluster: ClusterMap, names: Iterable[ReplicaName] | None = None) -> None:
+    def compare(self, cluster: ClusterMap, names: Iterable[PartitionId] | None = None) -> None:
         """Begin to fetch what is missing, and to remove what nobody wants, of the replicas that are open (of those of
         `names`; None: of all)."""
         hosted = self._node.hosted()
@@ -141,7 +141,7 @@ class Staging:
         """A replica waits at a barrier: bring the version, or fetch the whole replica from elsewhere."""
         barrier = replica.awaited_barrier
         assert barrier is not None, f"{replica.name} waits for no version"
-        name, number = (replica.topic.id, replica.partition), barrier.version
+        name, number = PartitionId(replica.topic.id, replica.partition), barrier.version
         if (name, number) in self._tasks:
             return
         table = self._maps.map.tables.get(name[0])
@@ -153,7 +153,7 @@ class Staging:
             return
         self._start((name, number), self._stage(replica, table, number, url, needed=True))
 
-    async def wait_level(self, name: ReplicaName, number: int, progress: Progress) -> None:
+    async def wait_level(self, name: PartitionId, number: int, progress: Progress) -> None:
         """Return when a replica is level with a version. Raises what keeps it, as the last try found it."""
         while True:
             replica = self._node.replica(*name)
@@ -168,7 +168,7 @@ class Staging:
                 async with asyncio.timeout(_RETRY_FIRST_S):
                     await self._moved.wait()
 
-    def _bring(self, name: ReplicaName, replica: Replica, number: int) -> None:
+    def _bring(self, name: PartitionId, replica: Replica, number: int) -> None:
         """Begin to fetch a version that a job asks for, whatever its state."""
         table = self._maps.map.tables.get(name[0])
         version = None if table is None else table.version(number)
@@ -197,7 +197,7 @@ class Staging:
         self._moved.notify_all()
 
     async def _stage(self, replica: Replica, table: TableEntry, number: int, url: str, *, needed: bool = False) -> None:
-        name: VersionName = ((replica.topic.id, replica.partition), number)
+        name: VersionName = (PartitionId(replica.topic.id, replica.partition), number)
 
         def progress(phase: str, done: int, total: int) -> None:
             self._progress[name] = (phase, done, total)
@@ -233,7 +233,7 @@ class Staging:
 
     def _still(self, replica: Replica, number: int, *, needed: bool = False) -> bool:
         """Is it still asked for, of a replica that is still here? `needed`: by a barrier at least."""
-        name = (replica.topic.id, replica.partition)
+        name = PartitionId(replica.topic.id, replica.partition)
         table = self._maps.map.tables.get(name[0])
         asked = table is not None and (needed or table.version(number) is not None)
         if not asked or self._node.hosted().get(name) is not replica:
@@ -255,7 +255,7 @@ class Staging:
         False: the version is the live one now, or one of the two is not here any more. One question to the log.
         """
         backoff = Backoff(_RETRY_FIRST_S, _RETRY_AWAY_MAX_S)
-        hosted, name = self._node.hosted(), (replica.topic.id, replica.partition)
+        hosted, name = self._node.hosted(), PartitionId(replica.topic.id, replica.partition)
         end: Offset | None = None
         while hosted.get(name) is replica and number in replica.versions.here():
             try:
@@ -271,7 +271,7 @@ class Staging:
             await backoff.pause()
         return False
 
-    async def forget(self, name: ReplicaName) -> None:
+    async def forget(self, name: PartitionId) -> None:
         """End what is under way for a replica that goes away, or is put in place anew."""
         await end_tasks(*(task for version, task in self._tasks.items() if version[0] == name))
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from log_tier.model.errors import DeadlineExceeded, Disconnected
-from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_from_bytes, table_id_to_bytes
 from log_tier.rpc.wire import Wire
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.snapshots.peer_copy import CopyPart
@@ -40,7 +40,7 @@ class NodePeer:
         finally:
             await wire.close()
 
-    async def applied(self, *, timeout: float) -> Mapping[tuple[TableId, Partition], Offset]:
+    async def applied(self, *, timeout: float) -> Mapping[PartitionId, Offset]:
         """What each of its replicas has applied now. Over a connection of its own. Raises `Disconnected`,
         `DeadlineExceeded`.
         """
@@ -51,7 +51,7 @@ class NodePeer:
             async with asyncio.timeout(timeout), aclosing(statuses) as answers:
                 async for answer in answers:
                     return {
-                        (table_id_from_bytes(each.table_id), Partition(each.partition)): Offset(each.applied)
+                        PartitionId(table_id_from_bytes(each.table_id), Partition(each.partition)): Offset(each.applied)
                         for each in answer.replicas
                     }
             raise Disconnected(f"node {self.name} at {self._target} ended without reporting its status")

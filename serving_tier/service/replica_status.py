@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, table_id_to_bytes
-from serving_tier.node.node import ReplicaName
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId, table_id_to_bytes
 from serving_tier.proto import node_pb2
 from serving_tier.replica.replica import Replica
 
@@ -83,20 +82,20 @@ def status_of_pending(pending: Bootstrapping | None, refusal: DuramenError | Non
 
 
 def changes_between(
-    before: Mapping[ReplicaName, ReplicaStatus], after: Mapping[ReplicaName, ReplicaStatus]
-) -> tuple[list[ReplicaName], list[ReplicaName]]:
+    before: Mapping[PartitionId, ReplicaStatus], after: Mapping[PartitionId, ReplicaStatus]
+) -> tuple[list[PartitionId], list[PartitionId]]:
     """The names that are new or stand otherwise, and those that are gone."""
     changed = [name for name, standing in after.items() if before.get(name) != standing]
     gone = [name for name in before if name not in after]
     return changed, gone
 
 
-def status_message(name: ReplicaName, standing: ReplicaStatus) -> node_pb2.ReplicaStatus:
+def status_message(name: PartitionId, standing: ReplicaStatus) -> node_pb2.ReplicaStatus:
     """One replica as a message."""
     table_id, partition = name
     return node_pb2.ReplicaStatus(table_id=table_id_to_bytes(table_id), partition=partition, **standing._asdict())
 
 
-def gone_message(name: ReplicaName) -> node_pb2.ReplicaName:
+def gone_message(name: PartitionId) -> node_pb2.ReplicaName:
     """A replica that is not here any more, as a message."""
     return node_pb2.ReplicaName(table_id=table_id_to_bytes(name[0]), partition=name[1])

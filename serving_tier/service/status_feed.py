@@ -30,8 +30,9 @@ from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, Overloaded
+from log_tier.model.identifiers import PartitionId
 from serving_tier.node.load import Load
-from serving_tier.node.node import Node, ReplicaName
+from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2
 from serving_tier.replica.replica import Replica
 from serving_tier.service.replica_status import (
@@ -81,7 +82,7 @@ class Hosts(Protocol):
     node: Node
 
     @property
-    def pending(self) -> Mapping[ReplicaName, Bootstrapping]:
+    def pending(self) -> Mapping[PartitionId, Bootstrapping]:
         """The replicas that are being brought up."""
         ...
 
@@ -109,10 +110,10 @@ class NodeStatusFeed:
         self._hosts, self._load, self._running = hosts, load, running
         self._clock = clock
         self._started_s = clock.monotonic_s()
-        self._standings: dict[ReplicaName, ReplicaStatus] = {}
-        self._seen: dict[ReplicaName, tuple[Replica, int]] = {}
+        self._standings: dict[PartitionId, ReplicaStatus] = {}
+        self._seen: dict[PartitionId, tuple[Replica, int]] = {}
         """The counter of changes up to which each open replica was looked at."""
-        self._sizes: dict[ReplicaName, tuple[int, Sizes]] = {}
+        self._sizes: dict[PartitionId, tuple[int, Sizes]] = {}
         """By name: the applied offset at which they were looked up."""
         self._sized_s: float | None = None
         self._disk = (0, 0)
@@ -227,11 +228,11 @@ class NodeStatusFeed:
             self._number += 1
             self._moved.notify_all()
 
-    def _compare(self, *, whole: bool) -> tuple[list[ReplicaName], list[ReplicaName]]:
+    def _compare(self, *, whole: bool) -> tuple[list[PartitionId], list[PartitionId]]:
         """Look at every replica (`whole`), or at those that have moved; return what changed and what is gone."""
         node, before, seen = self._hosts.node, self._standings, self._seen
         hosted = node.hosted()
-        after: dict[ReplicaName, ReplicaStatus] = {}
+        after: dict[PartitionId, ReplicaStatus] = {}
         for name, replica in hosted.items():
             mark = (replica, replica.changes)
             if whole or seen.get(name) != mark:
@@ -250,14 +251,14 @@ class NodeStatusFeed:
         self._standings = after
         return changed, gone
 
-    def _sizes_of(self, name: ReplicaName) -> Sizes:
+    def _sizes_of(self, name: PartitionId) -> Sizes:
         found = self._sizes.get(name)
         return found[1] if found is not None else Sizes()
 
     def _whole(self) -> node_pb2.NodeStatus:
         return self._message(self._standings, ())
 
-    def _message(self, changed: Iterable[ReplicaName], gone: Iterable[ReplicaName]) -> node_pb2.NodeStatus:
+    def _message(self, changed: Iterable[PartitionId], gone: Iterable[PartitionId]) -> node_pb2.NodeStatus:
         hosts = self._hosts
         self._map_version = hosts.maps.map.version
         return node_pb2.NodeStatus(
@@ -298,9 +299,9 @@ class NodeStatusFeed:
 
 
 def _measured(
-    replicas: list[tuple[ReplicaName, Replica]], folder: Path
-) -> tuple[dict[ReplicaName, tuple[int, Sizes]], tuple[int, int]]:
-    found: dict[ReplicaName, tuple[int, Sizes]] = {}
+    replicas: list[tuple[PartitionId, Replica]], folder: Path
+) -> tuple[dict[PartitionId, tuple[int, Sizes]], tuple[int, int]]:
+    found: dict[PartitionId, tuple[int, Sizes]] = {}
     for name, replica in replicas:
         with suppress(DuramenError):  # closed or damaged: its state says so
             with replica.reading() as index:

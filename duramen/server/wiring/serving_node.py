@@ -24,7 +24,7 @@ from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import failing
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Log
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
@@ -145,7 +145,7 @@ def _peer(entry: NodeEntry) -> CopySource:
     return NodePeer(entry.id, entry.address)
 
 
-async def _peer_applied(entry: NodeEntry) -> Mapping[tuple[TableId, Partition], Offset]:
+async def _peer_applied(entry: NodeEntry) -> Mapping[PartitionId, Offset]:
     from serving_tier.service.peer import NodePeer
 
     return await NodePeer(entry.id, entry.address).applied(timeout=_STATUS_S)

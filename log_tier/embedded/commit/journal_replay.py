@@ -26,7 +26,7 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
 from log_tier.embedded.storage.documents import read_document, write_document
 from log_tier.model.errors import LogDamaged
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 
 __all__ = ["JournalCut", "Replayed", "Witness", "load_journal", "replay"]
 
@@ -62,7 +62,7 @@ class Replayed:
     restored: int = 0
     """Entries whose bytes a segment had lost."""
     bytes: int = 0
-    ends: dict[tuple[TableId, Partition], Offset] = field(default_factory=dict)
+    ends: dict[PartitionId, Offset] = field(default_factory=dict)
     """The offset after the last one that frames prove to have been on stable storage, by partition."""
     cut: JournalCut | None = None
     notes: list[str] = field(default_factory=list)
@@ -220,7 +220,7 @@ def replay(
         for entry in (entry for found in walks for frame in found.frames for entry in frame.entries):
             end = entry.end()
             if end is not None:
-                place = entry.topic, entry.partition
+                place = PartitionId(entry.topic, entry.partition)
                 replayed.ends[place] = max(replayed.ends.get(place, Offset(0)), end)
             segment = segment_of(entry.topic, entry.partition, entry.segment)
             if segment is None:

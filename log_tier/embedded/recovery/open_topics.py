@@ -15,7 +15,7 @@ from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
 from log_tier.embedded.storage.settings import ClockMs, EngineSettings
-from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_to_bytes
 from log_tier.model.log import Topic
 
 __all__ = ["OpenTopic", "TopicOpener"]
@@ -35,7 +35,7 @@ class TopicOpener:
     def __init__(self, folder: DataFolder, disk: Disk, clock: ClockMs, settings: EngineSettings) -> None:
         self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
         self._files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
-        self._proved: dict[tuple[TableId, Partition], Offset] = {}
+        self._proved: dict[PartitionId, Offset] = {}
         """The ends of partitions that the journal proves."""
         self.memory = TailMemory(settings.tail_bytes_max)
         self.report = RecoveryReport()
@@ -83,7 +83,7 @@ class TopicOpener:
                     settings=self._settings,
                     memory=self.memory,
                     report=self.report,
-                    proved_end=self._proved.get((topic.id, Partition(number)), Offset(0)),
+                    proved_end=self._proved.get(PartitionId(topic.id, Partition(number)), Offset(0)),
                     files=self._files,
                 )
                 for number in range(topic.partitions)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
 from log_tier.catalog.placement import candidates
 from log_tier.model.errors import CommandRejected, InvalidRequest, TableNotFound
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from router.membership.views import NodeView, ReplicaView, ReportedState
 
 __all__ = ["Situation"]
@@ -37,7 +37,7 @@ class Situation:
         view = self.nodes.get(node)
         if view is None or not view.alive:
             return _ABSENT
-        return view.replicas.get((table.id, partition), _ABSENT)
+        return view.replicas.get(PartitionId(table.id, partition), _ABSENT)
 
     def is_ready(self, table: TableEntry, partition: Partition, node: str) -> bool:
         """It can be read there, level with the log."""

@@ -15,13 +15,11 @@ from collections import Counter, defaultdict
 
 from log_tier.catalog.actions import CHANGES_HOLDERS, Action
 from log_tier.catalog.cluster_map import TableEntry
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import Partition, PartitionId, TableId
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
 
 __all__ = ["plan_rebalance"]
-
-_Place = tuple[TableId, Partition]
 
 
 def plan_rebalance(situation: Situation) -> Plan:
@@ -53,13 +51,13 @@ class _Holdings:
         self._situation = situation
         self._loads: Counter[str] = Counter(dict.fromkeys(takers, 0))
         self._tables: defaultdict[str, Counter[TableId]] = defaultdict(Counter)
-        self._held: dict[str, dict[_Place, TableEntry]] = {node: {} for node in takers}
+        self._held: dict[str, dict[PartitionId, TableEntry]] = {node: {} for node in takers}
         """What may be moved away from a node."""
-        self._holders: dict[_Place, set[str]] = {}
+        self._holders: dict[PartitionId, set[str]] = {}
         changing = _changing(situation)
         for table in situation.cluster.tables.values():
             for number, assigned in enumerate(table.assignments):
-                place = (table.id, Partition(number))
+                place = PartitionId(table.id, Partition(number))
                 self._holders[place] = {replica.node for replica in assigned}
                 for replica in assigned:
                     if replica.node not in self._held or replica.role == "leaving":
@@ -80,7 +78,7 @@ class _Holdings:
     def moved(self, source: str, target: str) -> Step | None:
         """Move what fits best: of the table that is most unevenly spread between the two, the smallest partition."""
         best: tuple[int, int, str, Partition] | None = None
-        chosen: tuple[_Place, TableEntry] | None = None
+        chosen: tuple[PartitionId, TableEntry] | None = None
         for place, table in self._held[source].items():
             if target in self._holders[place]:
                 continue
@@ -99,10 +97,10 @@ class _Holdings:
         return Step(Action.MOVE, table.id, table.name, place[1], target, source=source, bytes=best[1])
 
 
-def _changing(situation: Situation) -> set[_Place]:
+def _changing(situation: Situation) -> set[PartitionId]:
     """Partitions whose replicas a job that is not over is changing."""
     return {
-        (task.table, task.partition)
+        PartitionId(task.table, task.partition)
         for job in situation.cluster.jobs.values()
         if job.state in ("running", "failed")
         for task in job.tasks

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import lmdb
 
 from log_tier.model.errors import LimitExceeded, ShuttingDown
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.fold.entry import Entry, entry_of, is_live, value_of
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome
@@ -247,11 +247,11 @@ class LmdbReads:
         with self._reading() as txn:
             return statistics_of(self._env, txn, self._databases)
 
-    def identity(self) -> tuple[TableId, Partition]:
+    def identity(self) -> PartitionId:
         """Whose index this is. One lookup."""
         with self._reading() as txn:
             _, table_id, partition = unpack_identity(txn.get(IDENTITY, db=self._meta))
-        return table_id, partition
+        return PartitionId(table_id, partition)
 
     def _reading(self) -> _Read:
         return _Read(self)

@@ -16,7 +16,7 @@ from log_tier.catalog.commands import RegisterNode, StartJob, TaskDone, TaskPlan
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import ClusterService
 from log_tier.embedded import EmbeddedLog
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.proto import cluster_pb2_grpc, log_pb2_grpc
 from log_tier.remote.remote_log import RemoteLog
@@ -283,7 +283,7 @@ class TestCluster:
 
     def replicas(self, table: TableRef, partition: int) -> list[Replica]:
         """Every replica of a partition, by node id."""
-        name = (table.id, Partition(partition))
+        name = PartitionId(table.id, Partition(partition))
         return [
             node.data_plane.node.hosted()[name]
             for _, node in sorted(self.nodes.items())

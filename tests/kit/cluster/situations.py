@@ -8,7 +8,7 @@ from dataclasses import replace
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, SnapshotEntry, TableEntry
 from log_tier.catalog.commands import AddSnapshot, Command, RegisterNode
 from log_tier.catalog.fold import fold_command
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from router.admin.planners.cluster_view import Situation
 from router.membership.views import NodeView, ReplicaView
 
@@ -68,7 +68,7 @@ def seen(
             continue
         state = (behind or {}).get(node, "ready")
         replicas = {
-            (table.id, partition): ReplicaView(
+            PartitionId(table.id, partition): ReplicaView(
                 Offset(99), Offset(99), state=state, bytes=(sizes or {}).get(partition, 1000), keys=10
             )
             for table, partition, _ in cluster.held_by(node)

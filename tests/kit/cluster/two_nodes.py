@@ -14,13 +14,13 @@ from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import encode_batch
-from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_to_bytes
 from log_tier.model.log import Topic
 from log_tier.rpc.channel import SERVER_OPTIONS
 from log_tier.rpc.streams import OpenStreams
 from log_tier.rpc.wire import Wire
 from serving_tier.node.load import Load
-from serving_tier.node.node import Node, ReplicaName
+from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.replica.replica import Replica
 from serving_tier.service.server import NodeService
@@ -51,7 +51,7 @@ class Hosted:
         self.node_id = node_id
         self.identity = f"identity of {node_id}"
         self.maps: Maps = FixedMaps()
-        self.pending: dict[ReplicaName, Any] = {}
+        self.pending: dict[PartitionId, Any] = {}
 
 
 class ServedNode:

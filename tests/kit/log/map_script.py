@@ -32,7 +32,7 @@ from log_tier.catalog.commands import (
     TaskReady,
 )
 from log_tier.catalog.fold import fold_command
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 
 __all__ = ["play", "summary", "table_id"]
 
@@ -41,10 +41,10 @@ def table_id(name: str) -> TableId:
     return TableId((name + "A" * 22)[:22])
 
 
-def _place(cluster: ClusterMap, text: str) -> tuple[TableId, Partition]:
+def _place(cluster: ClusterMap, text: str) -> PartitionId:
     name, _, number = text.partition("/")
     known = cluster.named(name)
-    return (table_id(name) if known is None else known.id), Partition(int(number or 0))
+    return PartitionId(table_id(name) if known is None else known.id, Partition(int(number or 0)))
 
 
 def _value(text: str) -> int | str:

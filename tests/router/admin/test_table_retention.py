@@ -9,7 +9,7 @@ from kit.cluster.operated import Operated, operated
 
 from duramen.server.wiring.serving_node import _peer_applied
 from log_tier.model.errors import Disconnected, InvalidRequest, OffsetTrimmed, TableNotFound
-from log_tier.model.identifiers import NOTHING, Partition
+from log_tier.model.identifiers import NOTHING, Partition, PartitionId
 from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.tokens import Token
 from router.admin.verbs import TakeSnapshots
@@ -67,8 +67,8 @@ async def test_what_a_node_reports_to_others(tmp_path: Path) -> None:
         entry = cluster_map.find("flights")
         found = await _peer_applied(cluster_map.nodes["n1"])
         seen = Token.parse(token.token).offsets(entry.id, table_name="flights")
-        assert {partition: found[entry.id, partition] for partition in seen} == seen
-        assert all(found[entry.id, Partition(number)] > NOTHING for number in range(2))
+        assert {partition: found[PartitionId(entry.id, partition)] for partition in seen} == seen
+        assert all(found[PartitionId(entry.id, Partition(number))] > NOTHING for number in range(2))
         address = cluster_map.nodes["n2"]
         await cluster.stop_node("n2")
         with pytest.raises(Disconnected):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_to_bytes
 from router.membership.status import renewed
 from router.membership.views import NodeView, ReplicaView, TaskView
 from serving_tier.proto import node_pb2
@@ -46,7 +46,11 @@ def test_a_message_makes_a_node_alive() -> None:
         alive=True,
         map_version=Offset(9),
         load=4,
-        replicas={(TABLE, Partition(2)): ReplicaView(Offset(5), Offset(7), 30, "behind", "slow", 100, 3, "peer n2", 4)},
+        replicas={
+            PartitionId(TABLE, Partition(2)): ReplicaView(
+                Offset(5), Offset(7), 30, "behind", "slow", 100, 3, "peer n2", 4
+            )
+        },
         tasks=(TaskView(1, 2, "copy", 3, 4),),
         disk_free=10,
         disk_used=20,

@@ -17,7 +17,7 @@ from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DeadlineExceeded, Disconnected, InvalidRequest
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.requests import ReadPart, WritePart
@@ -52,7 +52,7 @@ def read_of(table: TableRef):  # type: ignore[no-untyped-def]
 
 async def test_what_the_nodes_say(cluster: TestCluster, table: TableRef, membership: LiveMembership) -> None:
     place = await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
-    name = (table.id, ZERO)
+    name = PartitionId(table.id, ZERO)
     for node in ("n1", "n2", "n3"):
         await until(lambda node=node: membership.nodes()[node].replicas[name].applied == place.base_offset)  # type: ignore[misc]
         view = membership.nodes()[node]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from router.membership.views import NodeView, ReplicaView
 from router.routing.choice import Candidate, Fitness, assign, choose, fitness_of
 
-NAME = (TableId("AAAAAAAAAAAAAAAAAAAAAA"), Partition(0))
+NAME = PartitionId(TableId("AAAAAAAAAAAAAAAAAAAAAA"), Partition(0))
 
 
 def view(replica: ReplicaView | None, *, alive: bool = True) -> NodeView:

@@ -23,7 +23,7 @@ from log_tier.model.errors import (
     ReplicaBehind,
     TableNotFound,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from router.data.requests import ReadPart
 from router.membership.views import NodeView, ReplicaView
 from router.routing.routes import Routes
@@ -56,7 +56,10 @@ class ToldMember:
             node,
             "host:1",
             alive=True,
-            replicas={(TABLE, Partition(n)): ReplicaView(Offset(5), Offset(5), 0, "ready") for n in range(partitions)},
+            replicas={
+                PartitionId(TABLE, Partition(n)): ReplicaView(Offset(5), Offset(5), 0, "ready")
+                for n in range(partitions)
+            },
         )
 
     @property

@@ -16,7 +16,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import CommandRejected, NotHosted, WriteUnknown
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.log import Topic
 from log_tier.model.record import Expiry, Operation, attribute_of
 from serving_tier.jobs import bootstrapping, point_in_time, snapshotting
@@ -69,7 +69,7 @@ class SingleMachine:
         hosting = self.hostings[node]
         async with within(DEADLINE_S):
             await hosting.wait_version(self.catalog.map.version)
-            await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
+            await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None)
         return hosting.node.replica(topic.id, ZERO)
 
     async def put(self, topic: Topic, *pairs: tuple[bytes, bytes]) -> Offset:

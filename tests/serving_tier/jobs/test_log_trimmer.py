@@ -28,7 +28,7 @@ from log_tier.catalog.commands import CreateTable, ForgetSnapshots, RegisterNode
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.errors import Disconnected, OffsetTrimmed
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
@@ -54,7 +54,9 @@ def _map(*tasks: Task, snapshots: tuple[int, ...] = (), versions: tuple[VersionE
         SnapshotEntry(f"s{offset}", TABLE, ZERO, Offset(offset), 0, 1, 1, "path", "n1") for offset in snapshots
     )
     return ClusterMap(
-        tables={TABLE: table}, jobs={7: job} if tasks else {}, snapshots={(TABLE, ZERO): entries} if entries else {}
+        tables={TABLE: table},
+        jobs={7: job} if tasks else {},
+        snapshots={PartitionId(TABLE, ZERO): entries} if entries else {},
     )
 
 
@@ -98,7 +100,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now_ms = 1_000_000
-        self.peers: dict[str, Mapping[tuple[TableId, Partition], Offset]] = {}
+        self.peers: dict[str, Mapping[PartitionId, Offset]] = {}
         self.log: EmbeddedLog
         self.catalog: Catalog
         self.hosting: Hosting
@@ -106,7 +108,7 @@ class Machine:
         self.trimmer: LogTrimmer
         self.topic: Topic
 
-    async def ask(self, entry: NodeEntry) -> Mapping[tuple[TableId, Partition], Offset]:
+    async def ask(self, entry: NodeEntry) -> Mapping[PartitionId, Offset]:
         if entry.id not in self.peers:
             raise Disconnected(f"{entry.id} is away")
         return self.peers[entry.id]
@@ -209,7 +211,7 @@ async def test_a_live_replica_that_is_behind_holds_the_log_and_a_lost_one_does_n
     last = await machine.write(120)
     await machine.snapshot()
     await machine.retain(ms=1)
-    place = (machine.topic.id, ZERO)
+    place = PartitionId(machine.topic.id, ZERO)
     machine.peers["n2"] = {place: Offset(30)}
     await machine.trimmer.trim()
     assert 0 < await machine.earliest() <= 31
@@ -238,7 +240,7 @@ async def test_a_snapshot_that_is_forgotten_while_a_round_is_under_way(
     entry = await machine.snapshot()
     await machine.retain(ms=1)
 
-    async def forgets_meanwhile(node: NodeEntry) -> Mapping[tuple[TableId, Partition], Offset]:
+    async def forgets_meanwhile(node: NodeEntry) -> Mapping[PartitionId, Offset]:
         await machine.catalog.submit(ForgetSnapshots(machine.topic.id, ZERO, (entry.id,)))
         return {}
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from serving_tier.jobs.schedule import SnapshotSchedule
 
-NAME = (TableId("AAAAAAAAAAAAAAAAAAAAAA"), Partition(0))
+NAME = PartitionId(TableId("AAAAAAAAAAAAAAAAAAAAAA"), Partition(0))
 
 
 def asked(schedule: SnapshotSchedule, now_s: float, *, newest: int = -1, applied: int = 10, rank: int = 0) -> bool:

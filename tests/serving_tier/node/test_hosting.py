@@ -40,7 +40,7 @@ from log_tier.model.errors import (
     OffsetTrimmed,
     TableNotFound,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import ReadChunk, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node import hosting as module
@@ -176,13 +176,21 @@ async def test_a_move_brings_a_replica_up_and_takes_it_away_again(
     last = await append(log, topic, ZERO, 5)
     sources.gate.clear()
     job = await start_move(catalog, topic, holder, other)
-    await until(lambda: (topic.id, ZERO) in hosting.pending and hosting.pending[topic.id, ZERO].phase == "copying")
+    await until(
+        lambda: (
+            PartitionId(topic.id, ZERO) in hosting.pending
+            and hosting.pending[PartitionId(topic.id, ZERO)].phase == "copying"
+        )
+    )
     with pytest.raises(NotHosted, match=r"not open yet at node n1 \(copying\)"):
         hosting.node.replica(topic.id, ZERO)
     sources.gate.set()
     seen: list[str] = []
     async with within(DEADLINE_S):
-        assert await hosting.wait_ready((topic.id, ZERO), lambda phase, done, total: seen.append(phase)) == "log"
+        assert (
+            await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda phase, done, total: seen.append(phase))
+            == "log"
+        )
     assert hosting.node.replica(topic.id, ZERO).applied == last
     await catalog.submit(AbortJob(job))
     await hosting.wait_version(catalog.map.version)
@@ -223,7 +231,7 @@ async def test_an_index_that_cannot_be_used_is_fetched_anew(
     (folder / "data.mdb").write_bytes(b"no index of ours")
     hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     async with within(DEADLINE_S):
-        await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
+        await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None)
     assert sources.asked == [("flights", 0, "auto")]
     assert node.replica(topic.id, ZERO).applied == last
     await hosting.close()
@@ -241,7 +249,7 @@ async def test_a_trimmed_log_and_a_copy(log: EmbeddedLog, catalog: Catalog, node
     sources.copy = tmp_path / "copy"
     hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     async with within(DEADLINE_S):
-        assert await hosting.wait_ready((topic.id, ZERO), lambda *_: None) == "peer n9"
+        assert await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None) == "peer n9"
     assert node.replica(topic.id, ZERO).applied == last
     await hosting.close()
 
@@ -291,7 +299,7 @@ async def test_a_replica_that_stopped_is_brought_up_again(
     hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     try:
         async with within(DEADLINE_S):
-            await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
+            await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None)
             # Before its first record an index has no file, and there is none to keep.
             await node.replica(topic.id, ZERO).wait_applied(await append(log, topic, ZERO), timeout=DEADLINE_S)
             sources.asked.clear()
@@ -299,7 +307,7 @@ async def test_a_replica_that_stopped_is_brought_up_again(
                 first = node.replica(topic.id, ZERO)
                 breaking.trouble = [trouble]
                 last = await append(log, topic, ZERO)
-                await until(lambda first=first: node.hosted().get((topic.id, ZERO)) not in (None, first))  # type: ignore[misc]
+                await until(lambda first=first: node.hosted().get(PartitionId(topic.id, ZERO)) not in (None, first))  # type: ignore[misc]
                 await node.replica(topic.id, ZERO).wait_applied(last, timeout=DEADLINE_S)
                 await node.replica(topic.id, ZERO).wait_ready()
         assert len(sources.asked) == 2 * fetched, "a good index is kept"
@@ -335,8 +343,8 @@ async def test_trouble_is_told_and_tried_again(
     await catalog.submit(CreateTable(topic.id, "flights", 1, 2))
     async with within(DEADLINE_S):
         with pytest.raises(LogDamaged):
-            await hosting.wait_ready((topic.id, ZERO), lambda *_: None)
-        await until(lambda: (topic.id, ZERO) in hosting.node.hosted())
+            await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None)
+        await until(lambda: PartitionId(topic.id, ZERO) in hosting.node.hosted())
         await until(lambda: not hosting.pending)
     assert len(sources.asked) == 4
 
@@ -345,7 +353,7 @@ async def test_a_rebuild_is_put_in_place_when_it_is_level(
     hosting: Hosting, log: EmbeddedLog, catalog: Catalog, sources: Sources
 ) -> None:
     topic = await make_table(log, catalog, partitions=1, replicas=2)
-    name = (topic.id, ZERO)
+    name = PartitionId(topic.id, ZERO)
     await hosting.wait_version(catalog.map.version)
     await hosting.wait_ready(name, lambda *_: None)
     last = await append(log, topic, ZERO, 5)
@@ -371,7 +379,7 @@ async def test_a_rebuild_that_fails_leaves_the_old_one(
     hosting: Hosting, log: EmbeddedLog, catalog: Catalog, sources: Sources
 ) -> None:
     topic = await make_table(log, catalog, partitions=1, replicas=2)
-    name = (topic.id, ZERO)
+    name = PartitionId(topic.id, ZERO)
     await hosting.wait_version(catalog.map.version)
     await hosting.wait_ready(name, lambda *_: None)
     before = hosting.node.replica(*name)
@@ -387,7 +395,7 @@ async def test_a_rebuild_of_what_is_older_than_the_version(
 ) -> None:
     """Versions are not brought to what is built aside: a peer is asked, or it is said what to do."""
     topic = await make_table(log, catalog, partitions=1, replicas=2)
-    name = (topic.id, ZERO)
+    name = PartitionId(topic.id, ZERO)
     await hosting.wait_version(catalog.map.version)
     await hosting.wait_ready(name, lambda *_: None)
     last = await append(log, topic, ZERO, 5)

@@ -22,7 +22,7 @@ from log_tier.model.errors import (
     ShuttingDown,
     TableNotFound,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
 from log_tier.model.record import Expiry
 from serving_tier.node import node as module
@@ -154,7 +154,7 @@ async def test_the_first_replica_moves_the_log_time_and_the_second_only_without_
     replica.index.next_expiry_ms = looking  # type: ignore[method-assign]
     await looked.wait()
     assert replica.index.get(b"key") is not None, "the first replica has two seconds"
-    node.set_rank((topic.id, ZERO), 0)
+    node.set_rank(PartitionId(topic.id, ZERO), 0)
     await until(lambda: replica.index.get(b"key") is None)
 
 

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_tier.model.errors import DiskFull
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
 from serving_tier.node.hosting import Pending
-from serving_tier.node.node import ReplicaName
 from serving_tier.service.replica_status import ReplicaStatus, changes_between, status_of_pending
 
 _NAMES = st.tuples(st.sampled_from([TableId("A" * 22), TableId("B" * 21 + "A")]), st.integers(0, 2).map(Partition))
@@ -28,9 +27,9 @@ _STANDINGS = st.builds(
 
 
 @given(st.lists(st.dictionaries(_NAMES, _STANDINGS, max_size=5), max_size=8))
-def test_a_follower_of_the_changes_knows_everything(pinned_reads: list[dict[ReplicaName, ReplicaStatus]]) -> None:
-    known: dict[ReplicaName, ReplicaStatus] = {}
-    before: dict[ReplicaName, ReplicaStatus] = {}
+def test_a_follower_of_the_changes_knows_everything(pinned_reads: list[dict[PartitionId, ReplicaStatus]]) -> None:
+    known: dict[PartitionId, ReplicaStatus] = {}
+    before: dict[PartitionId, ReplicaStatus] = {}
     for after in pinned_reads:
         changed, gone = changes_between(before, after)
         assert not set(changed) & set(gone)

@@ -16,11 +16,11 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import CreateTable, RegisterNode
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DiskFull, DuramenError, Overloaded, ShuttingDown, TableNotFound
-from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from serving_tier.jobs.worker import TaskProgress
 from serving_tier.node.hosting import Hosting, Pending
 from serving_tier.node.load import Load
-from serving_tier.node.node import Node, ReplicaName
+from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2
 from serving_tier.service import status_feed as module
 from serving_tier.service.status_feed import NodeStatusFeed
@@ -32,7 +32,7 @@ class Follower:
     def __init__(self, messages: Any) -> None:
         self._messages = messages
         self.last = node_pb2.NodeStatus()
-        self.replicas: dict[ReplicaName, node_pb2.ReplicaStatus] = {}
+        self.replicas: dict[PartitionId, node_pb2.ReplicaStatus] = {}
         self.count = 0
 
     async def hear(self) -> node_pb2.NodeStatus:
@@ -40,9 +40,9 @@ class Follower:
             message: node_pb2.NodeStatus = await anext(self._messages)
         self.last, self.count = message, self.count + 1
         for each in message.replicas:
-            self.replicas[table_id_from_bytes(each.table_id), Partition(each.partition)] = each
+            self.replicas[PartitionId(table_id_from_bytes(each.table_id), Partition(each.partition))] = each
         for gone in message.gone:
-            del self.replicas[table_id_from_bytes(gone.table_id), Partition(gone.partition)]
+            del self.replicas[PartitionId(table_id_from_bytes(gone.table_id), Partition(gone.partition))]
         return message
 
     async def until(self, condition: Any) -> node_pb2.NodeStatus:
@@ -78,7 +78,7 @@ async def test_everything_is_told_at_once(nodes: TwoNodes) -> None:
 
 
 async def test_a_follower_hears_of_writes_and_of_nothing_twice(nodes: TwoNodes) -> None:
-    name = (nodes.topic.id, ZERO)
+    name = PartitionId(nodes.topic.id, ZERO)
     async with following(nodes.nodes[0]) as follower:
         await follower.hear()
         assert follower.replicas[name].applied == -1
@@ -92,7 +92,7 @@ async def test_a_follower_hears_of_writes_and_of_nothing_twice(nodes: TwoNodes) 
 
 async def test_what_changed_does_not_wait_for_a_heartbeat(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_HEARTBEAT_S", 1000.0)
-    name = (nodes.topic.id, ZERO)
+    name = PartitionId(nodes.topic.id, ZERO)
     async with following(nodes.nodes[0]) as follower:
         await follower.hear()
         last = await nodes.write(b"a")
@@ -117,23 +117,26 @@ async def test_replicas_come_and_go(nodes: TwoNodes) -> None:
     async with following(served) as follower:
         await follower.hear()
         assert len(follower.replicas) == 1
-        served.hosts.pending[other.id, ZERO] = Pending(other, ZERO, "copying from n2", 1, 2)
-        node.refusals[other.id, Partition(1)] = DiskFull("no room for it")
+        served.hosts.pending[PartitionId(other.id, ZERO)] = Pending(other, ZERO, "copying from n2", 1, 2)
+        node.refusals[PartitionId(other.id, Partition(1))] = DiskFull("no room for it")
         await follower.until(lambda follower: len(follower.replicas) == 3)
-        coming, refused = follower.replicas[other.id, ZERO], follower.replicas[other.id, Partition(1)]
+        coming, refused = (
+            follower.replicas[PartitionId(other.id, ZERO)],
+            follower.replicas[PartitionId(other.id, Partition(1))],
+        )
         assert (coming.state, coming.reason, coming.applied) == ("bootstrapping", "copying from n2 1 of 2", -1)
         assert (refused.state, refused.reason) == ("stopped", "no room for it")
-        del served.hosts.pending[other.id, ZERO]
+        del served.hosts.pending[PartitionId(other.id, ZERO)]
         await node.host(other, ZERO, source="peer n2 at 7")
-        await follower.until(lambda follower: follower.replicas[other.id, ZERO].state == "ready")
-        assert follower.replicas[other.id, ZERO].source == "peer n2 at 7"
+        await follower.until(lambda follower: follower.replicas[PartitionId(other.id, ZERO)].state == "ready")
+        assert follower.replicas[PartitionId(other.id, ZERO)].source == "peer n2 at 7"
         await node.unhost(other.id, ZERO, TableNotFound("dropped"))
         node.refusals.clear()
         await follower.until(lambda follower: len(follower.replicas) == 1)
 
 
 async def test_a_replica_that_stops_says_why(nodes: TwoNodes) -> None:
-    name = (nodes.topic.id, ZERO)
+    name = PartitionId(nodes.topic.id, ZERO)
     async with following(nodes.nodes[0]) as follower:
         await follower.hear()
         nodes.replicas[0]._stop("failed", DuramenError("a bug of ours"))
@@ -143,7 +146,7 @@ async def test_a_replica_that_stops_says_why(nodes: TwoNodes) -> None:
 
 async def test_sizes_are_told_again_when_they_changed(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SIZES_EVERY_S", 0.0)
-    name = (nodes.topic.id, ZERO)
+    name = PartitionId(nodes.topic.id, ZERO)
     async with following(nodes.nodes[0]) as follower:
         await follower.hear()
         before = follower.replicas[name].bytes

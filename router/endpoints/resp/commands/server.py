@@ -9,7 +9,7 @@ import resource
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from log_tier.model.identifiers import NOTHING, Partition
+from log_tier.model.identifiers import NOTHING, Partition, PartitionId
 from router.endpoints.resp.command_spec import CommandSpec, asks, talks
 from router.endpoints.resp.commands.connection import COMPATIBLE_WITH
 from router.endpoints.resp.commands.descriptions import described, documented
@@ -155,7 +155,9 @@ def _reached(client: CommandContext, table: ServedTable) -> int:
     for partition in map(Partition, range(table.partitions)):
         seen = table.seen[partition]
         if seen != NOTHING:
-            views = (member.view.replicas.get((table.ref.id, partition)) for member in membership.members.values())
+            views = (
+                member.view.replicas.get(PartitionId(table.ref.id, partition)) for member in membership.members.values()
+            )
             counts.append(sum(view is not None and view.applied >= seen for view in views))
     return max(0, min(counts, default=len(membership.members)) - 1)
 
