@@ -74,11 +74,14 @@ def sum_of(pieces: Sequence[Any]) -> Any:
 
 
 def looks(spec: CommandSpec, args: Sequence[bytes], client: ClientContext) -> bool:
-    """Does a command look at what is there, by its options? Raises `Problem`."""
+    """Does a command look at what is there, by its options? Raises `Problem` where it cannot write.
+
+    Commands behind one that does not look take its keys as written. So it must not fail when it runs.
+    """
     if spec.blind is None:
         return True
-    if spec.name != "set" or len(args) == 2:
-        return False
+    if spec.name == "mset" or (spec.name == "set" and len(args) == 2):
+        return False  # `shares_of` has looked at the number of words
     records = spec.blind(args, client.server.clock_ms())
     return records is None or any(record.attribute >> EXPIRY_SHIFT & 3 == _KEEP for record in records)
 

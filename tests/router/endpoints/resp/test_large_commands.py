@@ -203,3 +203,12 @@ def test_a_command_of_too_many_words(raw: Raw) -> None:
     raw.send(b"*%d\r\n$4\r\nMGET\r\n" % (ARGUMENTS_MAX + 1))
     assert raw.reply() == RawError("ERR Protocol error: invalid multibulk length")
     assert raw.ended()
+
+
+def test_a_write_that_is_refused_in_a_round(raw: Raw) -> None:
+    """A command behind it reads the key that it has not written."""
+    raw.send(packed("INCR", "{x}n") + packed("SETEX", "{x}k", "0", "v") + packed("GET", "{x}k") + packed("DEL", "{x}n"))
+    assert raw.reply() == 1
+    assert raw.reply() == RawError("ERR invalid expire time in 'setex' command")
+    assert raw.reply() is None
+    assert raw.reply() == 1
