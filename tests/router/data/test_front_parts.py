@@ -96,9 +96,9 @@ async def test_outcomes_asked_later(data_plane: LocalData, table: TableRef) -> N
         assert isinstance(pending, WriteResult)
         assert pending.pending
         assert not pending.outcomes
-        (unknown,) = await data_plane.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=0.02, patience=5.0)
+        (unknown,) = await data_plane.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=1.0, patience=5.0)
         assert isinstance(unknown, WriteResult), "it is in the log: ask again"
-        (unknown,) = await data_plane.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=0.02)
+        (unknown,) = await data_plane.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=1.0)
         assert isinstance(unknown, WriteUnknown)
         asked = OutcomesPart(table.id, ZERO, pending.base_offset, pending.timestamp_ms, 1)
         (behind,) = await data_plane.outcomes([asked], timeout=0.02)
