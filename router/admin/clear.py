@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from log_tier.catalog.cluster_map import EMPTY, Job
-from log_tier.model.errors import CommandRejected, DeadlineExceeded, DuramenError, Unavailable
+from log_tier.model.errors import CommandRejected, DeadlineExceeded, DuramenError, InvalidRequest, Unavailable
 from log_tier.model.identifiers import Offset
 from router.admin.admin import Admin
 from router.admin.verbs import Discard, Stage, Swap
@@ -57,16 +57,18 @@ class _Clearing:
         """The one that is under way."""
         self._version: int | None = None
         """The one that was staged and is not live yet."""
+        self._swapped_by_others = False
+        """Somebody else swapped it in: the table is cleared all the same."""
         self.trouble = ""
         """Why the catalog did not take a job."""
 
     async def once(self, keep: int) -> bool:
-        """Stage and swap; False: another version was faster, and ours must not come after it."""
+        """Stage and swap; False: another version was faster, and ours must not come after it, or it was discarded."""
         staged = await self._done(Stage(self._table, EMPTY))
         assert staged is not None, "only a swap can be overtaken"
         version = self._version = int(staged.arguments["version"])
         if (await self._done(Swap(self._table, version, keep))) is None:
-            return False
+            return self._swapped_by_others
         self._version = None
         return True
 
@@ -76,10 +78,12 @@ class _Clearing:
             try:
                 self._job = await self._admin.begin(change)
                 break
-            except CommandRejected as error:
+            except (CommandRejected, InvalidRequest) as error:
                 self.trouble = error.message
-                if isinstance(change, Swap) and await self._is_overtaken():
+                if isinstance(change, Swap) and await self._is_decided():
                     return None
+                if isinstance(error, InvalidRequest):
+                    raise
                 await asyncio.sleep(_PAUSE_S)
         self.trouble = "its barriers are on their way, and may still come" if isinstance(change, Swap) else ""
         ended = await self._admin.ended(self._job)
@@ -91,11 +95,16 @@ class _Clearing:
         self._job = None
         return ended
 
-    async def _is_overtaken(self) -> bool:
-        """Is a later version live by now?"""
-        assert self._version is not None, "there is one to swap in"
-        found = await self._admin.versions(self._table)
-        return any(each.state == "live" and each.version > self._version for each in found)
+    async def _is_decided(self) -> bool:
+        """Has somebody else decided about our version: swapped it in, discarded it, or put a later one in its place?"""
+        ours = self._version
+        assert ours is not None, "there is one to swap in"
+        states = {each.version: each.state for each in await self._admin.versions(self._table)}
+        self._swapped_by_others = states.get(ours) == "live"
+        if self._swapped_by_others or ours not in states:
+            self._version = None  # there is nothing left to give up
+            return True
+        return any(state == "live" and version > ours for version, state in states.items())
 
     async def give_up(self) -> None:
         """Leave no job and no version behind, as far as that can be: a swap that has begun is carried through."""

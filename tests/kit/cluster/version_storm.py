@@ -19,7 +19,7 @@ from log_tier.catalog.cluster_map import EMPTY, TableEntry
 from log_tier.model.barrier import ORIGINAL, parse_barrier
 from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import split_batches
-from log_tier.model.errors import CommandRejected, ConditionFailed, InvalidRequest, Unavailable
+from log_tier.model.errors import CommandRejected, ConditionFailed, DeadlineExceeded, InvalidRequest, Unavailable
 from log_tier.model.identifiers import FIRST, Offset, Partition
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Condition, Operation, attribute_of
 from router.admin.admin import Admin
@@ -104,6 +104,8 @@ class Storm:
                         ended = "done"
                 self.said.append(f"{me}: {what} of {versions}: {ended}")
             except REFUSALS as error:
+                if isinstance(error, DeadlineExceeded):
+                    raise
                 self.said.append(f"{me}: {what} of {versions}: {error.message}")
 
     async def _changed(self, change: Change, *, wait: bool) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.operated import Operated, table_of, version_states
-from kit.deadlines import until
+from kit.deadlines import patience_s, until
 
 from duramen.aio import Table
 from log_tier.catalog.cluster_map import EMPTY
@@ -88,6 +88,28 @@ async def test_several_at_once_while_others_write(cluster: Operated, admin: Admi
     assert not troubles
     assert await content(table) == {}
     assert list((await version_states(cluster)).values()) == ["live"]
+
+
+@pytest.mark.parametrize("decided", [Swap, Discard], ids=["swaps it in", "discards it"])
+async def test_somebody_else_who_decides_about_its_version(
+    cluster: Operated, admin: Admin, monkeypatch: pytest.MonkeyPatch, decided: type[Swap] | type[Discard]
+) -> None:
+    """The clearing does not ask until its time is over for what has happened, or cannot happen any more."""
+    table = await table_of(cluster, KEYS)
+    begin, others = Admin.begin, [decided]
+
+    async def begun(self: Admin, change: Stage | Swap | Discard) -> int:
+        if isinstance(change, Swap) and others:
+            assert change.version is not None
+            await cluster.done(others.pop()("flights", change.version))
+        return await begin(self, change)
+
+    monkeypatch.setattr(Admin, "begin", begun)
+    async with asyncio.timeout(patience_s(DEADLINE_S)):
+        await clear_table(admin, "flights", timeout=patience_s(DEADLINE_S) * 2)
+    assert others == []
+    assert await content(table) == {}
+    assert "staged" not in (await version_states(cluster)).values()
 
 
 async def test_a_replica_that_missed_it(cluster: Operated, admin: Admin) -> None:
