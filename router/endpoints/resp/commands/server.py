@@ -9,7 +9,9 @@ import resource
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from log_tier.model.identifiers import NOTHING, Partition, PartitionId
+from log_tier.concurrency.backoff import Backoff
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
+from router.data.requests import PartitionDescription
 from router.endpoints.resp.command_spec import CommandSpec, asks, talks
 from router.endpoints.resp.commands.connection import COMPATIBLE_WITH
 from router.endpoints.resp.commands.descriptions import described, documented
@@ -28,6 +30,10 @@ _SECTIONS: Final = ("server", "clients", "memory", "persistence", "stats", "repl
 
 # Names after COMMAND INFO: its answer has a few hundred bytes for each, and takes 30 µs.
 _NAMES_MAX: Final = 256
+
+# How often the nodes are asked for counts that are not there yet, or too old.
+_COUNT_PAUSE_S: Final = 0.02
+_COUNT_PAUSE_MAX_S: Final = 0.25
 
 # How often WAIT looks at what the nodes say; they say it every 250 ms, and at once where something changes.
 _WAIT_PAUSE_S: Final = 0.005
@@ -111,17 +117,43 @@ async def dbsize(client: CommandContext, args: Sequence[bytes]) -> int:
 
 
 async def _count(client: CommandContext, table: ServedTable) -> int:
+    """The keys of what is counted here, with everything that this server acknowledged."""
     table.look()
-    counts: list[int] = []
+    count, others = 0, list[Partition]()
     for partition in client.server.own_partitions(table):
         replica = table.replicas[partition]
         if replica is None:
-            described = await client.server.connection.describe_table(table.ref.name, timeout=REQUEST_TIMEOUT_S)
-            return sum(each.keys for each in described.partitions)
+            others.append(partition)
+            continue
         if replica.index.applied < table.seen[partition]:
             await replica.wait_applied(table.seen[partition], timeout=REQUEST_TIMEOUT_S)
-        counts.append(replica.index.count())
-    return sum(counts)
+        count += replica.index.count()
+    return count + (await _count_of_others(client, table, others) if others else 0)
+
+
+async def _count_of_others(client: CommandContext, table: ServedTable, partitions: Sequence[Partition]) -> int:
+    """The keys of partitions that no replica here can count, as the nodes report them.
+
+    Of a replica that still replays its log, or that lags behind what this server acknowledged, another report is waited
+    for. Counts of other nodes are about a second old.
+    """
+    backoff = Backoff(_COUNT_PAUSE_S, _COUNT_PAUSE_MAX_S, deadline_s=client.server.loop.time() + REQUEST_TIMEOUT_S)
+    while True:
+        described = await client.server.connection.describe_table(table.ref.name, timeout=REQUEST_TIMEOUT_S)
+        reports = [described.partitions[partition] for partition in partitions]
+        late = [each for each in reports if not _can_count(each, table.seen[each.partition])]
+        if not late:
+            return sum(each.keys for each in reports)
+        if not await backoff.pause():
+            first = late[0]
+            raise Problem(
+                f"TRYAGAIN partition {first.partition} of {table.ref.name} cannot be counted: its replica is "
+                f"{first.state} at offset {first.applied}, and {table.seen[first.partition]} was acknowledged here"
+            )
+
+
+def _can_count(report: PartitionDescription, floor: Offset) -> bool:
+    return report.state in ("ready", "behind") and report.applied >= floor
 
 
 def _expiring(table: ServedTable) -> int:
