@@ -23,7 +23,7 @@ from router.proto import admin_pb2 as pb
 GOLDEN: Mapping[str, list[dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "golden" / "answers.json").read_text(encoding="utf-8")
 )
-"""Recorded from a cluster when answers were still made as dicts."""
+"""Recorded from a cluster when answers were still made as dicts. Fields that came later are added at the end."""
 
 MESSAGES: Mapping[str, type[Message]] = {
     "nodes": pb.AdminNode,
