@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Literal
 
-from log_tier.model.errors import DuramenError, ReplicaBehind
+from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds, Log, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -103,29 +103,27 @@ class Progress:
         return bounds
 
     async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
-        """Return when `offset` is applied. `timeout` in seconds; None: without a limit.
+        """Return when `offset` is applied. `timeout` in seconds, a question to the log included; None: without a limit.
 
         Raises `ReplicaBehind` with both offsets when the time has passed, `TokenAhead` where the log itself does not
         hold that offset, `Overloaded`, or what `fail` was given.
         """
         if self.index.applied >= offset:
             return
-        name = self.name
-        if offset > self.latest:
-            # What was last heard of the log may be old: ask it.
-            bounds = await self._ask_bounds()
-            if offset > bounds.latest + bounds.unsettled:
-                raise token_ahead(name, self._partition, asked=offset, bounds=bounds)
-        if self.index.applied >= offset:
-            return
         try:
             async with asyncio.timeout(timeout):
-                await self._waiters.wait(offset)
-        except ReplicaBehind:
+                if offset > self.latest:
+                    # What was last heard of the log may be old: ask it.
+                    bounds = await self._ask_bounds()
+                    if offset > bounds.latest + bounds.unsettled:
+                        raise token_ahead(self.name, self._partition, asked=offset, bounds=bounds)
+                if self.index.applied < offset:
+                    await self._waiters.wait(offset)
+        except DuramenError:
             raise
         except TimeoutError:
             applied = self.index.applied
-            raise behind(name, self._partition, applied=applied, asked=offset, latest=self.latest) from None
+            raise behind(self.name, self._partition, applied=applied, asked=offset, latest=self.latest) from None
 
     def fail(self, error: DuramenError) -> None:
         """The replica will not advance any more: wake everybody with `error`, now and from now on."""

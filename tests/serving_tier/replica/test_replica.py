@@ -79,6 +79,20 @@ async def test_it_follows_the_log(setting: ReplicaSetting, replica: Replica) -> 
     assert (replica.applied, replica.progress.latest) == (1, 1)
 
 
+async def test_a_log_that_does_not_say_where_it_ends(
+    setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is for all of it: a caller who gave 50 ms learns after 50 ms how far the replica is."""
+
+    async def silent(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(setting.log, "bounds", silent)
+    async with within(DEADLINE_S):
+        with pytest.raises(ReplicaBehind, match="has applied -1, the token asks 5; the log ends at -1"):
+            await replica.wait_applied(Offset(5), timeout=0.05)
+
+
 async def test_it_never_answers_early(
     setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +100,7 @@ async def test_it_never_answers_early(
     last = await setting.write(b"a")
     waiting = asyncio.ensure_future(replica.wait_applied(last, timeout=DEADLINE_S))
     with pytest.raises(ReplicaBehind, match=r"flights/0 has applied -1, the token asks 0; the log ends at 0") as caught:
-        await replica.wait_applied(last, timeout=0.01)
+        await replica.wait_applied(last, timeout=0.25)
     assert caught.value.fields == {"partition": 0, "applied": -1, "asked": 0, "latest": 0}
     assert not waiting.done()
     held.release()
