@@ -103,7 +103,7 @@ class DirectReads:
     def _let_go(self, found: _Found) -> None:
         """Look for the replicas anew. Their successors must not show less than they did."""
         for number, replica in enumerate(found.replicas):
-            self._saw(found.ref, Partition(number), replica.index.applied)
+            self._saw(found.ref, Partition(number), replica.index.shown)
         self._found = self._look_up()
 
     def _look_up(self) -> _Found | None:

@@ -95,6 +95,9 @@ class IndexFile(LmdbReads):
         self._state = State()
         self.applied: Offset = self._state.applied
         """The last offset that was folded. A plain attribute: every read compares it."""
+        self.shown: Offset = self.applied
+        """No read that has begun shows more than this offset. Ahead of `applied` from before a commit until after it:
+        readers see a commit before the thread that made it can say so."""
         self.place = place_of(table_id, partition)
         """Whose batches it folds."""
         self.version = ORIGINAL.version
@@ -182,7 +185,7 @@ class IndexFile(LmdbReads):
         self._begin = env.begin
         self._is_new = False
         self._state, self.version, self.live = found
-        self.applied = found.state.applied
+        self.applied = self.shown = found.state.applied
         if others is not None:
             others.opened(self)
 

@@ -120,7 +120,8 @@ class LmdbIndex(IndexFile):
         )
         index._is_new, index._unsynced = is_new, not clean
         index._summary, index._state = summary, summary.state
-        index.applied, index.version, index.live = summary.state.applied, summary.version, summary.live
+        index.applied = index.shown = summary.state.applied
+        index.version, index.live = summary.version, summary.live
         return index
 
     def count(self) -> int:
@@ -177,6 +178,7 @@ class LmdbIndex(IndexFile):
                 after = before
                 if effects.applied != before.applied:
                     after = carry_out(effects, txn, self._databases, before=before, limits=self._limits)
+                    self.shown = after.applied
             self._commit(after, effects)
         return effects
 
@@ -216,6 +218,7 @@ class LmdbIndex(IndexFile):
         with named_troubles(self._path, self._map_bytes), self._write() as txn, live._reading() as source:
             self._summary = None
             take_over(txn, self._databases, source, live._databases)
+            self.shown = live.applied
         self._state, self.live, self.applied = live._state, live.live, live.applied
 
     def copy_to(self, file: int) -> None:

@@ -140,7 +140,7 @@ async def test_each_call_ends_at_its_own_deadline(between: InBetween, flights: T
 async def test_the_default_timeout_holds_beside_a_longer_one(between: InBetween, data_plane: LocalData) -> None:
     """A call with the default timeout joined one of an hour, and waited with it."""
     database = Database(between, timeout=0.1)
-    table = await database.create_table("flights")
+    table = await database.create_table("flights", timeout=DEADLINE_S)
     between.gate = asyncio.Event()
     patient = [
         asyncio.ensure_future(table.get(b"k", timeout=3600)),

@@ -22,6 +22,7 @@ from duramen.client.transport.resp_fast_path import Lost, RespFastPath, _Line
 from duramen.server.roles.all_in_one import SingleServer as Server
 from router.data.direct_reads import NOT_FRESH
 from router.endpoints.resp.server.sockets import RespSettings
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 DEADLINE_S = 20
 
@@ -119,6 +120,30 @@ def test_the_session_is_one(served_fast: Server, database: Database, flights: Ta
         assert duramen.Token.parse(database.token()).offsets(done.table_id)[mine.partition] >= mine.offset
         assert theirs.get(b"k", after=mine.token) == b"mine"
         assert dict(flights.scan())[b"k"] == b"mine"
+
+
+def test_what_is_read_while_it_is_being_committed_is_in_the_token(
+    served_fast: Server, database: Database, flights: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers see a commit before the thread that made it has noted its offset."""
+    committed, goes_on = threading.Event(), threading.Event()
+    inner = LmdbIndex._commit
+
+    def held(self: LmdbIndex, *arguments: Any) -> None:
+        committed.set()
+        assert goes_on.wait(DEADLINE_S)
+        inner(self, *arguments)
+
+    monkeypatch.setattr(LmdbIndex, "_commit", held)
+    try:
+        with duramen.connect(f"127.0.0.1:{served_fast.port}") as other:
+            done = other.table("flights").put(b"k", b"theirs")
+            assert committed.wait(DEADLINE_S)
+            assert flights._fast_path is not None
+            assert flights._fast_path.get(b"k") == b"theirs"
+            assert duramen.Token.parse(database.token()).offsets(done.table_id)[done.partition] >= done.offset
+    finally:
+        goes_on.set()
 
 
 def test_a_read_waits_for_what_the_session_has_seen(flights: Table, monkeypatch: pytest.MonkeyPatch) -> None:

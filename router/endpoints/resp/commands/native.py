@@ -55,11 +55,11 @@ def read(client: CommandContext, args: Sequence[bytes]) -> list[Any]:
     try:
         replica = node.replica(TableId(text_of(args[0])), Partition(integer(args[1])))
         index = replica.index
-        applied = index.applied
         after = Offset(integer(args[2]))
-        if not may_answer(applied, needed_offset(after, replica.floor), replica.failure):
+        if not may_answer(index.applied, needed_offset(after, replica.floor), replica.failure):
             raise _NOT_HERE
-        return [int(applied), index.get_value(args[3])]
+        value = index.get_value(args[3])
+        return [int(index.shown), value]
     except DuramenError as error:
         raise problem_of(error) from error
 

@@ -120,7 +120,7 @@ class ServedTable:
                 continue
             if before is not None:
                 # Its successor must not show less.
-                self.raise_floor(partition, max(before.index.applied, self.seen[partition]))
+                self.raise_floor(partition, max(before.index.shown, self.seen[partition]))
             replica: Replica | None = None
             with suppress(DuramenError):
                 replica = self.node.replica(self.ref.id, partition)
@@ -190,7 +190,7 @@ class ServedTable:
     def token(self) -> Token:
         """Everything that this endpoint has shown of the table, its own replicas' states included."""
         offsets = {
-            Partition(number): max(seen, NOTHING if replica is None else replica.index.applied)
+            Partition(number): max(seen, NOTHING if replica is None else replica.index.shown)
             for number, (seen, replica) in enumerate(zip(self.seen, self.replicas, strict=True))
         }
         return Token({self.ref.id: {partition: offset for partition, offset in offsets.items() if offset != NOTHING}})
