@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -23,6 +25,8 @@ from log_tier.rpc.details import STATUS_KEY, status_details
 from log_tier.rpc.status import status_of
 
 __all__ = ["PROBLEM_KEY", "abort", "error_of", "error_of_call", "may_have_happened", "problem_of"]
+
+logger = logging.getLogger(__name__)
 
 PROBLEM_KEY: Final = "duramen-problem-bin"
 
@@ -72,11 +76,19 @@ def error_of(problem: Problem) -> DuramenError:
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: DuramenError) -> NoReturn:
-    """End the call with this error: as a `Problem` for our own clients, as `google.rpc.Status` for everybody's."""
+    """End the call with this error: as a `Problem` for our own clients, as `google.rpc.Status` for everybody's.
+
+    Where the client is gone already, the call ends as cancelled, without a word on the server's screen.
+    """
     problem = problem_of(error)
     details = _cut(error.message, _TEXT_LENGTH_MAX)  # for whoever knows gRPC only; ours are in the problem
     trailing = ((PROBLEM_KEY, problem.SerializeToString()), (STATUS_KEY, status_details(error, details)))
-    await context.abort(status_of(type(error)), details, trailing)
+    try:
+        await context.abort(status_of(type(error)), details, trailing)
+    except grpc.aio.InternalError as failure:
+        # gRPC's core could not send the status: the client went away in this very moment.
+        logger.debug("a call ended with its client, before %s was sent: %s", type(error).__name__, failure)
+        raise asyncio.CancelledError from failure
     raise AssertionError("abort returned")
 
 

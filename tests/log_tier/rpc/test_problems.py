@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -15,6 +17,7 @@ from log_tier.model.errors import (
     DuramenError,
     InvalidRequest,
     LimitExceeded,
+    ShuttingDown,
     Unavailable,
     UnknownFormat,
 )
@@ -157,3 +160,15 @@ def test_each_status_is_one_that_fits() -> None:
                 grpc.StatusCode.OUT_OF_RANGE,
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
             ), code
+
+
+async def test_a_client_that_is_gone_when_its_error_is_sent() -> None:
+    """gRPC prints a traceback for what its core raises, and nothing for a call that was cancelled."""
+
+    class Gone:
+        async def abort(self, *_: object) -> None:
+            raise grpc.aio.InternalError('Failed "execute_batch"')
+
+    context: Any = Gone()
+    with pytest.raises(asyncio.CancelledError):
+        await abort(context, ShuttingDown("the server is stopping"))
