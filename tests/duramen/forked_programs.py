@@ -284,6 +284,7 @@ def prefork(target: str) -> None:
 
     def worker() -> None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         while True:
             accepted, _ = listening.accept()
             with accepted:
@@ -298,7 +299,14 @@ def prefork(target: str) -> None:
             client.sendall(word)
             return client.recv(1000)
 
-    workers = {in_child(worker) for _ in range(3)}
+    def started() -> int:
+        """A worker's pid. A signal that comes before the worker has its handler waits for it."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        pid = in_child(worker)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        return pid
+
+    workers = {started() for _ in range(3)}
     for number in range(12):
         pid, _, seen = ask(b"request %d" % number).partition(b" ")
         assert int(pid) in workers
@@ -306,7 +314,7 @@ def prefork(target: str) -> None:
     assert ask(b"die") == b""
     ended, status = os.wait()
     assert os.waitstatus_to_exitcode(status) == 9
-    workers = workers - {ended} | {in_child(worker)}
+    workers = workers - {ended} | {started()}
     assert ask(b"after").endswith(b" from the master")
     for process in workers:
         os.kill(process, signal.SIGTERM)
