@@ -19,6 +19,7 @@ from bench.workloads.resp_pipelines import RESP_PIPELINES
 from bench.workloads.resp_readers import RESP_READERS
 from bench.workloads.restart import RESTART
 from bench.workloads.served import SERVED
+from bench.workloads.snapshot_restore import SNAPSHOT_RESTORE
 from bench.workloads.spark_build import SPARK_BUILD
 from bench.workloads.spark_source import SPARK_SOURCE
 from bench.workloads.versions import VERSIONS
@@ -38,6 +39,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         MANY_TABLES,
         MEMORY,
         *CLUSTER,
+        *SNAPSHOT_RESTORE,
         *RESP_ENDPOINT,
         *RESP_PIPELINES,
         *RESP_CLIENT,

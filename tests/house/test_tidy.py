@@ -14,6 +14,8 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 PACKAGES = ("log_tier", "serving_tier", "router", "spark_bulk", "duramen")
+BESIDES = ("tests", "bench", "examples")
+"""Folders of code that is no product. Their files are short as well."""
 
 FILE_LINES_MAX = 400
 """A longer file hides two nouns."""
@@ -105,10 +107,17 @@ def circles(graph: dict[Module, set[Module]]) -> list[list[Module]]:
     return found
 
 
+@cache
+def all_files() -> tuple[Path, ...]:
+    """The product's modules, and those of the tests, the benchmark and the examples."""
+    found = (path.relative_to(TOP) for folder in BESIDES for path in (TOP / folder).rglob("*.py"))
+    return (*product_files(), *sorted(found))
+
+
 def test_files_are_short() -> None:
     long = {
         str(path): lines
-        for path in product_files()
+        for path in all_files()
         if (lines := len((TOP / path).read_text(encoding="utf-8").splitlines())) > FILE_LINES_MAX
     }
     assert set(long) == LONG_FILES, f"files of more than {FILE_LINES_MAX} lines hide two nouns: {long}"

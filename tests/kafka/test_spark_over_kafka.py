@@ -18,13 +18,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line, run_duramen
 from kit.deadlines import wait_until
 from kit.kafka.foreign import DEADLINE_S, Record, end_of, make_topic, producer, send
+from kit.spark.table_source import Source, changes_of
 
 import duramen
 from duramen.blocking import Database, Table
@@ -41,19 +42,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
+
 PARTITIONS: Final = 3
 
+
 _numbers = itertools.count()
-
-
-class Change(NamedTuple):
-    """A row of a change feed."""
-
-    partition: int
-    offset: int
-    operation: str
-    key: bytes
-    value: bytes | None
 
 
 @pytest.fixture(scope="module")
@@ -84,45 +77,6 @@ def table(database: Database) -> Table:
 @pytest.fixture
 def source(spark: Any, server: ServerProcess, table: Table) -> Source:
     return Source(spark, server.target, table.name)
-
-
-class Source:
-    """A table as Spark's source and sink."""
-
-    def __init__(self, spark: Any, at: str, name: str) -> None:
-        self.spark = spark
-        self.place = {"at": at, "table": name}
-
-    def read(self, **options: str) -> Any:
-        return self.spark.read.format("duramen").options(**self.place, **options).load()
-
-    def rows(self, **options: str) -> dict[bytes, bytes]:
-        """The table; no key twice."""
-        rows = self.read(**options).collect()
-        found = {bytes(row.key): bytes(row.value) for row in rows}
-        assert len(found) == len(rows)
-        return found
-
-    def changes(self, **options: str) -> list[Change]:
-        """The log."""
-        return changes_of(self.read(log="true", **options))
-
-    def write(self, frame: Any) -> None:
-        frame.write.format("duramen").options(**self.place).mode("append").save()
-
-
-def changes_of(frame: Any) -> list[Change]:
-    """In the order of partitions and offsets."""
-    return sorted(
-        Change(
-            row.partition,
-            row.offset,
-            row.operation,
-            bytes(row.key),
-            None if row.value is None else bytes(row.value),
-        )
-        for row in frame.collect()
-    )
 
 
 def ran(server: ServerProcess, *arguments: str) -> list[dict[str, Any]]:

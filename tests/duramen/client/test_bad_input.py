@@ -7,37 +7,24 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import grpc
 import pytest
+from kit.client.streams import drained
 from kit.client.table_size import records
-from kit.deadlines import within
 
 import duramen
 from duramen import aio
 from duramen.client.database import Database
 from duramen.client.table import Table
 from duramen.server.roles.all_in_one import SingleServer as Server
-from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.batch_header import BATCH_BYTES_MAX, HEADER_BYTES
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, table_id_to_bytes
 from log_tier.model.partitioner import partition_of
 from log_tier.model.record import TTL_MS_MAX, VALUE_BYTES_MAX
-from log_tier.model.tokens import Token
-from log_tier.rpc.problems import error_of, error_of_call
 from router.data.gather.rounds import PENDING_BYTES_MAX
-from router.proto import keyvalue_pb2 as kv
-from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
-from router.proto import tables_pb2 as tables
 
 LONG_KEY = b"x" * 512
 
+
 Call = Callable[[Any], Awaitable[Any]]
-
-
-async def drained(found: Any) -> None:
-    async for _ in found:
-        pass
 
 
 KEYS: list[tuple[object, str]] = [
@@ -175,80 +162,6 @@ async def test_partition_counts_that_are_no_numbers(remote: Database, partitions
         await remote.create_table("more", partitions=partitions)
 
 
-TOKEN_CALLS: list[Callable[[Table, Any], Awaitable[Any]]] = [
-    lambda table, token: table.get(b"k", after=token),
-    lambda table, token: table.get_many([b"k"], after=token),
-    lambda table, token: drained(table.scan(after=token)),
-    lambda table, token: anext(table.watch(after=token)),
-]
-
-
-@pytest.mark.parametrize("call", TOKEN_CALLS)
-async def test_tokens_that_are_none(remote: Database, flights: Table, call: Any) -> None:
-    good = (await flights.put(b"k", b"v")).token
-    for token, message in (
-        ("", r"'' is no token: tokens begin with 'd1\.'"),
-        ("rubbish", r"is no token"),
-        ("d1.", r"no whole token"),
-        ("d1.!!!", r"is no token"),
-        (good[:-1], r"is no token|no whole token.*cut while copying"),
-        (good[:-4] + "AAAA", r"no whole token.*cut while copying"),
-        (5, r"a token is text, this is int"),
-        (b"d1.x", r"a token is text, this is bytes"),
-    ):
-        with pytest.raises(duramen.InvalidToken, match=message):
-            await call(flights, token)
-        if not isinstance(token, int):
-            with pytest.raises(duramen.InvalidToken):
-                remote.merge_token(token)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("call", TOKEN_CALLS)
-async def test_tokens_of_other_tables(remote: Database, flights: Table, call: Any) -> None:
-    ships = await remote.create_table("ships", partitions=1)
-    other = (await ships.put(b"k", b"v")).token
-    with pytest.raises(
-        duramen.InvalidToken, match="it comes from another table, or from one that was dropped"
-    ) as caught:
-        await call(flights, other)
-    assert caught.value.fields["table"] != caught.value.fields["token_table"]
-    old = (await flights.put(b"k", b"v")).token
-    await remote.drop_table("flights")
-    again = await remote.create_table("flights", partitions=2)
-    with pytest.raises(duramen.InvalidToken, match="dropped and created again"):
-        await call(again, old)
-
-
-@pytest.mark.parametrize("call", TOKEN_CALLS)
-async def test_tokens_that_name_what_cannot_be(flights: Table, call: Any) -> None:
-    table_id = (await flights.put(b"k", b"v")).table_id
-    for partition, offset in ((99, 0), (0, (1 << 63) - 1)):
-        with pytest.raises(duramen.InvalidToken, match="it was not made here"):
-            await call(flights, Token.of(table_id, Partition(partition), Offset(offset)))
-
-
-@pytest.mark.parametrize("call", TOKEN_CALLS)
-async def test_tokens_beyond_the_end_are_refused_at_once(flights: Table, call: Any) -> None:
-    done = await flights.put(b"k", b"v")
-    token = Token.of(done.table_id, done.partition, Offset(1000))
-    async with within(5):  # the call itself would take ten
-        with pytest.raises(duramen.TokenAhead, match=r"1000|1001") as caught:
-            await call(flights, str(token))
-    assert caught.value.fields["latest"] == 0
-    assert caught.value.fields["partition"] == done.partition
-
-
-async def test_a_token_of_a_table_made_again_since_we_found_it(
-    remote: Database, flights: Table, connected: Any
-) -> None:
-    """Our handle is older than the table; the token is right and our idea of the table is not."""
-    await flights.put(b"k", b"old")
-    other = await connected()
-    await other.drop_table("flights")
-    done = await (await other.create_table("flights", partitions=3)).put(b"k", b"new")
-    assert await flights.get(b"k", after=done.token) == b"new"
-
-
 async def test_versions(flights: Table) -> None:
     done = await flights.put(b"k", b"v")
     with pytest.raises(duramen.ConditionFailed, match="the key has version 0") as caught:
@@ -363,107 +276,3 @@ async def test_more_than_this_client_may_hold(flights: Table) -> None:
         await flights.put(b"k", b"v")
     rounds.pending_bytes = 0
     await flights.put(b"k", b"v")
-
-
-# --- without our client, which refuses most of it before it leaves
-
-
-@pytest.fixture
-async def stub(machine: Server, flights: Table) -> Any:
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{machine.port}") as channel:
-        yield keyvalue_pb2_grpc.KeyValueStub(channel)  # type: ignore[no-untyped-call]
-
-
-async def table_id_of(table: Table) -> bytes:
-    return table_id_to_bytes((await table.describe()).table.id)
-
-
-def damaged(batch: bytes, at: int) -> bytes:
-    return batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
-
-
-GOOD = encode_batch(Columns([b"k"], [b"v"]))
-
-
-@pytest.mark.parametrize(
-    ("batch", "kind", "message"),
-    [
-        (b"", duramen.BatchRefused, "at least 64 bytes"),
-        (b"x" * 100, duramen.BatchRefused, "no batch begins here"),
-        (GOOD[:-1], duramen.BatchRefused, "says it has"),
-        (GOOD + b"x", duramen.BatchRefused, "says it has"),
-        (damaged(GOOD, HEADER_BYTES + 6), duramen.BatchRefused, "says its checksum is"),
-        (damaged(GOOD, 12), duramen.BatchRefused, "says its checksum is"),
-        (GOOD[:4] + b"\x03" + GOOD[5:], duramen.UnknownFormat, "format version 3, this process reads up to version 2"),
-        (GOOD[:8] + (BATCH_BYTES_MAX + 1).to_bytes(4, "little") + GOOD[12:], duramen.BatchRefused, "are possible"),
-    ],
-)
-async def test_batches(stub: Any, flights: Table, batch: bytes, kind: type[DuramenError], message: str) -> None:
-    part = kv.WritePart(table_id=await table_id_of(flights), partition=0, batch=batch)
-    reply = await stub.Write(kv.WriteRequest(parts=[part]))
-    error = error_of(reply.results[0].problem)
-    assert type(error) is kind
-    assert message in error.message
-    assert await records(flights) == 0
-
-
-async def test_places_that_are_not_there(stub: Any, flights: Table) -> None:
-    table_id = await table_id_of(flights)
-    reply = await stub.Write(
-        kv.WriteRequest(
-            parts=[
-                kv.WritePart(table_id=table_id, partition=4, batch=GOOD),
-                kv.WritePart(table_id=bytes(16), partition=0, batch=GOOD),
-            ]
-        )
-    )
-    errors = [error_of(result.problem) for result in reply.results]
-    assert [type(error) for error in errors] == [duramen.TableNotFound] * 2
-    assert "has partitions 0 to 3, not 4" in errors[0].message
-    reply = await stub.Read(
-        kv.ReadRequest(
-            parts=[
-                kv.ReadPart(table_id=table_id, partition=4, after=-1, keys=[b"k"]),
-                kv.ReadPart(table_id=table_id, after=-1, keys=[LONG_KEY]),
-                kv.ReadPart(table_id=table_id, after=-1, keys=[b""]),
-            ]
-        )
-    )
-    kinds = [type(error_of(result.problem)) for result in reply.results]
-    assert kinds == [duramen.TableNotFound, duramen.InvalidKey, duramen.InvalidKey]
-
-
-@pytest.mark.parametrize(
-    ("method", "request_", "kind", "message"),
-    [
-        ("Read", kv.ReadRequest(parts=[kv.ReadPart(keys=[b"k"] * 10_001)]), duramen.InvalidRequest, "16 bytes"),
-        (
-            "Read",
-            kv.ReadRequest(parts=[kv.ReadPart(table_id=bytes(16), keys=[b"k"] * 10_001)]),
-            duramen.LimitExceeded,
-            "at most 10000 keys, this one for 10001: split it",
-        ),
-        ("Scan", kv.ScanRequest(table_id=bytes(16)), duramen.LimitExceeded, "1 to 10000 entries, not 0"),
-        ("Scan", kv.ScanRequest(table_id=bytes(16), limit=5), duramen.TableNotFound, "no table has the id"),
-        ("Producer", kv.ProducerRequest(table_id=bytes(16)), duramen.TableNotFound, "no table has the id"),
-    ],
-)
-async def test_whole_calls(stub: Any, method: str, request_: Any, kind: type[DuramenError], message: str) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await getattr(stub, method)(request_)
-    error = error_of_call(caught.value, "here:1")
-    assert type(error) is kind
-    assert message in error.message
-
-
-async def test_a_name_as_long_as_a_book(machine: Server) -> None:
-    """The error quotes the name; gRPC would drop an error that is longer than its metadata may be."""
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{machine.port}") as channel:
-        stub = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
-        for method, request in (
-            (stub.Find, tables.FindTableRequest(name="ü" * 1_000_000)),
-            (stub.Create, tables.CreateTableRequest(name="ü" * 1_000_000, partitions=1)),
-        ):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await method(request)
-            assert isinstance(error_of_call(caught.value, "here:1"), duramen.InvalidName)

@@ -19,7 +19,7 @@ from log_tier.model.log import Log
 from log_tier.model.record import Operation, attribute_of
 from log_tier.model.table_ref import TableRef
 from router.data.local_data import LocalData
-from router.data.requests import WritePart, WriteResult
+from router.data.requests import ReadPart, WritePart, WriteResult
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
@@ -79,6 +79,13 @@ async def put_all(data_plane: LocalData, table: TableRef, pairs: dict[bytes, byt
         result = await write(data_plane, table, partition, puts(*group))
         last[partition] = Offset(result.base_offset + len(group) - 1)
     return last
+
+
+async def read(
+    data_plane: LocalData, *parts: ReadPart, timeout: float = DEADLINE_S, patience: float = 0.0
+) -> list[Any]:
+    """The result or the error of each part."""
+    return list(await data_plane.read(parts, timeout=timeout, patience=patience))
 
 
 @contextmanager

@@ -12,23 +12,19 @@ from typing import Any
 import grpc
 import pytest
 
-from log_tier.catalog.catalog import CATALOG_TOPIC, Catalog
+from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import (
     CreateTable,
     RegisterNode,
-    SetRetention,
     StartJob,
     TaskPlan,
-    command_batch,
-    parse_command,
 )
-from log_tier.catalog.map_json import map_from_json, map_to_json
+from log_tier.catalog.map_json import map_to_json
 from log_tier.catalog.remote import RemoteMaps, View, fetch_view
 from log_tier.catalog.service import ClusterService
 from log_tier.embedded import EmbeddedLog
-from log_tier.model.batch import Columns, decode_batch, encode_batch
-from log_tier.model.batch_header import stamp_batch
+from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import (
     CommandRejected,
     DeadlineExceeded,
@@ -41,16 +37,15 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Appended
-from log_tier.model.retention import FOREVER, Retention
-from log_tier.model.table_ref import TableRef
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2_grpc
 from log_tier.remote.remote_log import RemoteLog
 from log_tier.remote.service import LogService
 from log_tier.rpc.streams import OpenStreams
 
 DEADLINE_S = 20
+
+
 ZERO = Partition(0)
-FIXTURES = Path(__file__).parent / "fixtures"
 
 
 @pytest.fixture
@@ -165,22 +160,6 @@ async def test_what_is_not_understood_stops_the_follower(log: EmbeddedLog) -> No
 
 
 @pytest.mark.parametrize(
-    "value",
-    [
-        b"no json",
-        b"[]",
-        b'{"v": 2, "id": "x", "table": "t"}',
-        b'{"v": 1, "id": "x"}',
-        b'{"v": 1, "id": "x", "table": 7}',
-        b'{"v": 1, "id": "x", "table": "t", "more": 1}',
-    ],
-)
-def test_records_that_are_no_commands(value: bytes) -> None:
-    with pytest.raises(UnknownFormat):
-        parse_command(b"drop-table", value)
-
-
-@pytest.mark.parametrize(
     "command",
     [
         CreateTable(TableId("t"), "t", 1, [1]),  # type: ignore[arg-type]
@@ -289,109 +268,6 @@ def unused_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
-
-
-# --- the format on the log
-
-
-def test_records_of_format_1_stay_readable() -> None:
-    """The file was written when format 1 landed; it is never written again."""
-    lines = (FIXTURES / "commands-1.jsonl").read_text().splitlines()
-    assert len(lines) == 11
-    for line in lines:
-        document = json.loads(line)
-        command_id, command = parse_command(document["key"].encode(), document["value"].encode())
-        assert command_id == "0123456789abcdef"
-        assert type(command).__name__ == document["class"]
-
-
-def value_of(command: CreateTable | SetRetention) -> str:
-    """What would be written."""
-    batch = command_batch(command, "0123456789abcdef")
-    return (
-        decode_batch(stamp_batch(batch, base_offset=Offset(0), timestamp_ms=0, unsynced=0)).columns.values[0].decode()
-    )
-
-
-def test_tables_that_are_more_than_the_first_format_knew() -> None:
-    """Fields with defaults came later, in the same format: who does not know them stops at them."""
-    lines = (FIXTURES / "commands-1-tables.jsonl").read_text().splitlines()
-    wanted = [
-        CreateTable(TableId("uz7PoMe1SsyzElQe1u4IvA"), "flights", 2, 1, "murmur2"),
-        CreateTable(
-            TableId("uz7PoMe1SsyzElQe1u4IvA"),
-            "orders",
-            2,
-            1,
-            "murmur2",
-            adopted=True,
-            over="orders-v1",
-            starts=(Offset(120), Offset(0)),
-        ),
-    ]
-    for line, command in zip(lines, wanted, strict=True):
-        document = json.loads(line)
-        assert parse_command(document["key"].encode(), document["value"].encode()) == ("0123456789abcdef", command)
-        assert value_of(command) == document["value"]
-    (usual,) = [line for line in (FIXTURES / "commands-1.jsonl").read_text().splitlines() if "CreateTable" in line]
-    usual_value = json.loads(usual)["value"]
-    _, read = parse_command(b"create-table", usual_value.encode())
-    assert read == CreateTable(TableId("uz7PoMe1SsyzElQe1u4IvA"), "flights", 2, 1, "slot", False, "", ())
-    assert value_of(read) == usual_value, "a usual table is written as it always was"
-
-
-@pytest.mark.parametrize(
-    "fields", ['"partitioner":"crc32"', '"starts":5', '"starts":["a"]', '"adopted":1', '"over":null', '"starts":"12"']
-)
-def test_tables_that_a_newer_version_wrote(fields: str) -> None:
-    value = f'{{"v":1,"id":"x","table":"t","name":"t","partitions":1,"replicas":1,{fields}}}'
-    with pytest.raises(UnknownFormat):
-        parse_command(b"create-table", value.encode())
-
-
-def test_the_map_with_such_tables() -> None:
-    text = (FIXTURES / "map-1-tables.json").read_bytes().strip()
-    cluster = map_from_json(text)
-    flights, orders = cluster.tables.values()
-    assert (flights.partitioner, flights.adopted, flights.over, flights.starts) == ("slot", False, "", ())
-    assert (orders.partitioner, orders.adopted, orders.over, orders.starts) == ("murmur2", True, "orders-v1", (120, 0))
-    assert [orders.start(Partition(number)) for number in range(2)] == [120, 0]
-    assert flights.start(Partition(1)) == 0
-    assert orders.ref == TableRef(orders.id, "orders", 2, "murmur2", "orders-v1")
-    assert map_to_json(cluster) == text
-    with pytest.raises(UnknownFormat, match="the partitioner 'murmur3', this process knows slot, murmur2"):
-        map_from_json(text.replace(b'"murmur2"', b'"murmur3"'))
-
-
-def test_the_retention_of_a_table() -> None:
-    """It came later as well: a command of its own, and two fields that stand where they say something."""
-    document = json.loads((FIXTURES / "commands-1-retention.jsonl").read_text())
-    command = SetRetention(TableId("uz7PoMe1SsyzElQe1u4IvA"), 604_800_000, 1 << 30)
-    assert parse_command(document["key"].encode(), document["value"].encode()) == ("0123456789abcdef", command)
-    assert value_of(command) == document["value"]
-    text = (FIXTURES / "map-1-retention.json").read_bytes().strip()
-    cluster = map_from_json(text)
-    (flights,) = cluster.tables.values()
-    assert flights.retention == Retention(604_800_000, 1 << 30)
-    assert map_to_json(cluster) == text
-    (earlier,) = map_from_json((FIXTURES / "map-1.json").read_bytes()).tables.values()
-    assert earlier.retention == FOREVER
-
-
-def test_the_map_of_format_1_stays_readable() -> None:
-    text = (FIXTURES / "map-1.json").read_bytes().strip()
-    cluster = map_from_json(text)
-    assert isinstance(cluster, ClusterMap)
-    assert (len(cluster.nodes), len(cluster.tables), len(cluster.jobs), len(cluster.snapshots)) == (2, 1, 1, 1)
-    assert map_to_json(cluster) == text
-    with pytest.raises(UnknownFormat, match="has format 2"):
-        map_from_json(text.replace(b'"v":1', b'"v":2'))
-
-
-def test_the_batch_of_a_command_is_one_record() -> None:
-    assert command_batch(RegisterNode("n1", "", "a"), "id")[56:60] == (1).to_bytes(4, "little")
-    assert CATALOG_TOPIC == "_duramen_catalog"
-    assert Offset(0) == 0
 
 
 async def test_a_follower_of_the_map_that_ends_by_a_bug_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import pytest
 from kit.cluster.one_machine import (
     DEADLINE_S,
@@ -15,27 +10,21 @@ from kit.cluster.one_machine import (
     ZERO,
     all_replicas,
     held,
-    one_machine,
     operations,
     put_all,
     puts,
+    read,
     write,
 )
-from kit.deadlines import until
 
-from log_tier.catalog.catalog import CATALOG_TOPIC
 from log_tier.model.errors import (
     BatchRefused,
     ConditionFailed,
-    DuramenError,
     InvalidKey,
-    InvalidName,
     LimitExceeded,
     LogDamaged,
     NotANumber,
     ReplicaBehind,
-    ShuttingDown,
-    TableExists,
     TableNotFound,
     TokenAhead,
     UnknownFormat,
@@ -48,15 +37,8 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import PARTS_MAX, READ_KEYS_MAX, LocalData
 from router.data.requests import ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
-from serving_tier.node.node import RestingReplica
 
 MIB = 1 << 20
-
-
-async def read(
-    data_plane: LocalData, *parts: ReadPart, timeout: float = DEADLINE_S, patience: float = 0.0
-) -> list[Any]:
-    return list(await data_plane.read(parts, timeout=timeout, patience=patience))
 
 
 # --- reads
@@ -291,114 +273,3 @@ async def test_a_scan_that_waits_in_vain(data_plane: LocalData, table: TableRef)
         await data_plane.scan(ScanRequest(table.id, after={ONE: Offset(3)}), timeout=DEADLINE_S)
     with pytest.raises(TableNotFound):
         await data_plane.scan(ScanRequest(NO_TABLE), timeout=DEADLINE_S)
-
-
-# --- tables
-
-
-async def test_names_and_numbers_of_tables(data_plane: LocalData, table: TableRef) -> None:
-    with pytest.raises(TableExists, match="there is a table 'flights' already"):
-        await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
-    with pytest.raises(InvalidName):
-        await data_plane.create_table(TableSpec("a b", partitions=1), timeout=1)
-    for partitions in (0, 1025, -1):
-        with pytest.raises(LimitExceeded, match="1 to 1024 partitions"):
-            await data_plane.create_table(TableSpec("more", partitions=partitions), timeout=1)
-    with pytest.raises(TableNotFound, match="no table 'ships'; the tables are: flights"):
-        await data_plane.find_table("ships", timeout=1)
-    assert await data_plane.list_tables(timeout=1) == [table]
-
-
-async def test_a_caller_who_gives_up_leaves_no_half_made_table(
-    data_plane: LocalData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The log had the table and the node did not: it could neither be found nor be made again."""
-    entered, may_go = asyncio.Event(), asyncio.Event()
-    inner = data_plane.node.host_resting
-
-    async def host_resting(wanted: Sequence[RestingReplica]) -> None:
-        entered.set()
-        await may_go.wait()
-        await inner(wanted)
-
-    monkeypatch.setattr(data_plane.node, "host_resting", host_resting)
-    creating = asyncio.ensure_future(data_plane.create_table(TableSpec("ships", partitions=2), timeout=1))
-    await entered.wait()
-    creating.cancel()
-    await asyncio.gather(creating, return_exceptions=True)
-    may_go.set()
-    await until(lambda: len(data_plane.node.hosted()) == 2)
-    found = await data_plane.find_table("ships", timeout=DEADLINE_S)
-    await write(data_plane, found, 0, puts((b"a", b"1")), outcomes=True)
-    assert data_plane.node.replica(found.id, Partition(0)).index.get_value(b"a") == b"1"
-
-
-async def test_a_topic_without_its_command_is_taken_over(data_plane: LocalData) -> None:
-    """What a crash between the two steps of `create` leaves."""
-    made = await data_plane.log.create_topic("ships", partitions=2)
-    with pytest.raises(TableNotFound, match="no table 'ships'"):
-        await data_plane.find_table("ships", timeout=1)
-    with pytest.raises(TableExists):
-        await data_plane.create_table(TableSpec("ships", partitions=3), timeout=1)
-    assert await data_plane.create_table(TableSpec("ships", partitions=2), timeout=1) == TableRef(made.id, "ships", 2)
-    await write(data_plane, TableRef(made.id, "ships", 2), 1, puts((b"a", b"1")), outcomes=True)
-
-
-async def test_a_table_without_its_topic_is_gone_and_can_be_made_again(data_plane: LocalData, table: TableRef) -> None:
-    """What a crash between the two steps of `drop` leaves."""
-    await data_plane.log.delete_topic(table.id)
-    replica = data_plane.node.replica(table.id, ZERO)
-    await until(lambda: replica.state == "stopped")
-    (answer,) = await data_plane.read([ReadPart(table.id, ZERO, [b"a"])], timeout=1)
-    assert isinstance(answer, TableNotFound)
-    again = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
-    assert again.id != table.id
-
-
-async def test_many_changes_at_once(data_plane: LocalData) -> None:
-    async def change(number: int) -> object:
-        try:
-            if number % 3 == 2:
-                await data_plane.drop_table(f"t{number // 3 % 2}", timeout=1)
-                return None
-            return await data_plane.create_table(TableSpec(f"t{number % 2}", partitions=1), timeout=1)
-        except DuramenError as error:
-            return error
-
-    results = await asyncio.gather(*map(change, range(40)))
-    assert all(result is None or isinstance(result, TableRef | TableExists | TableNotFound) for result in results)
-    tables = await data_plane.list_tables(timeout=1)
-    made = [topic for topic in await data_plane.log.topics() if topic.name != CATALOG_TOPIC]
-    assert tables == [TableRef(topic.id, topic.name, topic.partitions) for topic in made]
-    for topic in tables:
-        await write(data_plane, topic, 0, puts((b"a", b"1")), outcomes=True)
-
-
-async def test_dropping_ends_whatever_waits(data_plane: LocalData, table: TableRef) -> None:
-    replicas = all_replicas(data_plane, table)
-    with held(*replicas):
-        await write(data_plane, table, 0, puts((b"a", b"1")))
-        reading = asyncio.ensure_future(read(data_plane, ReadPart(table.id, ZERO, [b"a"], Offset(0))))
-        await asyncio.sleep(0)
-        dropping = asyncio.ensure_future(data_plane.drop_table("flights", timeout=1))
-        (result,) = await reading
-    await dropping
-    assert isinstance(result, TableNotFound)
-
-
-async def test_what_is_closed_refuses(tmp_path: Path) -> None:
-    async with one_machine(tmp_path) as data_plane:
-        table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
-        with held(data_plane.node.replica(table.id, ZERO)):
-            await write(data_plane, table, 0, puts((b"a", b"1")))
-            reading = asyncio.ensure_future(read(data_plane, ReadPart(table.id, ZERO, [b"a"], Offset(0))))
-            await asyncio.sleep(0)
-            closing = asyncio.ensure_future(data_plane.close())
-            (result,) = await reading
-        await closing
-        assert isinstance(result, ShuttingDown)
-        (result,) = await data_plane.write([WritePart(table.id, ZERO, puts((b"a", b"1")))], timeout=1)
-        assert isinstance(result, ShuttingDown)
-    async with one_machine(tmp_path) as data_plane:
-        (found,) = await read(data_plane, ReadPart(table.id, ZERO, [b"a"], Offset(0)))
-        assert found.values == [b"1"]
