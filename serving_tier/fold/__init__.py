@@ -5,5 +5,6 @@ where one batch ends and the next begins, so two replicas at one offset hold equ
 Conditions and updates are decided here, in log order, once (I6). A producer's sequence makes a batch that was sent
 twice take effect once (I2).
 
-Reading order: `numbers.py`, `entry.py`, `decision.py`, `producers.py`, `verdicts.py`, `fold.py`.
+Reading order: `numbers.py`, `entry.py`, `decision.py`, `producers.py`, `verdicts.py`, `stretch.py`,
+`fold.py`.
 """

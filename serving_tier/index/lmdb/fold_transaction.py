@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from log_tier.model.identifiers import Offset
@@ -39,10 +40,8 @@ class LmdbView:
 
     def __init__(self, txn: Any, databases: Databases) -> None:
         self._txn, self._databases = txn, databases
-
-    def stored(self, key: bytes) -> bytes | None:
-        found: bytes | None = self._txn.get(key, db=self._databases.data)
-        return found
+        self.stored: Callable[[bytes], bytes | None] = partial(txn.get, db=databases.data)
+        """See `FoldView`. Not a method: each record of a fold asks once, and this is half as dear."""
 
     def producer(self, producer_id: int) -> ProducerState | None:
         row = self._txn.get(number_key(producer_id), db=self._databases.producers)
