@@ -79,14 +79,14 @@ class Client(Session, asyncio.Protocol):
         self._input: SocketInput
         self._task: asyncio.Task[None] | None = None
         """The command that runs by itself."""
-        self._poison: str | None = None
+        self._error: str | None = None
         """A protocol error, told when all before it is answered."""
         self.transport: asyncio.Transport
         self.reply_queue: ReplyQueue
         self._ended = False
         """It sends no more."""
         self._turn_scheduled = False
-        self._short = FastPath(self)
+        self._fast_path = FastPath(self)
         self.pipeline: Pipeline
         """Commands that run in rounds."""
 
@@ -128,10 +128,10 @@ class Client(Session, asyncio.Protocol):
             and self._intake.idle
             and not self.reply_queue.waits
             and not self.closing
-            and self._short.lone(data)
+            and self._fast_path.lone(data)
         ):
             return
-        if self.closing or self._poison is not None:
+        if self.closing or self._error is not None:
             return
         self._input.queued_bytes += len(data)
         if self.reply_queue.stalled or self._turn_scheduled or self._intake.waiting_bytes:
@@ -149,7 +149,7 @@ class Client(Session, asyncio.Protocol):
         try:
             commands: Sequence[Command] = self._intake.take(data)
         except ProtocolError as error:
-            commands, self._poison = error.commands, error.text
+            commands, self._error = error.commands, error.text
         self.queue.extend(commands)
         self._run()
 
@@ -157,7 +157,7 @@ class Client(Session, asyncio.Protocol):
         """It sends no more; answers that are on their way still go out."""
         self._ended = True
         if self.queue or self.reply_queue.waits or self._task is not None or self._intake.more:
-            self._poison = self._poison or ""
+            self._error = self._error or ""
             return True
         return False
 
@@ -197,7 +197,7 @@ class Client(Session, asyncio.Protocol):
         self.queue.clear()
         self.queue.append(current)
         self._intake.clear()
-        self._poison = ""
+        self._error = ""
 
     def drop(self, reason: str) -> None:
         """End the connection at once; what it has not read is lost."""
@@ -215,7 +215,7 @@ class Client(Session, asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """Nothing has to be done when a reply has left."""
-        return not self.queue and not self._intake.more and self._poison is None and self._input.on and not self.closing
+        return not self.queue and not self._intake.more and self._error is None and self._input.on and not self.closing
 
     def _told_bytes(self, error: DuramenError) -> bytes:
         return encode(self.report(error), self.protocol)
@@ -239,7 +239,7 @@ class Client(Session, asyncio.Protocol):
                 if self.plain:
                     if name in GET_WORDS:
                         done = self.commands
-                        if not reply_queue.unanswered and not reply_queue.stalled and self._short.get(command):
+                        if not reply_queue.unanswered and not reply_queue.stalled and self._fast_path.get(command):
                             left -= 1 + (self.commands - done) // _TURN_SHARE_OF_RUNS
                             if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
                                 left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
@@ -247,7 +247,7 @@ class Client(Session, asyncio.Protocol):
                             continue
                     elif name in SET_WORDS and len(command) == 3 and not self.pipeline.running:
                         done = self.commands
-                        if self._short.set(command):
+                        if self._fast_path.set(command):
                             left -= 1 + (self.commands - done) // _TURN_SHARE_OF_RUNS
                             continue
                 left -= 1
@@ -260,10 +260,10 @@ class Client(Session, asyncio.Protocol):
                     break
             if not queue and self._intake.more and not reply_queue.stalled and not self.closing:
                 self._take_turns()
-            elif self._poison is not None and not queue and self._task is None and not reply_queue.waits:
-                if self._poison:
-                    reply_queue.emit(b"-ERR Protocol error: %b\r\n" % self._poison.encode())
-                self.close(self._poison or "it has sent all that it wanted")
+            elif self._error is not None and not queue and self._task is None and not reply_queue.waits:
+                if self._error:
+                    reply_queue.emit(b"-ERR Protocol error: %b\r\n" % self._error.encode())
+                self.close(self._error or "it has sent all that it wanted")
         if not self.closing:
             reply_queue.flush()
             if not self._input.on:
@@ -338,7 +338,7 @@ class Client(Session, asyncio.Protocol):
             ):
                 begun = write_blind(self, spec, command, table)
             if not begun and spec.kind == "read" and not reply_queue.unanswered:
-                if spec.name == "mget" and self._short.mget(command):
+                if spec.name == "mget" and self._fast_path.mget(command):
                     return True
                 keys = spec.keys(command)
                 check_keys(keys)

@@ -96,11 +96,11 @@ class _Pieces:
 class Pipeline:
     """The commands of one connection that run in rounds."""
 
-    __slots__ = ("_client", "_outbox", "_size", "running")
+    __slots__ = ("_client", "_reply_queue", "_size", "running")
 
     def __init__(self, client: ClientContext) -> None:
         self._client = client
-        self._outbox = client.reply_queue
+        self._reply_queue = client.reply_queue
         self.running = 0
         """Commands whose replies are not there yet. While there are any, no command on keys goes another way."""
         self._size = 0
@@ -110,7 +110,7 @@ class Pipeline:
     def takes(self) -> bool:
         """May a command be handed over? Not behind writes that went another way, nor beyond the limits."""
         if not self.running:
-            return not self._outbox.unanswered
+            return not self._reply_queue.unanswered
         return self.running < RUNNING_MAX and self._size < RUNNING_BYTES_MAX
 
     def begin(self, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
@@ -161,7 +161,7 @@ class Pipeline:
         place = _Place(self, client.protocol, size)
         self.running += 1
         self._size += size
-        self._outbox.reserve(place, 1)
+        self._reply_queue.reserve(place, 1)
         server.changes.begin(table, table.partition_of(key), Job(client, keys, spec.run, args, place))
         return True
 
@@ -185,20 +185,20 @@ class Pipeline:
         place = _Place(self, self._client.protocol, size)
         self.running += 1
         self._size += size
-        self._outbox.reserve(place, 1)
+        self._reply_queue.reserve(place, 1)
         return place
 
     def answered(self, reply: Any, protocol: int, size: int) -> bytes:
         """A command was answered: the bytes of its reply."""
         self.answered_in_bytes(size)
-        return self._outbox.tell(reply) if isinstance(reply, DuramenError) else encode(reply, protocol)
+        return self._reply_queue.tell(reply) if isinstance(reply, DuramenError) else encode(reply, protocol)
 
     def answered_in_bytes(self, size: int) -> None:
         """A command was answered, and its place has the bytes, or gets them at once."""
         self.running -= 1
         self._size -= size
-        self._outbox.unanswered -= 1
-        self._outbox.filled()
+        self._reply_queue.unanswered -= 1
+        self._reply_queue.filled()
 
     def in_thread(self, work: Coroutine[Any, Any, None]) -> None:
         """Run what waits for a thread."""

@@ -29,7 +29,7 @@ from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
 from router.endpoints.resp.readers.reader_state import ReaderState
 from router.endpoints.resp.readers.reader_table import ReaderTable
-from router.endpoints.resp.readers.upstream import Twin, has_one_line, packed
+from router.endpoints.resp.readers.upstream import UpstreamConnection, has_one_line, packed
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
 from router.endpoints.resp.wire.framing import lone_get
@@ -38,21 +38,21 @@ from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import NULL, Problem, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
-__all__ = ["Relay"]
+__all__ = ["ProxyConnection"]
 
 logger = logging.getLogger(__name__)
 
-_HANDS_OVER: Final = frozenset({"subscribe", "psubscribe"})
+_SUBSCRIBING: Final = frozenset({"subscribe", "psubscribe"})
 
 # The server may be busy accepting many at once.
-_MEET_S: Final = 10.0
-_MEET_PAUSE_S: Final = 0.02
+_CONNECT_TIMEOUT_S: Final = 10.0
+_CONNECT_PAUSE_S: Final = 0.02
 
 # A MiB of replies costs as much of a turn as half of its commands: some 1 ms.
 _TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
 
 
-class Relay(asyncio.Protocol):
+class ProxyConnection(asyncio.Protocol):
     """The client's side. Everything here runs on the event loop."""
 
     def __init__(self, process: ReaderState) -> None:
@@ -76,7 +76,7 @@ class Relay(asyncio.Protocol):
         """Markers that it owes."""
         self._raw = False
         """It was handed over."""
-        self._poison: str | None = None
+        self._error: str | None = None
         self._ended = False
         """The client sends no more, and the upstream connection does not know yet."""
         self._client_ended = False
@@ -85,17 +85,17 @@ class Relay(asyncio.Protocol):
         self._secret = new_secret()
         self._question = next_question(self._secret)
         self._fences = Fences(self._secret)
-        self._upstream: Twin | None = None
-        self._meeting: asyncio.Task[None] | None = None
+        self._upstream: UpstreamConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport
-        self._outbox: ReplyQueue
+        self._replies: ReplyQueue
 
     # --- the client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody is there: introduce the upstream connection before anything is read."""
         self._transport = cast("asyncio.Transport", transport)
-        self._outbox = ReplyQueue(
+        self._replies = ReplyQueue(
             *(self._transport, self._loop),
             filled=_nothing,
             tell=self._told,
@@ -105,20 +105,21 @@ class Relay(asyncio.Protocol):
         self._reads_on = False
         self._transport.pause_reading()
         self._process.connections.add(self)
-        self._meeting = self._loop.create_task(self._meet())
+        self._connecting = self._loop.create_task(self._connect_upstream())
 
-    async def _meet(self) -> None:
-        deadline = self._loop.time() + _MEET_S
+    async def _connect_upstream(self) -> None:
+        deadline = self._loop.time() + _CONNECT_TIMEOUT_S
+        path = str(self._process.upstream_path)
         while True:
             try:
-                await self._loop.create_unix_connection(lambda: Twin(self), str(self._process.upstream_path))
+                await self._loop.create_unix_connection(lambda: UpstreamConnection(self), path)
             except OSError as error:
                 if self._loop.time() > deadline:
                     logger.warning("the server cannot be reached: %s", error)
-                    self._outbox.push(b"-TRYAGAIN the server does not answer this reader process\r\n")
+                    self._replies.push(b"-TRYAGAIN the server does not answer this reader process\r\n")
                     self.close()
                     return
-                await asyncio.sleep(_MEET_PAUSE_S)
+                await asyncio.sleep(_CONNECT_PAUSE_S)
             else:
                 return
 
@@ -133,13 +134,13 @@ class Relay(asyncio.Protocol):
             if key is not None:
                 reply = self._value(key)
                 if reply is not None:
-                    self._outbox.push(reply)
+                    self._replies.push(reply)
                     return
-        if self._poison is not None:
+        if self._error is not None:
             return
-        if self._outbox.stalled or self._turn_scheduled or self._intake.waiting_bytes or self._queue:
+        if self._replies.stalled or self._turn_scheduled or self._intake.waiting_bytes or self._queue:
             self._intake.put(data)
-            self._outbox.heard()
+            self._replies.heard()
             self.read()
         else:
             self._take(data)
@@ -152,9 +153,9 @@ class Relay(asyncio.Protocol):
         try:
             commands = intake.take(data)
         except ProtocolError as error:
-            commands, self._poison = error.commands, error.text
+            commands, self._error = error.commands, error.text
         self._queue.extend(commands)
-        self._run(intake.taken if whole and not intake.held and self._poison is None else None)
+        self._run(intake.taken if whole and not intake.held and self._error is None else None)
 
     def _take_turns(self) -> None:
         if not self._turn_scheduled:
@@ -165,7 +166,7 @@ class Relay(asyncio.Protocol):
         self._turn_scheduled = False
         if self._closing:
             return
-        if not self._queue and self._intake.more and not self._outbox.stalled:
+        if not self._queue and self._intake.more and not self._replies.stalled:
             self._take(b"")
         else:
             self._run(None)
@@ -179,24 +180,24 @@ class Relay(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """It is gone."""
         self._closing = True
-        self._outbox.resume()
+        self._replies.resume()
         self._process.connections.discard(self)
         self._queue.clear()
-        if self._meeting is not None:
-            self._meeting.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
         if self._upstream is not None:
             self._upstream.transport.close()  # what it has sent takes effect, though it does not wait for the replies
 
     def pause_writing(self) -> None:
         """It does not read its replies: its commands wait, and go on being read until they are too many."""
-        self._outbox.stall()
+        self._replies.stall()
         self.read()
         if self._upstream is not None:
             self._upstream.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """It has read most of them."""
-        self._outbox.resume()
+        self._replies.resume()
         if self._upstream is not None and not self._closing:
             self._upstream.transport.resume_reading()
             self._run(None)
@@ -206,7 +207,7 @@ class Relay(asyncio.Protocol):
         """Read on, or not: commands wait here as bytes while the client does not read, and not for anything else."""
         if self._closing:
             return
-        if self._outbox.stalled:
+        if self._replies.stalled:
             waiting = self._intake.waiting_bytes
             on = waiting <= BACKLOG_BYTES_MAX
             if self._reads_on and not on:
@@ -234,8 +235,8 @@ class Relay(asyncio.Protocol):
     def close(self) -> None:
         """Send what there is, then end the connection."""
         if not self._closing:
-            self._outbox.flush()
-            self._outbox.close()
+            self._replies.flush()
+            self._replies.close()
             self._closing = True
             self._queue.clear()
             self._intake.clear()
@@ -250,7 +251,7 @@ class Relay(asyncio.Protocol):
 
     def _run(self, raw: bytes | None) -> None:
         """Work off what is queued. `raw`: the bytes of exactly that, where it came in one piece."""
-        queue, reply_queue, upstream = self._queue, self._outbox, self._upstream
+        queue, reply_queue, upstream = self._queue, self._replies, self._upstream
         if upstream is None or self._closing:
             return
         sent: list[Command] = []
@@ -271,7 +272,7 @@ class Relay(asyncio.Protocol):
                         left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
                         reply_queue.flush()
                     continue
-                if spec.name in _HANDS_OVER:
+                if spec.name in _SUBSCRIBING:
                     if sent or not here:
                         break  # when all before it is answered
                     self._raw, self._table = True, None
@@ -286,8 +287,8 @@ class Relay(asyncio.Protocol):
             if not reply_queue.stalled:
                 self._take_turns()
         elif not queue:
-            if self._poison is not None and (self._raw or self._settled):
-                reply_queue.push(b"-ERR Protocol error: %b\r\n" % self._poison.encode())
+            if self._error is not None and (self._raw or self._settled):
+                reply_queue.push(b"-ERR Protocol error: %b\r\n" % self._error.encode())
                 self.close()
                 return
             if self._ended:
@@ -295,7 +296,7 @@ class Relay(asyncio.Protocol):
                 upstream.transport.write_eof()
         self.read()
 
-    def _send(self, upstream: Twin, data: bytes, commands: int, lines: bool) -> None:
+    def _send(self, upstream: UpstreamConnection, data: bytes, commands: int, lines: bool) -> None:
         if not self._raw:
             if lines and not self._asked:
                 self._lines += commands
@@ -305,22 +306,22 @@ class Relay(asyncio.Protocol):
                 data += self._question
         upstream.transport.write(data)
 
-    def from_twin(self, data: bytes) -> None:
+    def upstream_received(self, data: bytes) -> None:
         """Replies, and markers between them."""
         if self._closing:
             return
         if self._asked:
             data, states = self._fences.take(data)
             if data:
-                self._outbox.push(data)
+                self._replies.push(data)
             if states:
                 self._asked -= len(states)
                 self._learn(states[-1])
         else:
             if self._lines:
                 self._lines -= data.count(b"\n")
-            self._outbox.push(data)
-        if not self._lines and not self._asked and (self._queue or self._intake.more or self._poison is not None):
+            self._replies.push(data)
+        if not self._lines and not self._asked and (self._queue or self._intake.more or self._error is not None):
             self._run(None)
 
     def _learn(self, standing: ConnectionState) -> None:
@@ -330,7 +331,7 @@ class Relay(asyncio.Protocol):
         if not self._asked:
             self.read()
 
-    def met(self, upstream: Twin) -> None:
+    def upstream_connected(self, upstream: UpstreamConnection) -> None:
         """The upstream connection is there."""
         self._upstream = upstream
         self._asked = 1
@@ -379,7 +380,7 @@ class Relay(asyncio.Protocol):
             return False
         for _ in range(commands):
             self._queue.popleft()
-        self._outbox.emit(replies)
+        self._replies.emit(replies)
         self._process.answered(commands)
         return True
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 
-from router.endpoints.resp.readers.proxy import Relay
+from router.endpoints.resp.readers.proxy import ProxyConnection
 from router.endpoints.resp.readers.reader_state import ReaderState, ReaderTask
 from router.endpoints.resp.wire.limits import LISTEN_BACKLOG
 
@@ -27,7 +27,7 @@ class ReaderProcess:
         state = process._state
         listening.setblocking(False)
         process._server = await state.loop.create_server(
-            lambda: Relay(state), sock=listening, ssl=tls, backlog=LISTEN_BACKLOG
+            lambda: ProxyConnection(state), sock=listening, ssl=tls, backlog=LISTEN_BACKLOG
         )
         return process
 

@@ -16,7 +16,7 @@ from router.endpoints.resp.wire.limits import OUTPUT_STALL_S
 
 __all__ = ["UPSTREAM_SOCKET", "ReaderState", "ReaderTask"]
 
-UPSTREAM_SOCKET: Final = "twin.sock"
+UPSTREAM_SOCKET: Final = "upstream.sock"
 """Where the server listens for upstream connections, in the folder of the pages."""
 
 

@@ -9,7 +9,7 @@ from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
 
-__all__ = ["Twin", "TwinOwner", "has_one_line", "packed"]
+__all__ = ["UpstreamConnection", "UpstreamOwner", "has_one_line", "packed"]
 
 # Their replies have one line, whatever becomes of them.
 _LINES: Final = frozenset(
@@ -22,14 +22,14 @@ _SET_WORDS: Final = 3
 """A SET with options may answer with a value."""
 
 
-class TwinOwner(Protocol):
-    """The client's side. See `Relay`."""
+class UpstreamOwner(Protocol):
+    """The client's side. See `ProxyConnection`."""
 
-    def met(self, upstream: Twin) -> None:
+    def upstream_connected(self, upstream: UpstreamConnection) -> None:
         """The server is connected."""
         ...
 
-    def from_twin(self, data: bytes) -> None:
+    def upstream_received(self, data: bytes) -> None:
         """The server sent this."""
         ...
 
@@ -42,11 +42,11 @@ class TwinOwner(Protocol):
         ...
 
 
-class Twin(asyncio.Protocol):
+class UpstreamConnection(asyncio.Protocol):
     """The server's side of a connection."""
 
-    def __init__(self, relay: TwinOwner) -> None:
-        self._relay = relay
+    def __init__(self, owner: UpstreamOwner) -> None:
+        self._owner = owner
         self.full = False
         """It takes no more commands at this moment."""
         self.transport: asyncio.Transport
@@ -54,21 +54,21 @@ class Twin(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=OUTPUT_PAUSE_BYTES)
-        self._relay.met(self)
+        self._owner.upstream_connected(self)
 
     def data_received(self, data: bytes) -> None:
-        self._relay.from_twin(data)
+        self._owner.upstream_received(data)
 
     def pause_writing(self) -> None:
         self.full = True
-        self._relay.read()
+        self._owner.read()
 
     def resume_writing(self) -> None:
         self.full = False
-        self._relay.read()
+        self._owner.read()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._relay.close()
+        self._owner.close()
 
 
 def has_one_line(spec: CommandSpec, command: Command) -> bool:

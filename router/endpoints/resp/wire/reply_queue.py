@@ -36,12 +36,12 @@ class Pending(Protocol):
 class Slot:
     """The place of the replies to writes of several partitions. `part(n)` waits for the n-th of them."""
 
-    __slots__ = ("_errors", "_left", "_outbox", "_places", "reply")
+    __slots__ = ("_errors", "_left", "_places", "_reply_queue", "reply")
 
     def __init__(self, reply_queue: ReplyQueue, places: Sequence[int], parts: int = 1) -> None:
         """`places`: for each command, which part it is in."""
         self.reply: bytes | None = None
-        self._outbox = reply_queue
+        self._reply_queue = reply_queue
         self._places = places
         self._left = parts
         self._errors: dict[int, DuramenError] = {}
@@ -65,10 +65,10 @@ class Slot:
         if not self._errors:
             self.reply = OK * len(places)
         else:
-            report = {number: self._outbox.tell(error) for number, error in self._errors.items()}
+            report = {number: self._reply_queue.tell(error) for number, error in self._errors.items()}
             self.reply = b"".join(report.get(place, OK) for place in places)
-        self._outbox.unanswered -= len(places)
-        self._outbox.filled()
+        self._reply_queue.unanswered -= len(places)
+        self._reply_queue.filled()
 
 
 class _Part:

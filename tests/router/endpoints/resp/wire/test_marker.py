@@ -40,7 +40,7 @@ def test_a_secret_is_new_each_time() -> None:
     assert {len(new_secret()) for _ in range(100)} == {32}
 
 
-def test_what_a_twin_begins_with() -> None:
+def test_what_an_upstream_connection_begins_with() -> None:
     assert first_question(b"s" * 32, "127.0.0.1:5") == (
         b"*3\r\n$16\r\nDURAMEN.STANDING\r\n$32\r\n" + b"s" * 32 + b"\r\n$11\r\n127.0.0.1:5\r\n"
     )
