@@ -4,8 +4,8 @@ Each module of `commands/` declares its own; `commands/command_table.py` collect
 
     read     a `Step` that changes nothing        blind   a `Step` that need not read before it writes; `blind` makes
     change   a `Step` that reads and writes               its records where that holds for its options
-    talk     about the connection: answers at once
-    ask      everything else: a coroutine
+    sync     about the connection: a function that returns its reply
+    async    everything else: a coroutine
 
 The flag `no_multi` lets a command run between MULTI and EXEC, `alone` refuses it there; the others wait for EXEC.
 
@@ -23,7 +23,16 @@ from router.endpoints.resp.wire.arguments import shown, text_of
 from router.endpoints.resp.wire.problems import wrong_arity
 from router.endpoints.resp.wire.replies import Problem
 
-__all__ = ["DATA_KINDS", "Blind", "CommandSpec", "asks", "blinds", "changes", "reads", "talks"]
+__all__ = [
+    "DATA_KINDS",
+    "Blind",
+    "CommandSpec",
+    "async_command",
+    "blind_command",
+    "change_command",
+    "read_command",
+    "sync_command",
+]
 
 Blind = Callable[[Sequence[bytes], int], "list[Record] | None"]
 """Arguments and the time in ms → the records of a write that does not read; None where its options make it read.
@@ -41,7 +50,7 @@ class CommandSpec:
     arity: int
     """How many words it has, its name included; negative: at least so many."""
     flags: frozenset[str]
-    kind: Literal["read", "change", "blind", "talk", "ask"]
+    kind: Literal["read", "change", "blind", "sync", "async"]
     run: Callable[..., Any]
     first: int = 0
     """The first key; 0: no keys."""
@@ -89,15 +98,15 @@ def _fits(arity: int, words: int) -> bool:
 _READ: Final = frozenset({"readonly", "fast"})
 _WRITE: Final = frozenset({"write", "denyoom", "fast"})
 _SLOW_WRITE: Final = frozenset({"write", "denyoom"})
-_TALK: Final = frozenset({"fast", "loading", "stale"})
+_CONNECTION: Final = frozenset({"fast", "loading", "stale"})
 
 
-def reads(name: str, arity: int, run: Callable[..., Any], summary: str, *, last: int = 1) -> CommandSpec:
+def read_command(name: str, arity: int, run: Callable[..., Any], summary: str, *, last: int = 1) -> CommandSpec:
     """A command that reads the keys from its first argument to `last`."""
     return CommandSpec(name, arity, _READ, "read", run, 1, last, 1, summary=summary)
 
 
-def changes(
+def change_command(
     name: str, arity: int, run: Callable[..., Any], summary: str, *, last: int = 1, step: int = 1, slow: bool = False
 ) -> CommandSpec:
     """A command that reads and writes."""
@@ -105,21 +114,21 @@ def changes(
     return CommandSpec(name, arity, flags, "change", run, 1, last, step, summary=summary)
 
 
-def blinds(
+def blind_command(
     name: str, arity: int, run: Callable[..., Any], blind: Blind, summary: str, *, last: int = 1, step: int = 1
 ) -> CommandSpec:
     """A command that writes without reading, by most of its options."""
     return CommandSpec(name, arity, _SLOW_WRITE, "blind", run, 1, last, step, blind, last != 1, summary=summary)
 
 
-def talks(
+def sync_command(
     name: str, arity: int, run: Callable[..., Any], *flags: str, summary: str, words: Mapping[str, int] | None = None
 ) -> CommandSpec:
     """A command about the connection that answers at once. `words`: the arity of each subcommand."""
-    return CommandSpec(name, arity, _TALK.union(flags), "talk", run, summary=summary, subcommands=words)
+    return CommandSpec(name, arity, _CONNECTION.union(flags), "sync", run, summary=summary, subcommands=words)
 
 
-def asks(
+def async_command(
     name: str,
     arity: int,
     run: Callable[..., Any],
@@ -129,4 +138,4 @@ def asks(
     keys: tuple[int, int, int] = (0, 0, 0),
 ) -> CommandSpec:
     """A coroutine. `keys`: first, last and step."""
-    return CommandSpec(name, arity, frozenset(flags), "ask", run, *keys, summary=summary, subcommands=words)
+    return CommandSpec(name, arity, frozenset(flags), "async", run, *keys, summary=summary, subcommands=words)

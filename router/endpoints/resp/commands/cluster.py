@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import SLOTS, slot_of, slots_of_partition
-from router.endpoints.resp.command_spec import asks, talks
+from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext, Place
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.arguments import text_of
@@ -167,9 +167,9 @@ def asking(client: CommandContext, args: Sequence[bytes]) -> Simple:
 
 
 SPECS: Final = (
-    asks("cluster", -2, cluster, summary="About slots and nodes.", words=_CLUSTER_WORDS),
-    talks("readonly", 1, readonly, summary="Reads from replicas are welcome."),
-    talks("readwrite", 1, readwrite, summary="Takes READONLY back."),
-    talks("asking", 1, asking, summary="Follows an ASK redirection."),
+    async_command("cluster", -2, cluster, summary="About slots and nodes.", words=_CLUSTER_WORDS),
+    sync_command("readonly", 1, readonly, summary="Reads from replicas are welcome."),
+    sync_command("readwrite", 1, readwrite, summary="Takes READONLY back."),
+    sync_command("asking", 1, asking, summary="Follows an ASK redirection."),
 )
 """The commands of this module."""

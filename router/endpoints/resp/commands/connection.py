@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.tokens import Token
-from router.endpoints.resp.command_spec import asks, talks
+from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, name_of
 from router.endpoints.resp.wire.arguments import SYNTAX, shown, strict_integer, text_of
@@ -245,14 +245,14 @@ def _line(client: CommandContext) -> str:
 _FIRST: Final = ("no_auth", "no_multi")
 
 SPECS: Final = (
-    talks("ping", -1, ping, "pubsub", summary="Answers PONG."),
-    talks("echo", 2, echo, summary="Answers what it was given."),
-    talks("hello", -1, hello, *_FIRST, summary="Begins a connection: protocol, name, password."),
-    talks("auth", -2, auth, *_FIRST, summary="Gives the password."),
-    asks("select", 2, select, summary="Goes to another table."),
-    talks("quit", -1, quit_, *_FIRST, "pubsub", summary="Ends the connection."),
-    talks("reset", 1, reset, *_FIRST, "pubsub", summary="Makes the connection as it was at its beginning."),
-    talks("client", -2, client, summary="About connections.", words=_CLIENT_WORDS),
-    talks("time", 1, time, summary="Returns the server's clock."),
+    sync_command("ping", -1, ping, "pubsub", summary="Answers PONG."),
+    sync_command("echo", 2, echo, summary="Answers what it was given."),
+    sync_command("hello", -1, hello, *_FIRST, summary="Begins a connection: protocol, name, password."),
+    sync_command("auth", -2, auth, *_FIRST, summary="Gives the password."),
+    async_command("select", 2, select, summary="Goes to another table."),
+    sync_command("quit", -1, quit_, *_FIRST, "pubsub", summary="Ends the connection."),
+    sync_command("reset", 1, reset, *_FIRST, "pubsub", summary="Makes the connection as it was at its beginning."),
+    sync_command("client", -2, client, summary="About connections.", words=_CLIENT_WORDS),
+    sync_command("time", 1, time, summary="Returns the server's clock."),
 )
 """The commands of this module."""

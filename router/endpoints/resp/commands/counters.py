@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from router.endpoints.resp.command_spec import changes
+from router.endpoints.resp.command_spec import change_command
 from router.endpoints.resp.data.views import View
 from router.endpoints.resp.wire.arguments import integer, long_double, long_double_sum
 from router.endpoints.resp.wire.replies import Problem
@@ -63,10 +63,10 @@ def incrbyfloat(view: View, args: Sequence[bytes]) -> bytes:
 
 
 SPECS: Final = (
-    changes("incr", 2, incr, "Adds one."),
-    changes("incrby", 3, incrby, "Adds an integer."),
-    changes("decr", 2, decr, "Subtracts one."),
-    changes("decrby", 3, decrby, "Subtracts an integer."),
-    changes("incrbyfloat", 3, incrbyfloat, "Adds a decimal number."),
+    change_command("incr", 2, incr, "Adds one."),
+    change_command("incrby", 3, incrby, "Adds an integer."),
+    change_command("decr", 2, decr, "Subtracts one."),
+    change_command("decrby", 3, decrby, "Subtracts an integer."),
+    change_command("incrbyfloat", 3, incrbyfloat, "Adds a decimal number."),
 )
 """The commands of this module."""

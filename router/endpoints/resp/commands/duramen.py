@@ -10,7 +10,7 @@ from log_tier.model.errors import ConditionFailed, DuramenError, InvalidToken
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import Condition, Expiry, Operation, attribute_of
 from log_tier.model.tokens import Token
-from router.endpoints.resp.command_spec import asks, reads, talks
+from router.endpoints.resp.command_spec import async_command, read_command, sync_command
 from router.endpoints.resp.commands.strings import set_options
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.reads import check_keys
@@ -107,11 +107,11 @@ async def setv(client: CommandContext, args: Sequence[bytes]) -> int | None:
 
 
 SPECS: Final = (
-    asks("duramen.token", 1, token, summary="Returns a token of all that was seen."),
-    talks("duramen.after", 2, after, "alone", summary="Lets the next reads wait for a token."),
-    talks("duramen.level", -1, level, "alone", summary="session, eventual or strong."),
-    reads("duramen.getv", 2, getv, "Returns a value with its version."),
-    asks(
+    async_command("duramen.token", 1, token, summary="Returns a token of all that was seen."),
+    sync_command("duramen.after", 2, after, "alone", summary="Lets the next reads wait for a token."),
+    sync_command("duramen.level", -1, level, "alone", summary="session, eventual or strong."),
+    read_command("duramen.getv", 2, getv, "Returns a value with its version."),
+    async_command(
         "duramen.setv",
         -4,
         setv,

@@ -11,7 +11,7 @@ from typing import Final
 
 from log_tier.model.identifiers import Partition
 from router.admin.clear import clear_table
-from router.endpoints.resp.command_spec import asks
+from router.endpoints.resp.command_spec import async_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.wire.arguments import SYNTAX, text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
@@ -35,5 +35,5 @@ async def flushdb(client: CommandContext, args: Sequence[bytes]) -> Simple:
     return Simple("OK")
 
 
-SPECS: Final = (asks("flushdb", -1, flushdb, "write", summary="Clears the table: an empty version, by a barrier."),)
+SPECS: Final = (async_command("flushdb", -1, flushdb, "write", summary="Clears the table by an empty version."),)
 """The commands of this module."""

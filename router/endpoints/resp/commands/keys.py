@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from router.endpoints.resp.command_spec import CommandSpec, changes, reads
+from router.endpoints.resp.command_spec import CommandSpec, change_command, read_command
 from router.endpoints.resp.data.views import View
 from router.endpoints.resp.wire.arguments import expiry_problem, integer, shown, text_of
 from router.endpoints.resp.wire.replies import Problem, Simple
@@ -154,23 +154,23 @@ def _only(options: Sequence[bytes]) -> set[str]:
 
 
 SPECS: Final = (
-    reads("exists", -2, exists, "Counts those of the keys that are there.", last=-1),
-    reads("touch", -2, exists, "Counts those of the keys that are there.", last=-1),
-    reads("type", 2, type_, "Returns the type of a value: always string."),
-    reads("ttl", 2, ttl, "Returns the seconds until a key expires."),
-    reads("pttl", 2, pttl, "Returns the milliseconds until a key expires."),
-    reads("expiretime", 2, expiretime, "Returns when a key expires, in seconds since 1970."),
-    reads("pexpiretime", 2, pexpiretime, "Returns when a key expires, in ms since 1970."),
+    read_command("exists", -2, exists, "Counts those of the keys that are there.", last=-1),
+    read_command("touch", -2, exists, "Counts those of the keys that are there.", last=-1),
+    read_command("type", 2, type_, "Returns the type of a value: always string."),
+    read_command("ttl", 2, ttl, "Returns the seconds until a key expires."),
+    read_command("pttl", 2, pttl, "Returns the milliseconds until a key expires."),
+    read_command("expiretime", 2, expiretime, "Returns when a key expires, in seconds since 1970."),
+    read_command("pexpiretime", 2, pexpiretime, "Returns when a key expires, in ms since 1970."),
     *(
         CommandSpec(
             name, -2, frozenset({"write"}), "change", delete, 1, -1, 1, None, True, _DELETED_AT_ONCE, "Deletes keys."
         )
         for name in ("del", "unlink")
     ),
-    changes("persist", 2, persist, "Lets a key never expire."),
-    changes("expire", -3, expire, "Lets a key expire in so many seconds."),
-    changes("pexpire", -3, pexpire, "Lets a key expire in so many milliseconds."),
-    changes("expireat", -3, expireat, "Lets a key expire at a time in seconds."),
-    changes("pexpireat", -3, pexpireat, "Lets a key expire at a time in milliseconds."),
+    change_command("persist", 2, persist, "Lets a key never expire."),
+    change_command("expire", -3, expire, "Lets a key expire in so many seconds."),
+    change_command("pexpire", -3, pexpire, "Lets a key expire in so many milliseconds."),
+    change_command("expireat", -3, expireat, "Lets a key expire at a time in seconds."),
+    change_command("pexpireat", -3, pexpireat, "Lets a key expire at a time in milliseconds."),
 )
 """The commands of this module."""

@@ -31,7 +31,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, Partition, TableId
 from router.data.freshness import may_answer, needed_offset
 from router.data.requests import WritePart
-from router.endpoints.resp.command_spec import asks, talks
+from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.wire.arguments import integer, text_of
 from router.endpoints.resp.wire.problems import problem_of
@@ -90,8 +90,8 @@ async def write(client: CommandContext, args: Sequence[bytes]) -> list[int]:
 
 
 SPECS: Final = (
-    talks("duramen.read", 5, read, "alone", summary="For Duramen's own client: a value and its offset."),
-    asks("duramen.await", 4, wait_applied, "alone", summary="For Duramen's own client: waits for an offset."),
-    asks("duramen.write", 4, write, "alone", summary="For Duramen's own client: appends a batch."),
+    sync_command("duramen.read", 5, read, "alone", summary="For Duramen's own client: a value and its offset."),
+    async_command("duramen.await", 4, wait_applied, "alone", summary="For Duramen's own client: waits for an offset."),
+    async_command("duramen.write", 4, write, "alone", summary="For Duramen's own client: appends a batch."),
 )
 """The commands of this module."""

@@ -17,7 +17,7 @@ from log_tier.model.identifiers import Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from router.data.requests import ScanRequest, ScanResult
 from router.data.scan import SCAN_LIMIT_MAX
-from router.endpoints.resp.command_spec import asks
+from router.endpoints.resp.command_spec import async_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
@@ -174,8 +174,8 @@ def _between(first: bytes, last: bytes) -> bytes:
 
 
 SPECS: Final = (
-    asks("randomkey", 1, randomkey, "readonly", summary="Returns some key."),
-    asks("scan", -2, scan, "readonly", summary="Walks over the keys, some at a time."),
-    asks("keys", 2, keys, "readonly", summary="Returns the keys that match a pattern."),
+    async_command("randomkey", 1, randomkey, "readonly", summary="Returns some key."),
+    async_command("scan", -2, scan, "readonly", summary="Walks over the keys, some at a time."),
+    async_command("keys", 2, keys, "readonly", summary="Returns the keys that match a pattern."),
 )
 """The commands of this module."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from router.data.requests import PartitionDescription
-from router.endpoints.resp.command_spec import CommandSpec, asks, talks
+from router.endpoints.resp.command_spec import CommandSpec, async_command, sync_command
 from router.endpoints.resp.commands.connection import COMPATIBLE_WITH
 from router.endpoints.resp.commands.descriptions import described, documented
 from router.endpoints.resp.context import CommandContext
@@ -241,9 +241,9 @@ def _keys_of(commands: Mapping[str, CommandSpec], words: Sequence[bytes]) -> lis
 
 
 SPECS: Final = (
-    talks("command", -1, command, summary="About commands.", words=_COMMAND_WORDS),
-    asks("info", -1, info, summary="Tells how the server is."),
-    asks("dbsize", 1, dbsize, "readonly", summary="Counts the keys of the table."),
-    asks("wait", 3, wait, summary="Waits for replicas to apply what was written."),
+    sync_command("command", -1, command, summary="About commands.", words=_COMMAND_WORDS),
+    async_command("info", -1, info, summary="Tells how the server is."),
+    async_command("dbsize", 1, dbsize, "readonly", summary="Counts the keys of the table."),
+    async_command("wait", 3, wait, summary="Waits for replicas to apply what was written."),
 )
 """The commands of this module."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from log_tier.model.record import VALUE_BYTES_MAX, Expiry, Operation, attribute_of
-from router.endpoints.resp.command_spec import blinds, changes, reads
+from router.endpoints.resp.command_spec import blind_command, change_command, read_command
 from router.endpoints.resp.data.views import Record, View
 from router.endpoints.resp.wire.arguments import SYNTAX, expiry_time, integer
 from router.endpoints.resp.wire.limits import MGET_BYTES_MAX
@@ -271,20 +271,20 @@ def _blind_mset(args: Sequence[bytes], now_ms: int) -> list[Record]:
 
 
 SPECS: Final = (
-    reads("get", 2, get, "Returns the value of a key."),
-    reads("mget", -2, mget, "Returns the values of several keys.", last=-1),
-    reads("strlen", 2, strlen, "Returns the length of a value."),
-    reads("getrange", 4, getrange, "Returns a part of a value."),
-    blinds("set", -3, set_, _blind_set, "Sets the value of a key."),
-    blinds("setex", 4, setex, _blind_setex, "Sets a value that expires, in seconds."),
-    blinds("psetex", 4, psetex, _blind_psetex, "Sets a value that expires, in milliseconds."),
-    blinds("mset", -3, mset, _blind_mset, "Sets the values of several keys.", last=-1, step=2),
-    changes("msetnx", -3, msetnx, "Sets several keys if none is there.", last=-1, step=2, slow=True),
-    changes("setnx", 3, setnx, "Sets a value if the key is not there."),
-    changes("getset", 3, getset, "Sets a value and returns the one before."),
-    changes("getdel", 2, getdel, "Returns a value and deletes its key."),
-    changes("getex", -2, getex, "Returns a value and changes when it expires."),
-    changes("append", 3, append, "Appends to a value."),
-    changes("setrange", 4, setrange, "Overwrites a part of a value.", slow=True),
+    read_command("get", 2, get, "Returns the value of a key."),
+    read_command("mget", -2, mget, "Returns the values of several keys.", last=-1),
+    read_command("strlen", 2, strlen, "Returns the length of a value."),
+    read_command("getrange", 4, getrange, "Returns a part of a value."),
+    blind_command("set", -3, set_, _blind_set, "Sets the value of a key."),
+    blind_command("setex", 4, setex, _blind_setex, "Sets a value that expires, in seconds."),
+    blind_command("psetex", 4, psetex, _blind_psetex, "Sets a value that expires, in milliseconds."),
+    blind_command("mset", -3, mset, _blind_mset, "Sets the values of several keys.", last=-1, step=2),
+    change_command("msetnx", -3, msetnx, "Sets several keys if none is there.", last=-1, step=2, slow=True),
+    change_command("setnx", 3, setnx, "Sets a value if the key is not there."),
+    change_command("getset", 3, getset, "Sets a value and returns the one before."),
+    change_command("getdel", 2, getdel, "Returns a value and deletes its key."),
+    change_command("getex", -2, getex, "Returns a value and changes when it expires."),
+    change_command("append", 3, append, "Appends to a value."),
+    change_command("setrange", 4, setrange, "Overwrites a part of a value.", slow=True),
 )
 """The commands of this module."""

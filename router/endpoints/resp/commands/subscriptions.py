@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from router.endpoints.resp.command_spec import asks, talks
+from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.notifications import numbered_table
 from router.endpoints.resp.wire.patterns import check_pattern
@@ -89,9 +89,9 @@ def _tell(client: CommandContext, kind: bytes, name: bytes | None) -> None:
 _LISTENING: Final = ("pubsub", "loading", "stale", "alone")
 
 SPECS: Final = (
-    asks("subscribe", -2, subscribe, *_LISTENING, summary="Listens to channels."),
-    talks("unsubscribe", -1, unsubscribe, "pubsub", "alone", summary="Listens no more."),
-    asks("psubscribe", -2, psubscribe, *_LISTENING, summary="Listens to patterns."),
-    talks("punsubscribe", -1, punsubscribe, "pubsub", "alone", summary="Listens no more."),
+    async_command("subscribe", -2, subscribe, *_LISTENING, summary="Listens to channels."),
+    sync_command("unsubscribe", -1, unsubscribe, "pubsub", "alone", summary="Listens no more."),
+    async_command("psubscribe", -2, psubscribe, *_LISTENING, summary="Listens to patterns."),
+    sync_command("punsubscribe", -1, punsubscribe, "pubsub", "alone", summary="Listens no more."),
 )
 """The commands of this module."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from log_tier.model.identifiers import Offset, Partition
-from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, asks, talks
+from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.tables import ServedTable
@@ -57,7 +57,7 @@ def enqueue(client: CommandContext, spec: CommandSpec, command: Command) -> Simp
     """A command between MULTI and EXEC."""
     assert client.transaction is not None, "not between MULTI and EXEC"
     problem: Problem | None = None
-    if (spec.kind not in DATA_KINDS and spec.kind != "talk") or "alone" in spec.flags:
+    if (spec.kind not in DATA_KINDS and spec.kind != "sync") or "alone" in spec.flags:
         problem = Problem(f"ERR {spec.name} cannot be used in a transaction here")
     elif len(client.transaction) >= TRANSACTION_COMMANDS_MAX:
         problem = Problem(f"ERR a transaction has at most {TRANSACTION_COMMANDS_MAX} commands")
@@ -196,10 +196,10 @@ def unwatch(client: CommandContext, args: Sequence[bytes]) -> Simple:
 
 
 SPECS: Final = (
-    talks("multi", 1, multi, "no_multi", summary="Begins a transaction."),
-    asks("exec", 1, execute, "no_multi", summary="Runs the transaction."),
-    talks("discard", 1, discard, "no_multi", summary="Forgets the transaction."),
-    asks("watch", -2, watch, "no_multi", summary="Lets EXEC fail if keys change.", keys=(1, -1, 1)),
-    talks("unwatch", 1, unwatch, summary="Forgets the watched keys."),
+    sync_command("multi", 1, multi, "no_multi", summary="Begins a transaction."),
+    async_command("exec", 1, execute, "no_multi", summary="Runs the transaction."),
+    sync_command("discard", 1, discard, "no_multi", summary="Forgets the transaction."),
+    async_command("watch", -2, watch, "no_multi", summary="Lets EXEC fail if keys change.", keys=(1, -1, 1)),
+    sync_command("unwatch", 1, unwatch, summary="Forgets the watched keys."),
 )
 """The commands of this module."""

@@ -55,8 +55,8 @@ logger = logging.getLogger(__name__)
 # A MiB of replies costs as much of a turn as half of its commands: some 1 ms.
 _TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
 
-# Replies about commands and connections cost some 30 ns a byte to put together.
-_TURN_BYTES_OF_TALK: Final = 32 * 1024
+# Replies of kind `sync`, about commands and connections, cost some 30 ns a byte to put together.
+_TURN_BYTES_OF_SYNC: Final = 32 * 1024
 
 # Short GETs and SETs of a run cost a quarter of other commands.
 _TURN_SHARE_OF_RUNS: Final = 4
@@ -304,9 +304,9 @@ class Client(Session, asyncio.Protocol):
             return self._answer(enqueue(self, spec, command))
         self.last_command = spec.name
         try:
-            if spec.kind == "talk":
+            if spec.kind == "sync":
                 going_on = self._answer(spec.run(self, command[1:]))
-                if self.reply_queue.gathered_bytes > _TURN_BYTES_OF_TALK:
+                if self.reply_queue.gathered_bytes > _TURN_BYTES_OF_SYNC:
                     self._take_turns()
                     return False
                 return going_on
@@ -318,7 +318,7 @@ class Client(Session, asyncio.Protocol):
         self.queue.popleft()
         self.commands += 1
         self.reply_queue.flush()
-        work = spec.run(self, command[1:]) if spec.kind == "ask" else perform(self, spec, command)
+        work = spec.run(self, command[1:]) if spec.kind == "async" else perform(self, spec, command)
         self._task = self.server.start(self._perform(work))
         return False
 
