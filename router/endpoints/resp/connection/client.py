@@ -39,7 +39,7 @@ from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
-from router.endpoints.resp.wire.fence import STANDING_WORD, ConnectionState, encode_state
+from router.endpoints.resp.wire.fence import STATE_COMMAND, ConnectionState, encode_state
 from router.endpoints.resp.wire.limits import (
     OUTPUT_BYTES_MAX,
     OUTPUT_PAUSE_BYTES,
@@ -69,7 +69,7 @@ class Client(Session, asyncio.Protocol):
         """`behind`: it is the upstream connection of a connection of a reader process."""
         super().__init__(server)
         self._behind = behind
-        self._fence_secret = STANDING_WORD
+        self._fence_secret = STATE_COMMAND
         """What a reader process asks for a marker by: see `router/endpoints/resp/wire/fence.py`."""
         self.closing = False
         self.touched = False
@@ -292,7 +292,7 @@ class Client(Session, asyncio.Protocol):
     def _start(self, name: bytes, command: Command) -> bool:
         """Begin with the first command of the queue; False where it has to wait for those before it."""
         if self._behind and name == self._fence_secret:
-            return self._stand(command)
+            return self._report_state(command)
         spec = find_command(name)
         if spec is None:
             return self._refuse(unknown_command(command))
@@ -358,15 +358,15 @@ class Client(Session, asyncio.Protocol):
         self.reply_queue.emit(encode(reply, self.protocol))
         return not self.closing
 
-    def _stand(self, command: Command) -> bool:
-        """Tell the reader process that all before this is answered, and how the connection stands."""
+    def _report_state(self, command: Command) -> bool:
+        """Tell the reader process that all before this is answered, and the state of the connection."""
         if len(command) > 1:
             self._fence_secret, self.origin = command[1], text_of(command[2])
         table = self.table = self.table or self.server.tables.at_hand(self.table_name)
         page = table.page if table is not None and not table.gone else None
         self.queue.popleft()
-        standing = ConnectionState(self.plain, self.protocol, 0 if page is None else page.number)
-        self.reply_queue.emit(encode_state(self._fence_secret, standing))
+        state = ConnectionState(self.plain, self.protocol, 0 if page is None else page.number)
+        self.reply_queue.emit(encode_state(self._fence_secret, state))
         return not self.closing
 
     def _refuse(self, problem: Problem) -> bool:

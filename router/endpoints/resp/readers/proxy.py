@@ -3,10 +3,10 @@
 Invariant: while anything that was sent to the upstream connection is unanswered, everything that comes is sent there
 too. So a reply from here never overtakes one from there, and a read sees what this connection wrote before it.
 
-When everything is answered is known in one of two ways. Most writes are answered with one line each, so lines are
-counted. Behind anything else goes the question for a marker (`router/endpoints/resp/wire/fence.py`), whose answer also
-tells how the connection stands since. A connection that subscribes is handed over: from then on both directions are
-only passed on.
+The proxy learns in one of two ways that everything is answered. The replies to most writes have one line each, so it
+counts lines. Behind anything else it requests a fence (`router/endpoints/resp/wire/fence.py`), which also reports the
+state of the connection. A connection that subscribes is handed over: from then on the proxy forwards both directions
+and reads nothing.
 """
 
 from __future__ import annotations
@@ -324,9 +324,9 @@ class ProxyConnection(asyncio.Protocol):
         if not self._lines and not self._asked and (self._queue or self._intake.more or self._error is not None):
             self._run(None)
 
-    def _learn(self, standing: ConnectionState) -> None:
-        self._page = standing.page if standing.plain and not self._raw else 0
-        self._protocol, self._null = standing.protocol, NULL[standing.protocol]
+    def _learn(self, state: ConnectionState) -> None:
+        self._page = state.page if state.plain and not self._raw else 0
+        self._protocol, self._null = state.protocol, NULL[state.protocol]
         self._table = self._process.tables.at(self._page) if self._page else None
         if not self._asked:
             self.read()

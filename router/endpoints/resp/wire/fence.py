@@ -1,15 +1,17 @@
-"""Fences: tokens in the stream that tell a reader process that all earlier commands are answered, and the session.
+"""Fences: markers in an upstream connection's replies. A fence says that all earlier commands are answered, and reports
+the state of the connection.
 
-What a upstream connection carries is what any client would get, and a reader passes it on as it is. Finding the end of
-a reply in it would mean to parse each of them, megabytes long at times. So a reader that wants to know when everything
-is answered sends one command more, and its reply begins with 128 random bits that nobody else knows: wherever they are
-found is a marker. The command's name is these bits, too, so that no client can ask for a marker.
+An upstream connection carries the replies that any client would get, and a reader process forwards them as they are.
+To find the end of a reply a reader would have to parse it, and replies may have megabytes. So a reader that must know
+when everything is answered sends one more command. The reply to it begins with 128 random bits that only the two
+processes know; the reader finds the fence by them. The command's name is these bits, too, so no client can request a
+fence.
 
-    first       DURAMEN.STANDING <secret: 32 hex digits> <address of the client>
+    first       DURAMEN.STATE <secret: 32 hex digits> <address of the client>
     later       <secret>
     each answer +<secret> <plain 0 or 1> <protocol 2 or 3> <page, 10 digits> CR LF
 
-Pure: bytes in, bytes and standings out.
+Pure: bytes in, bytes and states out.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import secrets
 from typing import Final, NamedTuple
 
 __all__ = [
-    "STANDING_WORD",
+    "STATE_COMMAND",
     "ConnectionState",
     "Fences",
     "encode_state",
@@ -27,7 +29,7 @@ __all__ = [
     "next_question",
 ]
 
-STANDING_WORD: Final = b"DURAMEN.STANDING"
+STATE_COMMAND: Final = b"DURAMEN.STATE"
 
 _SECRET_BYTES: Final = 32
 _REST: Final = len(b" 1 2 0000000000\r\n")
@@ -50,8 +52,8 @@ def new_secret() -> bytes:
 
 
 def first_question(secret: bytes, address: str) -> bytes:
-    """What a upstream connection begins with: the secret of its markers, and who is at the other end."""
-    words = (STANDING_WORD, secret, address.encode())
+    """What an upstream connection begins with: the secret of its markers, and who is at the other end."""
+    words = (STATE_COMMAND, secret, address.encode())
     return b"*3\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
@@ -60,13 +62,13 @@ def next_question(secret: bytes) -> bytes:
     return b"*1\r\n$%d\r\n%b\r\n" % (len(secret), secret)
 
 
-def encode_state(secret: bytes, standing: ConnectionState) -> bytes:
+def encode_state(secret: bytes, state: ConnectionState) -> bytes:
     """The answer to either."""
-    return b"+%b %d %d %010d\r\n" % (secret, standing.plain, standing.protocol, standing.page)
+    return b"+%b %d %d %010d\r\n" % (secret, state.plain, state.protocol, state.page)
 
 
 class Fences:
-    """Takes the markers out of what a upstream connection sends, however it is cut."""
+    """Takes the markers out of what an upstream connection sends, however it is cut."""
 
     __slots__ = ("_held", "_mark")
 

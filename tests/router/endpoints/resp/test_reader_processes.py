@@ -81,7 +81,7 @@ def test_wrong_calls_are_refused_alike(server: ServerThread) -> None:
         assert connection.call("GET", "") == RawError("ERR keys have 1 to 511 bytes here")
         assert connection.call("GETRANGE", "a", "x", "1") == RawError("ERR value is not an integer or out of range")
         assert connection.call("FROB", "a").text.startswith("ERR unknown command 'FROB'")
-        assert connection.call("DURAMEN.STANDING").text.startswith("ERR unknown command")
+        assert connection.call("DURAMEN.STATE").text.startswith("ERR unknown command")
         assert connection.call("GET", "a") == b"1"
 
 

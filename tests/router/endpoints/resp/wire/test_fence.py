@@ -22,7 +22,7 @@ pieces = st.one_of(
 @given(st.lists(st.tuples(pieces, states), max_size=6), pieces, st.lists(st.integers(0, 400), max_size=12))
 @example([(b"+" + SECRET[:-1], ConnectionState(True, 3, 7))], b"+", [1, 2, 3, 33, 34])
 def test_whatever_the_cuts(parts: list[tuple[bytes, ConnectionState]], last: bytes, cuts: list[int]) -> None:
-    stream = b"".join(piece + encode_state(SECRET, standing) for piece, standing in parts) + last
+    stream = b"".join(piece + encode_state(SECRET, state) for piece, state in parts) + last
     fences = Fences(SECRET)
     places = sorted({0, len(stream), *(min(cut, len(stream)) for cut in cuts)})
     rest, found = b"", []
@@ -31,7 +31,7 @@ def test_whatever_the_cuts(parts: list[tuple[bytes, ConnectionState]], last: byt
         rest += data
         found += states
     rest += fences.take(b"\r\n")[0]
-    assert found == [standing for _, standing in parts]
+    assert found == [state for _, state in parts]
     assert rest == b"".join(piece for piece, _ in parts) + last + b"\r\n"
 
 
@@ -42,5 +42,5 @@ def test_a_secret_is_new_each_time() -> None:
 
 def test_what_an_upstream_connection_begins_with() -> None:
     assert first_question(b"s" * 32, "127.0.0.1:5") == (
-        b"*3\r\n$16\r\nDURAMEN.STANDING\r\n$32\r\n" + b"s" * 32 + b"\r\n$11\r\n127.0.0.1:5\r\n"
+        b"*3\r\n$13\r\nDURAMEN.STATE\r\n$32\r\n" + b"s" * 32 + b"\r\n$11\r\n127.0.0.1:5\r\n"
     )
