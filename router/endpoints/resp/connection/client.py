@@ -28,9 +28,9 @@ from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import find_command, unknown_command
 from router.endpoints.resp.commands.transactions import begin, enqueue
 from router.endpoints.resp.connection.context import ConnectionOwner
-from router.endpoints.resp.connection.farewell import Farewell
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, FastPath
 from router.endpoints.resp.connection.intake import Intake
+from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
 from router.endpoints.resp.connection.session import Session
 from router.endpoints.resp.connection.slow_path import encoded, perform, write_blind
@@ -188,7 +188,7 @@ class Client(Session, asyncio.Protocol):
             self.reply_queue.close()
             self._intake.clear()
             ended = self._ended or self.server.closing
-            Farewell.begin(self.transport, self.connection_lost, self.server.farewells, ended=ended)
+            LingeringClose.begin(self.transport, self.connection_lost, self.server.lingering, ended=ended)
 
     def finish(self, reason: str) -> None:
         """The command that runs now is the last one: send its reply, and end."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from router.endpoints.resp.connection.farewell import Farewell
+from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.context import CommandContext, ServerContext
 from router.endpoints.resp.wire.fallback_parser import Command
 
@@ -41,7 +41,7 @@ class ConnectionOwner(ServerContext, Protocol):
 
     stall_s: float
     socket_path: str
-    farewells: set[Farewell]
+    lingering: set[LingeringClose]
     closing: bool
 
     def next_id(self) -> int: ...

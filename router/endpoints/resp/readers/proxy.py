@@ -21,9 +21,9 @@ from typing import Final, cast
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
-from router.endpoints.resp.connection.farewell import Farewell
 from router.endpoints.resp.connection.fast_path import TURN
 from router.endpoints.resp.connection.intake import Intake
+from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
@@ -241,7 +241,7 @@ class ProxyConnection(asyncio.Protocol):
             self._queue.clear()
             self._intake.clear()
             ended = self._client_ended or self._process.closing
-            Farewell.begin(self._transport, self.connection_lost, self._process.farewells, ended=ended)
+            LingeringClose.begin(self._transport, self.connection_lost, self._process.lingering, ended=ended)
 
     # --- commands
 

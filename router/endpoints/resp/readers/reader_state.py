@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
-from router.endpoints.resp.connection.farewell import Farewell
+from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.data.freshness_page import Tally
 from router.endpoints.resp.data.local_reads import LocalReads
 from router.endpoints.resp.readers.reader_table import ReaderTables
@@ -47,7 +47,7 @@ class ReaderState:
         self.tables = ReaderTables(task.folder)
         self.reads = LocalReads(self.clock_ms)
         self.connections: set[_Closable] = set()
-        self.farewells: set[Farewell] = set()
+        self.lingering: set[LingeringClose] = set()
         self.closing = False
         self.stall_s = task.stall_s
         self._tally = Tally(task.folder, task.readers)
@@ -65,8 +65,8 @@ class ReaderState:
     async def close(self) -> None:
         """End all connections."""
         self.closing = True
-        for farewell in list(self.farewells):
-            farewell.close()
+        for closing in list(self.lingering):
+            closing.close()
         for connection in list(self.connections):
             connection.close()
         await asyncio.sleep(0)

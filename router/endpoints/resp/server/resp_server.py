@@ -20,7 +20,7 @@ from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import COMMANDS
 from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.connection.context import AdmittedClient
-from router.endpoints.resp.connection.farewell import Farewell
+from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.context import CommandContext, Place
 from router.endpoints.resp.data.changes import Changes
 from router.endpoints.resp.data.cursors import Cursors
@@ -87,7 +87,7 @@ class RespServer:
         self.socket_path = str(settings.socket_path or "")
         self.clients: dict[int, AdmittedClient] = {}
         """By id."""
-        self.farewells: set[Farewell] = set()
+        self.lingering: set[LingeringClose] = set()
         """Connections that got their last reply."""
         self.stall_s = settings.stall_s
         self.closing = False
@@ -300,8 +300,8 @@ class RespServer:
         self.closing = True
         for server in self._servers:
             server.close()
-        for farewell in list(self.farewells):
-            farewell.close()
+        for closing in list(self.lingering):
+            closing.close()
         await self.notifications.close()
         await self.changes.close()
         await self.writer.close()

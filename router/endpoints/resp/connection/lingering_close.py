@@ -1,10 +1,10 @@
-"""The end of a connection, so that its last reply arrives.
+"""Lingering close (nginx's term): a connection ends so that its last reply arrives.
 
 A kernel that closes a socket with bytes that nobody read, or that gets bytes for a closed one, answers with a reset; a
 reset makes the client's kernel forget what the client has not read yet, the last reply among it (RFC 9293, 3.10.4;
 RFC 1122, 4.2.2.13). So a connection ends in steps: the reply is written, the outgoing direction is shut down, what the
 client still sends is read and thrown away, and the socket is closed when the client has ended its direction too, or
-after `FAREWELL_S`.
+after `LINGER_S`.
 
 With TLS the transport does the same by `close_notify`.
 """
@@ -17,35 +17,35 @@ from typing import Final
 
 from log_tier.concurrency.descriptors import descriptor_shares
 
-__all__ = ["FAREWELLS_MAX", "FAREWELL_S", "Farewell"]
+__all__ = ["LINGERING_MAX", "LINGER_S", "LingeringClose"]
 
-FAREWELL_S: Final = 5.0
+LINGER_S: Final = 5.0
 """Time for a client to take its last replies and to end its direction."""
 
-FAREWELLS_MAX: Final = 256
+LINGERING_MAX: Final = 256
 """Connections that end at once. Each still has a descriptor; one more is closed without waiting for its client."""
 
 
 def _room() -> int:
     """How many connections may take their leave at once: each holds a descriptor that the log or an index may need."""
-    return min(FAREWELLS_MAX, descriptor_shares().resp_connections // 4)
+    return min(LINGERING_MAX, descriptor_shares().resp_connections // 4)
 
 
-class Farewell(asyncio.Protocol):
+class LingeringClose(asyncio.Protocol):
     """Takes the place of a connection's protocol when nothing it sends counts any more. `begin` makes one."""
 
     def __init__(self, transport: asyncio.Transport, lost: Callable[[Exception | None], None]) -> None:
         self._transport = transport
         self._lost = lost
         self._patience: asyncio.TimerHandle
-        self._others: set[Farewell]
+        self._others: set[LingeringClose]
 
     @classmethod
     def begin(
         cls,
         transport: asyncio.Transport,
         lost: Callable[[Exception | None], None],
-        others: set[Farewell],
+        others: set[LingeringClose],
         *,
         ended: bool = False,
     ) -> None:
@@ -55,14 +55,14 @@ class Farewell(asyncio.Protocol):
         """
         if ended or transport.get_extra_info("sslcontext") is not None or len(others) >= _room():
             if transport.get_write_buffer_size():
-                asyncio.get_running_loop().call_later(FAREWELL_S, transport.abort)
+                asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
             transport.close()
             return
-        farewell = cls(transport, lost)
-        farewell._others = others
-        others.add(farewell)
-        farewell._patience = asyncio.get_running_loop().call_later(FAREWELL_S, transport.abort)
-        transport.set_protocol(farewell)
+        closing = cls(transport, lost)
+        closing._others = others
+        others.add(closing)
+        closing._patience = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+        transport.set_protocol(closing)
         transport.write_eof()
         transport.resume_reading()
 
