@@ -23,12 +23,12 @@ What holds:
 - F5 Everything is bounded: connections, arguments, bytes of a command, queued commands, unread replies, cursors.
      `wire/limits.py` has each with its reason. What cannot be a command is answered as Redis does, and the connection
      ends.
-
 - F6 No turn of the event loop is long, whatever a client sends: bytes are parsed, commands run and replies sent some at
      a time, and what is left waits behind the other connections. A command on more than `AT_ONCE_KEYS_MAX` keys is
-     read, run and encoded in a thread; all lanes together work on so many keys in one turn.
+     read, run and encoded in a thread; the rounds of all partitions together work on so many
+     keys in one turn.
 
-How a command passes: bytes ─▶ `connection/intake.py` ─▶ `wire/framing.py` (hiredis, and a careful parser for what is
+How a command passes: bytes ─▶ `connection/intake.py` ─▶ `wire/framing.py` (hiredis, and a fallback parser for what is
 unusual) ─▶ `connection/client.py`, which takes the fast paths (`connection/fast_path.py`) for GET and SET, and for the
 rest looks the command up in `commands/command_table.py`. Reads go to `data/reads.py`; plain writes of all connections
 gather in `data/shared_writer.py` and leave as one batch per partition; what reads before it writes gathers in

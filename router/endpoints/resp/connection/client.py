@@ -115,7 +115,7 @@ class Client(Session, asyncio.Protocol):
         """It is gone; what it wrote is written."""
         self.closing = True
         self.reply_queue.resume()
-        self.server.changes.go_on()
+        self.server.changes.resume()
         self.queue.clear()
         self.server.leave(self)
 
@@ -170,7 +170,7 @@ class Client(Session, asyncio.Protocol):
     def resume_writing(self) -> None:
         """It has read most of them."""
         self.reply_queue.resume()
-        self.server.changes.go_on()
+        self.server.changes.resume()
         if not self.closing:
             self._run()
             self._input_on_again()

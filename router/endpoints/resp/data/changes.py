@@ -1,8 +1,8 @@
 """Rounds: commands that read and write, one after the other on what is there, many in one commit.
 
 A pipeline is a program: its commands run in their order, each on what those before it have left, and none of them waits
-for the disk; their replies do. For each partition there is a **lane**, in which the commands of all connections queue,
-each connection's in its order. A round takes what waits there, reads the keys of all of it at one moment, runs it on an
+for the disk; their replies do. Each partition has an **executor**, which queues the commands of all connections, each
+connection's in its order. A round takes what is queued, reads the keys of all of it at one moment, runs it on an
 `Overlay`, and writes what changed:
 
     round   claim, read keys ──▶ run ──▶ groups ──▶ one batch ──▶ verdicts ──▶ replies
@@ -11,14 +11,15 @@ each connection's in its order. A round takes what waits there, reads the keys o
 
 What holds:
 
-- C1 A connection's commands in a lane run in their order: a command is in no round before one that came earlier, and a
-     group (`jobs.py`) takes effect with all of the connection's commands of its round, or with none.
+- C1 An executor runs a connection's commands in their order: a command is in no round before one that came earlier,
+     and a group (`jobs.py`) takes effect with all of the connection's commands of its round, or with none.
 - C2 A reply leaves when its group is on stable storage and has been judged: nobody is shown what could still be lost.
      What a round has changed is known to nobody but the round; others read the index, which follows the log.
 - C3 What a command has read still holds where its group takes effect (I6): the log decides, every replica alike. Where
      somebody else wrote in between, at another server or by gRPC, the whole group runs again, reads included.
 - C4 This server does not reject itself. While a round is under way its keys are **claimed**: a plain write to one of
-     them queues in the lane. And a round reads when no write to its keys is on its way (`SharedWriter.settled`).
+     them goes to the executor's queue. And a round reads when no write to its keys is under way
+     (`SharedWriter.settled`).
 
 After a rejection the next round takes half as many commands of each connection, down to one, so that a long pipeline
 passes beside somebody who writes the same keys all the time; each round that was granted doubles it again.
@@ -26,7 +27,7 @@ passes beside somebody who writes the same keys all the time; each round that wa
 Fifty clients that increment one key are one group of fifty records and one sync; fifty keys of fifty clients are fifty
 groups of one batch.
 
-Over several partitions the lanes know nothing of each other: a pipeline's commands take effect in their order in each
+The executors of several partitions know nothing of each other: a pipeline's commands take effect in their order in each
 partition, as if each were a Redis server of its own.
 """
 
@@ -41,10 +42,11 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.data.jobs import Job, Owner
-from router.endpoints.resp.data.lanes import Lane, LoopShare
+from router.endpoints.resp.data.partition_executor import PartitionExecutor
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.turn_budget import TurnBudget
 from router.endpoints.resp.data.views import Step
 
 __all__ = ["Changes"]
@@ -75,8 +77,8 @@ class Changes:
         self._writer = writer
         self._clock_ms = clock_ms
         self._loop = asyncio.get_running_loop()
-        self._share = LoopShare()
-        self._lanes: dict[tuple[ServedTable, Partition], Lane] = {}
+        self._budget = TurnBudget()
+        self._executors: dict[tuple[ServedTable, Partition], PartitionExecutor] = {}
         self._closed = False
 
     def begin(self, table: ServedTable, partition: Partition, job: Job) -> None:
@@ -85,12 +87,14 @@ class Changes:
             job.receiver.finish(ShuttingDown("this server is stopping and takes no more commands"))
             return
         place = (table, partition)
-        lane = self._lanes.get(place)
-        if lane is None:
-            lane = self._lanes[place] = Lane(self._reads, self._writer, self._clock_ms, table, partition, self._share)
-        lane.add(job)
-        if lane.task is None:
-            self._start(place, lane)
+        executor = self._executors.get(place)
+        if executor is None:
+            executor = self._executors[place] = PartitionExecutor(
+                self._reads, self._writer, self._clock_ms, table, partition, self._budget
+            )
+        executor.add(job)
+        if executor.task is None:
+            self._start(place, executor)
 
     async def run(
         self,
@@ -112,33 +116,33 @@ class Changes:
         self.begin(table, partition, Job(owner, keys, step, args, _Awaited(future), reads=reads, watched=watched))
         return await future
 
-    def go_on(self) -> None:
-        """An owner has read its replies: what waited for that may run."""
-        for place, lane in self._lanes.items():
-            if lane.task is None and lane.waits:
-                self._start(place, lane)
+    def resume(self) -> None:
+        """An owner has read its replies: its commands may run again."""
+        for place, executor in self._executors.items():
+            if executor.task is None and executor.waits:
+                self._start(place, executor)
 
-    def _start(self, place: tuple[ServedTable, Partition], lane: Lane) -> None:
+    def _start(self, place: tuple[ServedTable, Partition], executor: PartitionExecutor) -> None:
         def ended(task: asyncio.Task[None]) -> None:
-            lane.task = None
-            if self._closed or self._lanes.get(place) is not lane:
+            executor.task = None
+            if self._closed or self._executors.get(place) is not executor:
                 return
-            if lane.empty:
-                del self._lanes[place]
-            elif lane.waits:
-                self._start(place, lane)
+            if executor.empty:
+                del self._executors[place]
+            elif executor.waits:
+                self._start(place, executor)
 
-        lane.task = self._loop.create_task(lane.work())
-        lane.task.add_done_callback(ended)
+        executor.task = self._loop.create_task(executor.work())
+        executor.task.add_done_callback(ended)
 
     async def close(self) -> None:
         """End what is under way."""
         self._closed = True
-        lanes = list(self._lanes.values())
-        tasks = [lane.task for lane in lanes if lane.task is not None]
+        executors = list(self._executors.values())
+        tasks = [executor.task for executor in executors if executor.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for lane in lanes:
-            lane.abandon()
-        self._lanes.clear()
+        for executor in executors:
+            executor.abandon()
+        self._executors.clear()

@@ -1,4 +1,4 @@
-"""The lane of one partition: the commands that wait for it, and their rounds. `changes.py` says what holds."""
+"""The executor of one partition: the queue of its commands, and their rounds. `changes.py` says what holds."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from router.endpoints.resp.data.jobs import Group, Job, Owner, groups_of, record
 from router.endpoints.resp.data.reads import Freshness, Reads
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
+from router.endpoints.resp.data.turn_budget import TurnBudget
 from router.endpoints.resp.data.views import Overlay, Record
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import size_of
 from serving_tier.fold.entry import Entry
 
-__all__ = ["Lane", "LoopShare"]
+__all__ = ["PartitionExecutor"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,27 +64,8 @@ class _Verdict:
             self.known.set_result(offset if error is None else error)
 
 
-class LoopShare:
-    """How many keys all lanes together work on in one turn of the event loop, which belongs to others too."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._keys = 0
-
-    async def take(self, keys: int) -> None:
-        """Return in a turn in which there is room for so many, or that has done nothing yet."""
-        while self._keys and self._keys + keys > AT_ONCE_KEYS_MAX:  # noqa: ASYNC110 - turns, not time, are waited for
-            await asyncio.sleep(0)
-        if not self._keys:
-            self._loop.call_soon(self._next_turn)
-        self._keys += keys
-
-    def _next_turn(self) -> None:
-        self._keys = 0
-
-
-class Lane:
-    """The commands that wait for one partition, and their rounds."""
+class PartitionExecutor:
+    """Executes the commands of one partition, round after round."""
 
     def __init__(
         self,
@@ -92,14 +74,14 @@ class Lane:
         clock_ms: Callable[[], int],
         table: ServedTable,
         partition: Partition,
-        share: LoopShare,
+        budget: TurnBudget,
     ) -> None:
         self._reads = reads
         self._writer = writer
         self._clock_ms = clock_ms
         self._table = table
         self._partition = partition
-        self._share = share
+        self._budget = budget
         self._loop = asyncio.get_running_loop()
         self._queues: dict[Owner, deque[Job]] = {}
         """By owner, each in its order; none is empty."""
@@ -217,7 +199,7 @@ class Lane:
         if keys > AT_ONCE_KEYS_MAX:
             ran = await asyncio.to_thread(_run, groups, found, now_ms)
         else:
-            await self._share.take(keys)
+            await self._budget.take(keys)
             ran = _run(groups, found, now_ms)
         for verdict in self._write(ran):
             known = await verdict.known
