@@ -30,10 +30,10 @@ from router.endpoints.resp.wire.replies import Problem
 from router.membership.live_membership import LiveMembership
 from serving_tier.node.node import Node
 
-__all__ = ["CommandContext", "Place", "Rounds", "ServerContext"]
+__all__ = ["CommandContext", "NodeAddress", "Rounds", "ServerContext"]
 
 
-class Place(NamedTuple):
+class NodeAddress(NamedTuple):
     """Where a node's RESP endpoint is."""
 
     node: str
@@ -77,12 +77,12 @@ class ServerContext(Protocol):
     def clustered(self) -> bool: ...
     @property
     def epoch(self) -> int: ...
-    async def places(self, here: Place) -> dict[str, Place]: ...
+    async def addresses(self, here: NodeAddress) -> dict[str, NodeAddress]: ...
     def holders(self, table: ServedTable, partition: Partition) -> Sequence[str]: ...
     def own_partitions(self, table: ServedTable) -> list[Partition]: ...
-    def misplaced(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> Problem | None: ...
+    def redirection(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> Problem | None: ...
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
-    def check_place(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> None: ...
+    def check_redirection(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> None: ...
 
 
 class Rounds(Protocol):
@@ -121,7 +121,7 @@ class CommandContext(Listener, Owner, Protocol):
     transaction_keys: int
     aborted: bool
     watched: dict[tuple[str, bytes], Offset]
-    asked_for_map: bool
+    cluster_aware: bool
     commands: int
     last_command: str
     connected_s: float

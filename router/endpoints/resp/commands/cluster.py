@@ -15,7 +15,7 @@ from typing import Any, Final
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import SLOTS, slot_of, slots_of_partition
 from router.endpoints.resp.command_spec import async_command, sync_command
-from router.endpoints.resp.context import CommandContext, Place
+from router.endpoints.resp.context import CommandContext, NodeAddress
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.replies import Problem, Simple
@@ -27,21 +27,24 @@ _OK: Final = Simple("OK")
 _CLUSTER_WORDS: Final = {"SLOTS": 2, "SHARDS": 2, "NODES": 2, "INFO": 2, "MYID": 2, "KEYSLOT": 3}
 """What may follow CLUSTER, with its arity."""
 
+SlotRange = tuple[int, int, Sequence[NodeAddress]]
+"""First and last slot, and the nodes that hold them."""
+
 
 def node_name(node: str) -> str:
     """A node's id as Redis Cluster writes them: 40 hex digits."""
     return hashlib.sha1(node.encode(), usedforsecurity=False).hexdigest()
 
 
-def slot_ranges(partitions: int, holders: Sequence[Sequence[Place]]) -> list[tuple[int, int, Sequence[Place]]]:
+def slot_ranges(partitions: int, holders: Sequence[Sequence[NodeAddress]]) -> list[SlotRange]:
     """First and last slot of each range with the same holders, and these."""
-    ranges: list[tuple[int, int, Sequence[Place]]] = []
-    for number, places in enumerate(holders):
+    ranges: list[SlotRange] = []
+    for number, addresses in enumerate(holders):
         slots = slots_of_partition(Partition(number), partitions)
-        if ranges and list(ranges[-1][2]) == list(places):
-            ranges[-1] = (ranges[-1][0], slots[-1], places)
+        if ranges and list(ranges[-1][2]) == list(addresses):
+            ranges[-1] = (ranges[-1][0], slots[-1], addresses)
         else:
-            ranges.append((slots[0], slots[-1], places))
+            ranges.append((slots[0], slots[-1], addresses))
     return ranges
 
 
@@ -54,15 +57,15 @@ async def cluster(client: CommandContext, args: Sequence[bytes]) -> Any:
     if name == "MYID":
         return node_name(server.node_id)
     if name in ("SLOTS", "SHARDS", "NODES"):
-        client.asked_for_map = server.clustered
+        client.cluster_aware = server.clustered
     table = await client.current_table()
     if table.ref.partitioner != "slot":
         raise Problem(f"ERR table {table.ref.name} places its keys by {table.ref.partitioner}, not by slots")
     ranges = slot_ranges(table.partitions, await holders(client, table))
     if name == "SLOTS":
         return [
-            [first, last, *([place.host, place.port, node_name(place.node), []] for place in places)]
-            for first, last, places in ranges
+            [first, last, *([address.host, address.port, node_name(address.node), []] for address in addresses)]
+            for first, last, addresses in ranges
         ]
     nodes = _nodes(ranges)
     if name == "SHARDS":
@@ -79,72 +82,71 @@ async def cluster(client: CommandContext, args: Sequence[bytes]) -> Any:
             "cluster_slots_pfail": 0,
             "cluster_slots_fail": 0,
             "cluster_known_nodes": len(nodes),
-            "cluster_size": len({places[0].node for _, _, places in ranges}),
+            "cluster_size": len({addresses[0].node for _, _, addresses in ranges}),
             "cluster_current_epoch": server.epoch,
             "cluster_my_epoch": server.epoch,
         }.items()
     )
 
 
-async def holders(client: CommandContext, table: ServedTable) -> list[list[Place]]:
+async def holders(client: CommandContext, table: ServedTable) -> list[list[NodeAddress]]:
     """By partition, the endpoints of the nodes that hold it; this server where no other is known.
 
     Clients take a node for a master or for a replica, and not for both. So a node that is the first of some partition
     is listed there and nowhere else.
     """
     host, port = client.local_address
-    here = Place(client.server.node_id, host, port)
-    places = await client.server.places(here)
-    found: list[list[Place]] = []
+    here = NodeAddress(client.server.node_id, host, port)
+    addresses = await client.server.addresses(here)
+    found: list[list[NodeAddress]] = []
     for partition in map(Partition, range(table.partitions)):
         nodes = client.server.holders(table, partition)
-        found.append([places[node] for node in nodes if node in places] or [here])
+        found.append([addresses[node] for node in nodes if node in addresses] or [here])
     firsts = {each[0] for each in found}
-    return [[each[0], *(place for place in each[1:] if place not in firsts)] for each in found]
+    return [[each[0], *(address for address in each[1:] if address not in firsts)] for each in found]
 
 
-def _nodes(ranges: Sequence[tuple[int, int, Sequence[Place]]]) -> list[Place]:
-    return list(dict.fromkeys(place for _, _, places in ranges for place in places))
+def _nodes(ranges: Sequence[SlotRange]) -> list[NodeAddress]:
+    return list(dict.fromkeys(address for _, _, addresses in ranges for address in addresses))
 
 
-def _shards(ranges: Sequence[tuple[int, int, Sequence[Place]]]) -> list[Any]:
+def _shards(ranges: Sequence[SlotRange]) -> list[Any]:
     """Ranges by their holders."""
-    shards: dict[tuple[Place, ...], list[int]] = {}
-    for first, last, places in ranges:
-        shards.setdefault(tuple(places), []).extend((first, last))
+    shards: dict[tuple[NodeAddress, ...], list[int]] = {}
+    for first, last, addresses in ranges:
+        shards.setdefault(tuple(addresses), []).extend((first, last))
     return [
         {
             "slots": slots,
             "nodes": [
                 {
-                    "id": node_name(place.node),
-                    "port": place.port,
-                    "ip": place.host,
-                    "endpoint": place.host,
+                    "id": node_name(address.node),
+                    "port": address.port,
+                    "ip": address.host,
+                    "endpoint": address.host,
                     "role": "replica" if number else "master",
                     "replication-offset": 0,
                     "health": "online",
                 }
-                for number, place in enumerate(places)
+                for number, address in enumerate(addresses)
             ],
         }
-        for places, slots in shards.items()
+        for addresses, slots in shards.items()
     ]
 
 
-def _node_lines(
-    client: CommandContext, ranges: Sequence[tuple[int, int, Sequence[Place]]], nodes: Sequence[Place]
-) -> str:
+def _node_lines(client: CommandContext, ranges: Sequence[SlotRange], nodes: Sequence[NodeAddress]) -> str:
     lines: list[str] = []
     epoch = client.server.epoch
-    for place in nodes:
-        own = [f"{first}-{last}" for first, last, places in ranges if places[0] == place]
-        first_of = next((places[0].node for _, _, places in ranges if place in places), place.node)
+    for address in nodes:
+        own = [f"{first}-{last}" for first, last, addresses in ranges if addresses[0] == address]
+        first_of = next((addresses[0].node for _, _, addresses in ranges if address in addresses), address.node)
         role = "master" if own else "slave"
-        flags = f"myself,{role}" if place.node == client.server.node_id else role
+        flags = f"myself,{role}" if address.node == client.server.node_id else role
         master = "-" if own else node_name(first_of)
+        location = f"{address.host}:{address.port}@{address.port}"
         lines.append(
-            f"{node_name(place.node)} {place.host}:{place.port}@{place.port} {flags} {master} 0 0 {epoch} connected"
+            f"{node_name(address.node)} {location} {flags} {master} 0 0 {epoch} connected"
             + "".join(f" {slots}" for slots in own)
         )
     return "\n".join(lines) + "\n"
@@ -152,7 +154,7 @@ def _node_lines(
 
 def readonly(client: CommandContext, args: Sequence[bytes]) -> Simple:
     """READONLY: replicas are always read here; it tells that the client knows about clusters."""
-    client.asked_for_map = client.server.clustered
+    client.cluster_aware = client.server.clustered
     return _OK
 
 

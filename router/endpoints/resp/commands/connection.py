@@ -167,7 +167,7 @@ def reset(client: CommandContext, args: Sequence[bytes]) -> Simple:
     client.server.notifications.forget(client)
     client.protocol, client.name = 2, b""
     client.level, client.token = "session", Token()
-    client.asked_for_map = False
+    client.cluster_aware = False
     client.authenticated = not client.server.secret
     client.select(DEFAULT_TABLE, client.server.tables.at_hand(DEFAULT_TABLE), 0)
     client.changed()

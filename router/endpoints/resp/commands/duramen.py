@@ -91,7 +91,7 @@ async def setv(client: CommandContext, args: Sequence[bytes]) -> int | None:
     if options.condition or options.get or options.keep:
         raise SYNTAX
     table = await client.current_table()
-    client.server.check_place(client, table, [key])
+    client.server.check_redirection(client, table, [key])
     attribute = attribute_of(
         Operation.PUT,
         condition=Condition.ABSENT if asked == NOTHING else Condition.VERSION,

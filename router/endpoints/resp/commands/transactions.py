@@ -132,7 +132,7 @@ def begin(client: CommandContext) -> bool:
     if client.transaction_keys > AT_ONCE_KEYS_MAX:
         return False
     transaction = _take(client)
-    client.server.check_place(client, table, [*transaction.keys, *transaction.guards])
+    client.server.check_redirection(client, table, [*transaction.keys, *transaction.guards])
     partition = transaction.place(table)
     client.pipeline.queue(
         table,
@@ -152,7 +152,7 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     if not transaction.keys and not transaction.guards:
         return [_run(client, spec, command, None) for spec, command in transaction.queued]
     table = await client.current_table()
-    client.server.check_place(client, table, [*transaction.keys, *transaction.guards])
+    client.server.check_redirection(client, table, [*transaction.keys, *transaction.guards])
     many = len(transaction.keys) > AT_ONCE_KEYS_MAX
     partition = await asyncio.to_thread(transaction.place, table) if many else transaction.place(table)
     freshness = client.freshness(table)
@@ -179,7 +179,7 @@ async def watch(client: CommandContext, args: Sequence[bytes]) -> Simple:
     if len(client.watched) + len(args) > WATCHED_KEYS_MAX:
         raise Problem(f"ERR a connection watches at most {WATCHED_KEYS_MAX} keys")
     table = await client.current_table()
-    client.server.check_place(client, table, args)
+    client.server.check_redirection(client, table, args)
     found = await client.server.reads.entries(table, args, client.freshness(table))
     client.caught_up(table)
     view = Overlay(found, client.server.clock_ms())

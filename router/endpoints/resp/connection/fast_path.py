@@ -73,7 +73,7 @@ class FastPath:
         if table.gone:
             return False
         partition = table.partition_of(key) if table.partitions > 1 else _ZERO
-        if client.asked_for_map and table.replicas[partition] is None:
+        if client.cluster_aware and table.replicas[partition] is None:
             return False  # perhaps it belongs to another node
         if key in table.claims[partition]:
             return False  # a round of commands is between reading and writing it: this comes after it

@@ -129,7 +129,7 @@ class Pipeline:
         if len(keys) > AT_ONCE_KEYS_MAX:
             return False
         check_keys(keys)
-        client.server.check_place(client, table, keys)
+        client.server.check_redirection(client, table, keys)
         args = command[1:]
         reads = looks(spec, args, client)
         size = sum(map(len, args))
@@ -156,7 +156,7 @@ class Pipeline:
         if not 0 < len(key) <= KEY_BYTES_MAX:
             raise BAD_KEY
         server = client.server
-        server.check_place(client, table, keys)
+        server.check_redirection(client, table, keys)
         size = len(key) if len(args) == 1 else len(key) + len(args[1])
         place = _Place(self, client.protocol, size)
         self.running += 1

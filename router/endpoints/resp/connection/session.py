@@ -48,7 +48,7 @@ class Session:
         self.watched: dict[tuple[str, bytes], Offset] = {}
         self.channels: set[bytes] = set()
         self.patterns: set[bytes] = set()
-        self.asked_for_map = False
+        self.cluster_aware = False
         """It knows about clusters: it may be sent elsewhere."""
         self.commands = 0
         self.last_command = "NULL"

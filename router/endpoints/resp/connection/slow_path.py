@@ -31,7 +31,7 @@ async def perform(client: ClientContext, spec: CommandSpec, command: Command) ->
     keys = spec.keys(command)
     check_keys(keys)
     table = await client.current_table()
-    client.server.check_place(client, table, keys)
+    client.server.check_redirection(client, table, keys)
     args = command[1:]
     reads = client.server.reads
     freshness = client.freshness(table)
@@ -128,7 +128,7 @@ def write_plain(client: ClientContext, table: ServedTable, keys: list[bytes], va
         places: Sequence[int] = (0,) * len(keys)
     else:
         groups, places = _grouped(table, keys, values)
-    if client.asked_for_map and any(table.replicas[partition] is None for partition in groups):
+    if client.cluster_aware and any(table.replicas[partition] is None for partition in groups):
         return False  # perhaps they belong to another node
     if any(not table.claims[partition].isdisjoint(mine) for partition, (mine, _) in groups.items()):
         return False  # a round of commands is between reading and writing some of them: this comes after it
@@ -172,7 +172,7 @@ def write_blind(client: ClientContext, spec: CommandSpec, command: Command, tabl
     if len(keys) > AT_ONCE_KEYS_MAX:
         return False
     check_keys(keys)
-    if client.server.misplaced(client, table, keys) is not None:
+    if client.server.redirection(client, table, keys) is not None:
         return False
     records = spec.blind(command[1:], client.server.clock_ms())
     if records is None:

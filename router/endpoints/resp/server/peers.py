@@ -14,7 +14,7 @@ import grpc
 
 from log_tier.model.errors import DuramenError
 from log_tier.rpc.wire import Wire
-from router.endpoints.resp.context import Place
+from router.endpoints.resp.context import NodeAddress
 from router.membership.live_membership import LiveMembership
 from router.proto import resp_endpoint_pb2, resp_endpoint_pb2_grpc
 
@@ -30,11 +30,11 @@ _FRESH_S: Final = 1.0
 class Peers(Protocol):
     """Where the nodes' RESP endpoints are."""
 
-    async def places(self) -> Mapping[str, Place]:
+    async def addresses(self) -> Mapping[str, NodeAddress]:
         """By node id: those that are there and have one."""
         ...
 
-    def known(self) -> Mapping[str, Place]:
+    def known(self) -> Mapping[str, NodeAddress]:
         """The same, as far as it is known without asking."""
         ...
 
@@ -56,26 +56,26 @@ class MembershipPeers:
 
     def __init__(self, membership: LiveMembership) -> None:
         self._membership = membership
-        self._places: dict[str, Place] = {}
+        self._known: dict[str, NodeAddress] = {}
         self._asked_s = float("-inf")
         self._asking = asyncio.Lock()
 
-    def known(self) -> Mapping[str, Place]:
-        return self._places
+    def known(self) -> Mapping[str, NodeAddress]:
+        return self._known
 
-    async def places(self) -> Mapping[str, Place]:
+    async def addresses(self) -> Mapping[str, NodeAddress]:
         """Ask every node that is there, at most once a second."""
         loop = asyncio.get_running_loop()
         async with self._asking:
             if loop.time() - self._asked_s >= _FRESH_S:
                 members = [member for member in self._membership.members.values() if member.alive]
-                found = await asyncio.gather(*(_ask(member.id, member.entry.address) for member in members))
-                self._places = {place.node: place for place in found if place is not None}
+                found = await asyncio.gather(*(_describe(member.id, member.entry.address) for member in members))
+                self._known = {address.node: address for address in found if address is not None}
                 self._asked_s = loop.time()
-        return self._places
+        return self._known
 
 
-async def _ask(node: str, address: str) -> Place | None:
+async def _describe(node: str, address: str) -> NodeAddress | None:
     wire = Wire(address)
     try:
         stub = resp_endpoint_pb2_grpc.RespEndpointStub(wire.channel)  # type: ignore[no-untyped-call]
@@ -84,4 +84,4 @@ async def _ask(node: str, address: str) -> Place | None:
         return None  # it has no RESP endpoint, or is not there
     finally:
         await wire.close()
-    return Place(node, address.rpartition(":")[0], reply.port) if reply.port else None
+    return NodeAddress(node, address.rpartition(":")[0], reply.port) if reply.port else None

@@ -21,7 +21,7 @@ from router.endpoints.resp.commands.command_table import COMMANDS
 from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.connection.context import AdmittedClient
 from router.endpoints.resp.connection.lingering_close import LingeringClose
-from router.endpoints.resp.context import CommandContext, Place
+from router.endpoints.resp.context import CommandContext, NodeAddress
 from router.endpoints.resp.data.changes import Changes
 from router.endpoints.resp.data.cursors import Cursors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
@@ -250,9 +250,9 @@ class RespServer:
         """The map's version: it rises with every change of the cluster."""
         return max(0, self.maps.map.version)
 
-    async def places(self, here: Place) -> dict[str, Place]:
+    async def addresses(self, here: NodeAddress) -> dict[str, NodeAddress]:
         """Where the nodes' endpoints are, this one's included."""
-        known = {} if self.peers is None else await self.peers.places()
+        known = {} if self.peers is None else await self.peers.addresses()
         return {**known, here.node: here}
 
     def holders(self, table: ServedTable, partition: Partition) -> Sequence[str]:
@@ -275,9 +275,9 @@ class RespServer:
             return every
         return [each for each in every if next(iter(self.holders(table, each)), "") == self.node_id]
 
-    def misplaced(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> Problem | None:
+    def redirection(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> Problem | None:
         """Where the client should rather ask, if it knows what that means and this node does not hold the keys."""
-        if self.peers is None or not client.asked_for_map or not keys or table.ref.partitioner != "slot":
+        if self.peers is None or not client.cluster_aware or not keys or table.ref.partitioner != "slot":
             return None
         partition = table.partition_of(keys[0])
         if table.replicas[partition] is not None:
@@ -289,9 +289,9 @@ class RespServer:
                 return Problem(f"MOVED {slot_of(keys[0])} {place.host}:{place.port}")
         return None
 
-    def check_place(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> None:
-        """Raises the `MOVED` that `misplaced` gives."""
-        problem = self.misplaced(client, table, keys)
+    def check_redirection(self, client: CommandContext, table: ServedTable, keys: Sequence[bytes]) -> None:
+        """Raises the `MOVED` that `redirection` gives."""
+        problem = self.redirection(client, table, keys)
         if problem is not None:
             raise problem
 
