@@ -1,6 +1,6 @@
 """SUBSCRIBE, PSUBSCRIBE and their opposites: which channels and patterns a connection listens to.
 
-A subscription is confirmed after `Notifications.stand` has fixed the position of every watch that it needs.
+A subscription is confirmed after `Notifications.follow` has fixed the position of every watch that it needs.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ async def _listen(client: CommandContext, kind: bytes, chosen: set[bytes], names
     if len(client.channels) + len(client.patterns) + len(names) > _SUBSCRIPTIONS_MAX:
         raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
     notifications = client.server.notifications
-    await notifications.stand(names)
+    await notifications.follow(names)
     # Nothing is awaited from here on: what the watches show next is told to this client too.
     for name in names:
         if name not in chosen:
             chosen.add(name)
             client.server.notifications.add(client, name, pattern=chosen is client.patterns)
-        _tell(client, kind, name)
+        _confirm(client, kind, name)
     client.changed()
     notifications.compare()
     return NO_REPLY
@@ -73,15 +73,15 @@ def _leave(client: CommandContext, kind: bytes, chosen: set[bytes], names: Seque
         if name in chosen:
             chosen.discard(name)
             client.server.notifications.remove(client, name, pattern=chosen is client.patterns)
-        _tell(client, kind, name)
+        _confirm(client, kind, name)
     if not left:
-        _tell(client, kind, None)
+        _confirm(client, kind, None)
     client.changed()
     client.server.notifications.compare()
     return NO_REPLY
 
 
-def _tell(client: CommandContext, kind: bytes, name: bytes | None) -> None:
+def _confirm(client: CommandContext, kind: bytes, name: bytes | None) -> None:
     listening = len(client.channels) + len(client.patterns)
     client.reply_queue.emit(encode(Push([kind, name, listening]), client.protocol))
 

@@ -65,10 +65,10 @@ _TURN_SHARE_OF_RUNS: Final = 4
 class Client(Session, asyncio.Protocol):
     """A connection. Made by the endpoint for each; everything here runs on the event loop."""
 
-    def __init__(self, server: ConnectionOwner, *, behind: bool = False) -> None:
-        """`behind`: it is the upstream connection of a connection of a reader process."""
+    def __init__(self, server: ConnectionOwner, *, upstream: bool = False) -> None:
+        """`upstream`: a reader process connects, for one of its clients."""
         super().__init__(server)
-        self._behind = behind
+        self._is_upstream = upstream
         self._fence_secret = STATE_COMMAND
         """What a reader process asks for a marker by: see `router/endpoints/resp/wire/fence.py`."""
         self.closing = False
@@ -102,9 +102,9 @@ class Client(Session, asyncio.Protocol):
             self.transport,
             self.server.loop,
             filled=self._touch,
-            tell=self._told_bytes,
+            encode_error=self._encode_error,
             drop=self.drop,
-            stall_s=math.inf if self._behind else self.server.stall_s,
+            stall_s=math.inf if self._is_upstream else self.server.stall_s,
         )
         self.pipeline = Pipeline(self)
         if not self.server.admit(self):
@@ -217,7 +217,7 @@ class Client(Session, asyncio.Protocol):
         """Nothing has to be done when a reply has left."""
         return not self.queue and not self._intake.more and self._error is None and self._input.on and not self.closing
 
-    def _told_bytes(self, error: DuramenError) -> bytes:
+    def _encode_error(self, error: DuramenError) -> bytes:
         return encode(self.report(error), self.protocol)
 
     def _touch(self) -> None:
@@ -291,7 +291,7 @@ class Client(Session, asyncio.Protocol):
 
     def _start(self, name: bytes, command: Command) -> bool:
         """Begin with the first command of the queue; False where it has to wait for those before it."""
-        if self._behind and name == self._fence_secret:
+        if self._is_upstream and name == self._fence_secret:
             return self._report_state(command)
         spec = find_command(name)
         if spec is None:

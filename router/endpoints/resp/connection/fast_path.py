@@ -183,7 +183,7 @@ class _LoneSet:
         client = self._client
         reply_queue = client.reply_queue
         reply_queue.unanswered -= 1
-        reply = self.reply = OK if error is None else reply_queue.tell(error)
+        reply = self.reply = OK if error is None else reply_queue.encode_error(error)
         if len(reply_queue.waits) == 1 and client.idle:
             reply_queue.waits.clear()
             reply_queue.push(reply)

@@ -191,7 +191,7 @@ class Pipeline:
     def answered(self, reply: Any, protocol: int, size: int) -> bytes:
         """A command was answered: the bytes of its reply."""
         self.answered_in_bytes(size)
-        return self._reply_queue.tell(reply) if isinstance(reply, DuramenError) else encode(reply, protocol)
+        return self._reply_queue.encode_error(reply) if isinstance(reply, DuramenError) else encode(reply, protocol)
 
     def answered_in_bytes(self, size: int) -> None:
         """A command was answered, and its place has the bytes, or gets them at once."""

@@ -63,7 +63,7 @@ _SEND_STEPS: Final = 200
 _PAUSE_S: Final = 0.2
 
 # Listeners that left are noticed so late by the task that looks for new tables; those are noticed at once.
-_NEWS_S: Final = 5.0
+_NEW_TABLES_S: Final = 5.0
 
 numbered_table: Final = re.compile(rb"__key(?:space|event)@(\d{1,4})__:").match
 """The number of the table that a channel or a pattern means, as group 1; None: it names none."""
@@ -101,7 +101,7 @@ class _Watch:
     def __init__(self, number: int) -> None:
         self.number = number
         self.name = DEFAULT_TABLE if number == 0 else f"db{number}"
-        self.standing = asyncio.Event()
+        self.positioned = asyncio.Event()
         """Set once its positions are fixed; they are kept whatever happens to the stream."""
         self.positions: dict[Partition, Offset] = {}
         """The next offset of each partition."""
@@ -126,7 +126,7 @@ class Notifications:
         self._watches: dict[int, _Watch] = {}
         self._subscribing: list[Sequence[bytes]] = []
         """The names of subscriptions that are not confirmed yet."""
-        self._news: asyncio.Task[None] | None = None
+        self._new_tables: asyncio.Task[None] | None = None
         """Waits for numbered tables that are made while somebody listens to all of them."""
         self._any = False
         """Somebody does, or is about to."""
@@ -134,11 +134,11 @@ class Notifications:
         """Work since others had their turn."""
         self._closed = False
 
-    async def stand(self, names: Sequence[bytes]) -> None:
+    async def follow(self, names: Sequence[bytes]) -> None:
         """Return when the positions of all watches that these channels or patterns need are fixed.
 
         One question to the log for each partition of a table that nobody listened to before; else nothing is asked.
-        Raises `Problem` where a watch does not stand in time.
+        Raises `Problem` where a watch has no position in time.
         """
         if self._closed:
             raise Problem("LOADING this server is stopping; subscribe at another one")
@@ -147,9 +147,9 @@ class Notifications:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 # Again and again, because a table may be made meanwhile. Nothing is awaited between the last look and
                 # the caller's next line.
-                while waiting := self._not_standing(names):
+                while waiting := self._unpositioned(names):
                     for watch in waiting:
-                        await watch.standing.wait()
+                        await watch.positioned.wait()
         except BaseException as error:
             self._subscribing.remove(names)
             self.compare()
@@ -160,11 +160,11 @@ class Notifications:
             ) from None
         self._subscribing.remove(names)
 
-    def _not_standing(self, names: Sequence[bytes]) -> list[_Watch]:
+    def _unpositioned(self, names: Sequence[bytes]) -> list[_Watch]:
         """The watches that these channels or patterns need, and whose positions are not fixed yet."""
         self.compare()
         needed = [self._watches.get(number) for number in dict.fromkeys(self._numbers(names))]
-        return [watch for watch in needed if watch is not None and not watch.standing.is_set()]
+        return [watch for watch in needed if watch is not None and not watch.positioned.is_set()]
 
     def check_room(self, patterns: Sequence[bytes]) -> None:
         """Raises `Problem` where all connections together listen to too many patterns."""
@@ -206,12 +206,12 @@ class Notifications:
         for number in wanted - self._watches.keys():
             watch = self._watches[number] = _Watch(number)
             if made_since:
-                watch.standing.set()
+                watch.positioned.set()
             watch.task = self._loop.create_task(self._watch(watch), name=f"notifications of db{number}")
         for number in self._watches.keys() - wanted:
             self._watches.pop(number).task.cancel()
-        if self._any and self._news is None:
-            self._news = self._loop.create_task(self._follow_news(), name="notifications: new tables")
+        if self._any and self._new_tables is None:
+            self._new_tables = self._loop.create_task(self._follow_new_tables(), name="notifications: new tables")
 
     def _numbers(self, names: Sequence[bytes]) -> Iterator[int]:
         """The databases that channels or patterns may be about. One that names no number is about all that are
@@ -228,7 +228,7 @@ class Notifications:
         there = {table.name for table in self._maps.map.tables.values()}
         return [number for number in range(1, NUMBERS) if f"db{number}" in there]
 
-    async def _follow_news(self) -> None:
+    async def _follow_new_tables(self) -> None:
         """While somebody listens to all databases, look for new ones."""
         maps = self._maps
         while self._any:
@@ -238,16 +238,16 @@ class Notifications:
             try:
                 await maps.wait_for(
                     lambda cluster, seen=version: cluster.version > seen,  # type: ignore[misc]
-                    timeout=_NEWS_S,
+                    timeout=_NEW_TABLES_S,
                 )
             except DuramenError:
                 await asyncio.sleep(_PAUSE_S)
-        self._news = None
+        self._new_tables = None
 
     def watching(self, number: int) -> bool:
-        """Does the watch of a numbered table stand, so that nothing from now on is missed?"""
+        """Does the watch of a numbered table have its positions, so that it misses nothing from now on?"""
         watch = self._watches.get(number)
-        return watch is not None and watch.standing.is_set()
+        return watch is not None and watch.positioned.is_set()
 
     def forget(self, client: Listener) -> None:
         """A connection listens no more."""
@@ -267,14 +267,14 @@ class Notifications:
                 if table.ref.id != table_id:
                     # All of a table that was made after the confirmation is news.
                     first = dict.fromkeys(map(Partition, range(table.partitions)), Offset(0))
-                    table_id, watch.positions = table.ref.id, first if watch.standing.is_set() else {}
+                    table_id, watch.positions = table.ref.id, first if watch.positioned.is_set() else {}
                 events: Any = self._connection.watch(table.ref.id, watch.positions)
                 async with aclosing(events) as stream:
                     async for event in cast("Any", stream):
                         if event.positions is not None:
                             for partition, position in event.positions.items():
                                 watch.positions.setdefault(partition, position)
-                            watch.standing.set()
+                            watch.positioned.set()
                             continue
                         await self._pass_on(watch.number, table.ref.id, event, watch.positions)
             except TableNotFound as error:
@@ -316,7 +316,7 @@ class Notifications:
         await self._spend(_CHANGE_STEPS)
         listeners = self._channels.get(channel)
         if listeners is not None:
-            await self._tell_all(listeners, Push([b"message", channel, text]))
+            await self._send_all(listeners, Push([b"message", channel, text]))
         for pattern in list(self._patterns):
             listeners = self._patterns.get(pattern)
             if listeners is None:
@@ -326,10 +326,10 @@ class Notifications:
                 glob = self._globs[pattern] = Glob(pattern)
                 await self._spend(_COMPILE_STEPS)
             if glob.matches(channel):
-                await self._tell_all(listeners, Push([b"pmessage", pattern, channel, text]))
+                await self._send_all(listeners, Push([b"pmessage", pattern, channel, text]))
             await self._spend(glob.steps(len(channel)))
 
-    async def _tell_all(self, listeners: Mapping[int, Listener], message: Push) -> None:
+    async def _send_all(self, listeners: Mapping[int, Listener], message: Push) -> None:
         encoded = {protocol: encode(message, protocol) for protocol in (2, 3)}
         for client in list(listeners.values()):
             client.reply_queue.push(encoded[client.protocol])
@@ -344,8 +344,8 @@ class Notifications:
 
     async def close(self) -> None:
         """End every watch."""
-        tasks = [self._news, *(watch.task for watch in self._watches.values())]
-        self._watches, self._news, self._closed = {}, None, True
+        tasks = [self._new_tables, *(watch.task for watch in self._watches.values())]
+        self._watches, self._new_tables, self._closed = {}, None, True
         await end_tasks(*tasks)
 
 

@@ -98,7 +98,7 @@ class ProxyConnection(asyncio.Protocol):
         self._replies = ReplyQueue(
             *(self._transport, self._loop),
             filled=_nothing,
-            tell=self._told,
+            encode_error=self._encode_error,
             drop=self._drop,
             stall_s=self._process.stall_s,
         )
@@ -225,7 +225,7 @@ class ProxyConnection(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
-    def _told(self, error: DuramenError) -> bytes:
+    def _encode_error(self, error: DuramenError) -> bytes:
         return encode(problem_of(error), self._protocol)
 
     def _drop(self, reason: str) -> None:

@@ -164,7 +164,7 @@ class RespServer:
             )
 
         def upstream() -> Client:
-            return Client(server, behind=True)
+            return Client(server, upstream=True)
 
         if server.pages is not None:
             path = str(server.pages.folder / UPSTREAM_SOCKET)

@@ -65,7 +65,7 @@ class Slot:
         if not self._errors:
             self.reply = OK * len(places)
         else:
-            report = {number: self._reply_queue.tell(error) for number, error in self._errors.items()}
+            report = {number: self._reply_queue.encode_error(error) for number, error in self._errors.items()}
             self.reply = b"".join(report.get(place, OK) for place in places)
         self._reply_queue.unanswered -= len(places)
         self._reply_queue.filled()
@@ -85,7 +85,8 @@ class _Part:
 class ReplyQueue:
     """The outgoing half of a connection.
 
-    `filled` is called when a slot got its reply, `tell` makes the reply of an error, `drop` ends the connection.
+    `filled` is called when a slot got its reply, `encode_error` makes the bytes of an error reply, `drop` ends the
+    connection.
     """
 
     __slots__ = (
@@ -99,10 +100,10 @@ class ReplyQueue:
         "_transport",
         "_unread_bytes",
         "_write",
+        "encode_error",
         "filled",
         "gathered_bytes",
         "stalled",
-        "tell",
         "unanswered",
         "waits",
     )
@@ -113,7 +114,7 @@ class ReplyQueue:
         loop: asyncio.AbstractEventLoop,
         *,
         filled: Callable[[], None],
-        tell: Callable[[DuramenError], bytes],
+        encode_error: Callable[[DuramenError], bytes],
         drop: Callable[[str], None],
         stall_s: float = OUTPUT_STALL_S,
     ) -> None:
@@ -134,7 +135,7 @@ class ReplyQueue:
         """What it had not read then."""
         self._closed = False
         self.filled = filled
-        self.tell = tell
+        self.encode_error = encode_error
         self._drop = drop
         self.gathered_bytes = 0
         """Of replies that have not left yet."""

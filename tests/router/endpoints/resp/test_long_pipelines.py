@@ -199,7 +199,7 @@ def test_progress_in_either_direction_is_a_sign_of_life() -> None:
         transport,  # type: ignore[arg-type]
         loop,  # type: ignore[arg-type]
         filled=lambda: None,
-        tell=lambda error: b"",
+        encode_error=lambda error: b"",
         drop=dropped.append,
         stall_s=5,
     )
