@@ -32,7 +32,7 @@ How a command passes: bytes ─▶ `connection/intake.py` ─▶ `wire/framing.p
 unusual) ─▶ `connection/client.py`, which takes the fast paths (`connection/fast_path.py`) for GET and SET, and for the
 rest looks the command up in `commands/command_table.py`. Reads go to `data/reads.py`; plain writes of all connections
 gather in `data/shared_writer.py` and leave as one batch per partition; what reads before it writes gathers in
-`data/changes.py`. Replies are encoded by
+`data/rounds/`. Replies are encoded by
 `wire/replies.py`, with one write for all that are ready.
 
 Time. The log judges expiry by its own time, which stands still where nobody writes; views also look at this process's

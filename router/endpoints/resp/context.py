@@ -15,13 +15,13 @@ from log_tier.model.tokens import Token
 from router.admin.admin import OpenAdmin
 from router.data.seam import Connection
 from router.endpoints.resp.command_spec import CommandSpec
-from router.endpoints.resp.data.changes import Changes
 from router.endpoints.resp.data.cursors import Cursors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
-from router.endpoints.resp.data.jobs import Owner
 from router.endpoints.resp.data.native_batches import NativeBatches
 from router.endpoints.resp.data.notifications import Listener, Notifications
 from router.endpoints.resp.data.reads import Freshness, Reads
+from router.endpoints.resp.data.rounds.changes import Changes
+from router.endpoints.resp.data.rounds.jobs import Owner
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable, Tables
 from router.endpoints.resp.data.views import Step

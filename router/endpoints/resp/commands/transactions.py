@@ -1,7 +1,7 @@
 """MULTI, EXEC, DISCARD, WATCH: an atomic conditional batch.
 
-Commands are kept until EXEC and then run as one job of `router/endpoints/resp/data/changes.py`: on one moment of their
-keys, and written as one atomic group. So they take effect together or not at all, nothing comes between them, and
+Commands are kept until EXEC and then run as one job of a round (`router/endpoints/resp/data/rounds/`): on one moment of
+their keys, and written as one atomic group. So they take effect together or not at all, nothing comes between them, and
 whoever fails by itself (an INCR of a word) does not undo the others, all as in Redis. Their keys lie in one partition;
 `{tags}` see to that.
 

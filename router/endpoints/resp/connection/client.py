@@ -6,9 +6,8 @@ Commands that arrive together are worked off together:
   transaction for a run of them.
 - **Plain writes** (`SET key value` and what else does not ask what was there) go to the shared writer and leave a
   `Slot` where their replies will be; the next write does not wait for it. A read does: it must see them.
-- **A pipeline** of commands that read and write runs in rounds (`pipeline.py`,
-  `router/endpoints/resp/data/changes.py`): each command leaves a
-  `Slot`, too, and the next one does not wait for it.
+- **A pipeline** of commands that read and write runs in rounds (`pipeline.py`, `router/endpoints/resp/data/rounds/`).
+  Each command leaves a `Slot`, too, and the next one does not wait for it.
 - **Everything else** runs by itself, in a task, when all before it has been answered.
 
 Invariant: nothing is answered before everything that came earlier on this connection has taken effect.

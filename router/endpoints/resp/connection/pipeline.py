@@ -1,7 +1,7 @@
 """A connection's commands that run in rounds, and the places of their replies.
 
 The first command of a pipeline goes the fast path where it can: a run of SETs, a run of GETs. As soon as reads and
-writes mix, the commands are handed to the rounds of `router/endpoints/resp/data/changes.py` one after the other,
+writes mix, the commands are handed to the rounds of `router/endpoints/resp/data/rounds/` one after the other,
 without waiting for any of them; and while some of them are unanswered, every other command on keys is handed there too,
 so that they stay in order.
 
@@ -25,8 +25,8 @@ from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.context import ClientContext
 from router.endpoints.resp.connection.slow_path import looks, shares_of, sum_of
-from router.endpoints.resp.data.jobs import Job, Receiver
 from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.rounds.jobs import Job, Receiver
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Step
 from router.endpoints.resp.wire.fallback_parser import Command

@@ -104,7 +104,7 @@ class ServedTable:
         self.caches: list[ValueCache | None] = [None] * ref.partitions
         """What was read of each of them lately."""
         self.claims: list[Set[bytes]] = [frozenset()] * ref.partitions
-        """By partition: keys that a round of commands has read and not yet written; see `changes.py`."""
+        """By partition: keys that a round of commands has read and not yet written; see `rounds/`."""
         self.gone = False
         """It was dropped: whoever needs it looks for it again."""
         self.look()

@@ -1,7 +1,7 @@
 """What a data command sees: some keys of one moment, which it reads and changes. Pure.
 
 Every command on keys is a function of a view and its arguments. The same function runs for a command by itself and
-inside MULTI; what its changes become in the log is the business of `changes.py`.
+inside MULTI; what its changes become in the log is the business of `rounds/`.
 
 Expiry is judged twice: the replica leaves out what its log time has passed, and the view what the clock of this
 process has passed. The second look makes a key go at its millisecond, as in Redis, although an idle partition's log
@@ -168,7 +168,7 @@ _new_entry: Final[Callable[[tuple[bytes, int, int]], Entry]] = partial(tuple.__n
 
 
 class PendingVersion(int):
-    """In a reply: the version that the n-th write of the group will get. `changes.py` puts the offset in its place."""
+    """In a reply: the version that the n-th write of the group will get; `rounds/jobs.py` replaces it by the offset."""
 
 
 def known_version(entry: Entry) -> int:

@@ -22,12 +22,12 @@ from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.connection.context import AdmittedClient
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.context import CommandContext, NodeAddress
-from router.endpoints.resp.data.changes import Changes
 from router.endpoints.resp.data.cursors import Cursors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
 from router.endpoints.resp.data.native_batches import NativeBatches
 from router.endpoints.resp.data.notifications import Notifications
 from router.endpoints.resp.data.reads import Reads
+from router.endpoints.resp.data.rounds.changes import Changes
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable, Tables
 from router.endpoints.resp.data.value_cache import CacheRoom

@@ -1,4 +1,4 @@
-"""The executor of one partition: the queue of its commands, and their rounds. `changes.py` says what holds."""
+"""The executor of one partition: the queue of its commands, and their rounds. The package says what holds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from log_tier.model.errors import (
     WriteUnknown,
 )
 from log_tier.model.identifiers import Offset, Partition
-from router.endpoints.resp.data.jobs import Group, Job, Owner, groups_of, records_of, with_versions
 from router.endpoints.resp.data.reads import Freshness, Reads
+from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, groups_of, records_of, with_versions
+from router.endpoints.resp.data.rounds.turn_budget import TurnBudget
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.turn_budget import TurnBudget
 from router.endpoints.resp.data.views import Overlay, Record
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import size_of

@@ -1,0 +1,35 @@
+"""Rounds: commands that read and write, one after the other on what is there, many in one commit.
+
+A pipeline is a program: its commands run in their order, each on what those before it have left, and none of them waits
+for the disk; their replies do. Each partition has an **executor**, which queues the commands of all connections, each
+connection's in its order. A round takes what is queued, reads the keys of all of it at one moment, runs it on an
+`Overlay`, and writes what changed:
+
+    round   claim, read keys ──▶ run ──▶ groups ──▶ one batch ──▶ verdicts ──▶ replies
+                ▲                                                    │
+                └────────── those whose group was rejected ◀─────────┘
+
+What holds:
+
+- C1 An executor runs a connection's commands in their order: a command is in no round before one that came earlier,
+     and a group (`jobs.py`) takes effect with all of the connection's commands of its round, or with none.
+- C2 A reply leaves when its group is on stable storage and has been judged: nobody is shown what could still be lost.
+     What a round has changed is known to nobody but the round; others read the index, which follows the log.
+- C3 What a command has read still holds where its group takes effect (I6): the log decides, every replica alike. Where
+     somebody else wrote in between, at another server or by gRPC, the whole group runs again, reads included.
+- C4 This server does not reject itself. While a round is under way its keys are **claimed**: a plain write to one of
+     them goes to the executor's queue. And a round reads when no write to its keys is under way
+     (`SharedWriter.settled`).
+
+After a rejection the next round takes half as many commands of each connection, down to one, so that a long pipeline
+passes beside somebody who writes the same keys all the time; each round that was granted doubles it again.
+
+Fifty clients that increment one key are one group of fifty records and one sync; fifty keys of fifty clients are fifty
+groups of one batch.
+
+The executors of several partitions know nothing of each other: a pipeline's commands take effect in their order in each
+partition, as if each were a Redis server of its own.
+
+Reading order: `jobs.py` (commands and their groups), `turn_budget.py`, `partition_executor.py` (a round),
+`changes.py` (the executors of all partitions).
+"""
