@@ -22,7 +22,7 @@ Belongs to the server's event loop. Nothing here blocks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from router.endpoints.resp.data.freshness_page import FreshnessPage
@@ -78,11 +78,13 @@ class Floors:
             fresh.update(dict.fromkeys(keys, last))
             landed.append((last, keys))
 
-    def needed(self, partition: Partition, keys: Iterable[bytes]) -> Offset:
+    def needed(self, partition: Partition, keys: Sequence[bytes]) -> Offset:
         """The offset that a replica here must have applied to answer for these keys. O(keys) while some are fresh."""
         fresh = self.fresh[partition]
         floor = self.floor[partition]
-        return max(floor, *(fresh.get(key, NOTHING) for key in keys)) if fresh else floor
+        if not fresh or fresh.keys().isdisjoint(keys):
+            return floor
+        return max(floor, *(fresh.get(key, NOTHING) for key in keys))
 
     def close(self) -> None:
         """The table is gone, or the server stops: readers get no more from its page. Idempotent."""

@@ -17,6 +17,7 @@ import secrets
 from collections.abc import Sequence, Set
 from typing import Final
 
+from log_tier.model.batch import Columns
 from log_tier.model.errors import ShuttingDown
 from log_tier.model.identifiers import Partition
 from router.data.gather.batch_builder import BatchBuilder
@@ -76,12 +77,26 @@ class SharedWriter:
         Raises `LimitExceeded` where they fit in no batch, `Overloaded`, `ShuttingDown`.
         """
         size = sum(len(record.key) + len(record.value) for record in records)
-        self._rounds.check_size(len(records), size)
-        batch = self._rounds.batch_for((table.ref.id, partition), table, size, len(records))
+        batch = self._batch_of(table, partition, size, len(records))
+        self._wait(batch, batch.columns.add_rows(records), len(records), waiter, judged=judged)
+
+    def submit_columns(
+        self, table: ServedTable, partition: Partition, records: Columns, waiter: Waiter, *, judged: bool
+    ) -> None:
+        """The same for records in columns: 0.1 µs a record."""
+        size, count = sum(map(len, records.keys)) + sum(map(len, records.values)), len(records.keys)
+        batch = self._batch_of(table, partition, size, count)
+        self._wait(batch, batch.columns.add(records), count, waiter, judged=judged)
+
+    def _batch_of(self, table: ServedTable, partition: Partition, size: int, records: int) -> BatchBuilder[Waiters]:
+        self._rounds.check_size(records, size)
+        return self._rounds.batch_for((table.ref.id, partition), table, size, records)
+
+    @staticmethod
+    def _wait(batch: BatchBuilder[Waiters], first: int, count: int, waiter: Waiter, *, judged: bool) -> None:
         callers = batch.callers
-        first = batch.columns.add_rows(records)
         if judged:
-            callers.judging.append((first, len(records), waiter))
+            callers.judging.append((first, count, waiter))
         else:
             callers.firsts.append(first)
             callers.plain.append(waiter)

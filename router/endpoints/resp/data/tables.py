@@ -19,7 +19,7 @@ are so together (Herlihy and Wing, 1990). Walks over all keys wait for `seen`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -174,7 +174,7 @@ class ServedTable:
         replica = self.replicas[partition]
         self._floors.wrote(partition, keys, last, None if replica is None else replica.index.applied)
 
-    def needed(self, partition: Partition, keys: Iterable[bytes]) -> Offset:
+    def needed(self, partition: Partition, keys: Sequence[bytes]) -> Offset:
         """The offset that a replica here must have applied to answer for these keys."""
         return self._floors.needed(partition, keys)
 

@@ -18,7 +18,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import PLAIN_PUT
 from serving_tier.fold.entry import NEVER, Entry
 
-__all__ = ["APPENDED", "Overlay", "PendingVersion", "ReadOnlyView", "Record", "Step", "View", "known_version"]
+__all__ = ["APPENDED", "Each", "Overlay", "PendingVersion", "ReadOnlyView", "Record", "Step", "View", "known_version"]
 
 
 class View(Protocol):
@@ -48,6 +48,12 @@ class View(Protocol):
 
 Step = Callable[[View, Sequence[bytes]], Any]
 """A data command: changes the view, returns the reply or raises `Problem`; arguments without the command's name."""
+
+Each = Callable[["Overlay", Sequence[Sequence[bytes]]], "Sequence[Any] | None"]
+"""Many commands of one kind and one number of words, each on one key, all of them different: `Step` in columns.
+
+The arguments come as columns, the keys first. What it changes and replies is what the commands one after the other do.
+None where one of them is unusual: they have to run one by one then, and nothing was changed."""
 
 
 class Record(NamedTuple):
@@ -93,43 +99,53 @@ class Overlay:
     Invariants:
 
     - `get` sees every earlier `put` and `remove`; `found` is what was there before all of them.
-    - `read` holds every key whose old state somebody has seen, with that state: what must still hold when the log
-      decides. What was written before anybody looked at it is not among them.
+    - `conditions` holds every key whose old state somebody has seen, with the version that it had, or `NOTHING`: what
+      must still hold when the log decides. What was written before anybody looked at it is not among them.
+    - `keys`, `values` and `expiries` are the columns of what was written, in its order.
 
     **Versions.** A key that was written here gets its version when the log gives the record its offset. Until then it
     has none that anybody can know, so a key that was written here has changed for every watcher (`is_still`), even if
-    it was deleted again; its entry's version is then -2 minus its place in `writes` (`known_version`).
+    it was deleted again; its entry's version is then -2 minus its place in `keys` (`known_version`).
+
+    **Columns.** `get_each`, `put_each` and `remove_each` do the same for many keys, all of them different, by calls
+    into C: a fifth of the time of as many calls.
     """
 
-    __slots__ = ("_entries", "bytes", "found", "now_ms", "read", "writes")
+    __slots__ = ("_entries", "bytes", "conditions", "expiries", "found", "keys", "now_ms", "values")
 
     def __init__(self, found: Mapping[bytes, Entry | None], now_ms: int) -> None:
         self.found = found
         self.now_ms = now_ms
-        self.writes: list[tuple[bytes, bytes | None, int]] = []
-        """Key, its new value (None: deleted), its expiry (`APPENDED`: the value is added to what is there)."""
-        self.read: dict[bytes, Entry | None] = {}
+        self.keys: list[bytes] = []
+        self.values: list[bytes | None] = []
+        """None: deleted."""
+        self.expiries: list[int] = []
+        """`NEVER`, a time, or `APPENDED`: the value is added to what is there."""
+        self.conditions: dict[bytes, Offset] = {}
         self.bytes = 0
-        """What `writes` will take in a batch, about."""
+        """What the writes will take in a batch, about."""
         self._entries: dict[bytes, Entry | None] = {}
 
     def get(self, key: bytes) -> Entry | None:
         """See `View`."""
-        entry = self._entries[key] if key in self._entries else self._look(key)
+        if key not in self._entries:
+            return self._look(key)
+        entry = self._entries[key]
         return None if entry is None or 0 < entry.expires_at_ms <= self.now_ms else entry
 
     def _look(self, key: bytes) -> Entry | None:
-        if key in self.read:
-            return self.read[key]
-        entry = self.read[key] = self.found[key]
+        """What was there before all changes, if it has not expired."""
+        entry = self.found[key]
+        if entry is None or 0 < entry.expires_at_ms <= self.now_ms:
+            self.conditions[key] = NOTHING
+            return None
+        self.conditions[key] = entry.version
         return entry
 
     def put(self, key: bytes, value: bytes, expires_at_ms: int = NEVER) -> None:
         """See `View`."""
-        writes = self.writes
-        self._entries[key] = _new_entry((value, -2 - len(writes), expires_at_ms))
-        writes.append((key, value, expires_at_ms))
-        self.bytes += len(key) + len(value)
+        self._entries[key] = _new_entry((value, -2 - len(self.keys), expires_at_ms))
+        self._note(key, value, expires_at_ms)
 
     def append(self, key: bytes, value: bytes) -> int:
         """See `View`."""
@@ -138,17 +154,51 @@ class Overlay:
             self.put(key, value)
             return len(value)
         after = entry.value + value
-        writes = self.writes
-        self._entries[key] = _new_entry((after, -2 - len(writes), entry.expires_at_ms))
-        writes.append((key, value, APPENDED))
-        self.bytes += len(key) + len(value)
+        self._entries[key] = _new_entry((after, -2 - len(self.keys), entry.expires_at_ms))
+        self._note(key, value, APPENDED)
         return len(after)
 
     def remove(self, key: bytes) -> None:
         """See `View`."""
         self._entries[key] = None
-        self.writes.append((key, None, NEVER))
-        self.bytes += len(key)
+        self._note(key, None, NEVER)
+
+    def _note(self, key: bytes, value: bytes | None, expires_at_ms: int) -> None:
+        self.keys.append(key)
+        self.values.append(value)
+        self.expiries.append(expires_at_ms)
+        self.bytes += len(key) if value is None else len(key) + len(value)
+
+    # --- many keys, all of them different
+
+    def get_each(self, keys: Sequence[bytes]) -> list[Entry | None]:
+        """`get` for each key."""
+        if not self._entries.keys().isdisjoint(keys):
+            return list(map(self.get, keys))
+        now_ms = self.now_ms
+        entries = [
+            None if entry is None or 0 < entry[2] <= now_ms else entry for entry in map(self.found.__getitem__, keys)
+        ]
+        versions = [NOTHING if entry is None else entry[1] for entry in entries]
+        self.conditions.update(zip(keys, versions, strict=True))
+        return entries
+
+    def put_each(self, keys: Sequence[bytes], values: Sequence[bytes], expiries: Sequence[int]) -> None:
+        """`put` for each key."""
+        places = range(-2 - len(self.keys), -2 - len(self.keys) - len(keys), -1)
+        self._entries.update(zip(keys, map(_new_entry, zip(values, places, expiries, strict=True)), strict=True))
+        self.keys += keys
+        self.values += values
+        self.expiries += expiries
+        self.bytes += sum(map(len, keys)) + sum(map(len, values))
+
+    def remove_each(self, keys: Sequence[bytes]) -> None:
+        """`remove` for each key."""
+        self._entries.update(dict.fromkeys(keys))
+        self.keys += keys
+        self.values += [None] * len(keys)
+        self.expiries += [NEVER] * len(keys)
+        self.bytes += sum(map(len, keys))
 
     def is_still(self, key: bytes, version: Offset) -> bool:
         """Does a key still have the version that its watcher saw? False for what was written here since."""
@@ -156,8 +206,8 @@ class Overlay:
 
     def version(self, key: bytes) -> Offset:
         """The version of what was there before all changes; `NOTHING` where nothing was, or only what has expired."""
-        entry = self._look(key)
-        return NOTHING if entry is None or 0 < entry.expires_at_ms <= self.now_ms else entry.version
+        self._look(key)
+        return self.conditions[key]
 
 
 APPENDED: Final = -1

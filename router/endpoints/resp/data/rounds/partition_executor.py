@@ -10,6 +10,7 @@ from copy import copy
 from itertools import islice
 from typing import Final, NamedTuple
 
+from log_tier.model.batch import Columns
 from log_tier.model.errors import (
     ConditionFailed,
     DeadlineExceeded,
@@ -24,7 +25,7 @@ from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, groups_of,
 from router.endpoints.resp.data.rounds.turn_budget import TurnBudget
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import Overlay, Record
+from router.endpoints.resp.data.views import Overlay
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import size_of
 from serving_tier.fold.entry import Entry
@@ -254,18 +255,19 @@ class PartitionExecutor:
             self._back += left
             if not group.jobs:
                 continue
-            if not records:
+            if records is None:
                 _answer(group.jobs, 0)
                 continue
-            verdict = self._submit(group, records, len(records) - len(overlay.writes), judged=bool(overlay.read))
+            guards = len(records.keys) - len(overlay.keys)
+            verdict = self._submit(group, records, guards, judged=bool(overlay.conditions))
             if verdict is not None:
                 verdicts.append(verdict)
         return verdicts
 
-    def _submit(self, group: Group, records: list[Record], guards: int, *, judged: bool) -> _Verdict | None:
+    def _submit(self, group: Group, records: Columns, guards: int, *, judged: bool) -> _Verdict | None:
         verdict = _Verdict(group, guards, self._loop)
         try:
-            self._writer.submit(self._table, self._partition, records, verdict, judged=judged)
+            self._writer.submit_columns(self._table, self._partition, records, verdict, judged=judged)
         except LimitExceeded as error:
             if len(group.jobs) > 1:
                 self._halve(group.jobs)
@@ -305,8 +307,8 @@ class _Ran(NamedTuple):
 
     group: Group
     overlay: Overlay
-    records: list[Record]
-    """None of them where nothing is changed."""
+    records: Columns | None
+    """None where nothing is changed."""
     left: list[Job]
     """Those of its commands for which the round had no room."""
 
@@ -324,13 +326,13 @@ def _run(groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: i
                 left = group.jobs[number:]
                 del group.jobs[number:]
                 break
-            starts.append(len(overlay.writes))
+            starts.append(len(overlay.keys))
             job.run(overlay)
             reply = job.reply
             if isinstance(reply, (bytes, list)):
                 room -= size_of(reply)
         room -= overlay.bytes
-        ran.append(_Ran(group, overlay, records_of(overlay, starts) if overlay.writes else [], left))
+        ran.append(_Ran(group, overlay, records_of(overlay, starts) if overlay.keys else None, left))
     return ran
 
 
