@@ -37,7 +37,6 @@ from bench.workloads.kafka_batches import (
     timed_appends,
 )
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.identifiers import Partition
 from log_tier.open import open_log
 
 __all__ = ["KAFKA_APPEND"]
@@ -85,7 +84,7 @@ async def _append_single(settings: RunSettings) -> Measurement:
                 key, value = next_pair()
                 batch = encode_batch(Columns([key], [value]), producer_id=1, sequence=sequence)
                 sequence += 1
-                await log.append(topic.id, Partition(0), batch)
+                await log.append(topic.partition(0), batch)
 
             timing = await drive(call, callers=1, seconds=settings.seconds)
         finally:

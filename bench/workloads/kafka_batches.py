@@ -14,7 +14,7 @@ from bench.data import chunks, make_pairs
 from bench.drivers.kafka import BareProducer
 from bench.workload import RunSettings
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import Partition, PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.open import open_log
 
@@ -102,7 +102,7 @@ async def _append_all(log: Log, topic: TableId, prepared: list[tuple[Chunk, byte
     async def caller(number: int) -> None:
         for chunk, batch in prepared[number::callers]:
             started = perf_counter_ns()
-            await log.append(topic, Partition(chunk.partition), batch)
+            await log.append(PartitionId(topic, Partition(chunk.partition)), batch)
             durations.append(perf_counter_ns() - started)
 
     await asyncio.gather(*map(caller, range(callers)))

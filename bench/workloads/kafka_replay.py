@@ -52,9 +52,7 @@ async def _fill(log: Log, pairs: list[tuple[bytes, bytes]]) -> Topic:
     parts = []
     for number, chunk in enumerate(chunks(pairs, RECORDS_PER_BATCH)):
         columns = Columns([key for key, _ in chunk], [value for _, value in chunk])
-        parts.append(
-            (topic.id, Partition(0), encode_batch(columns, producer_id=1, sequence=number * RECORDS_PER_BATCH))
-        )
+        parts.append((topic.partition(0), encode_batch(columns, producer_id=1, sequence=number * RECORDS_PER_BATCH)))
     for some in range(0, len(parts), 100):
         for result in await log.append_many(parts[some : some + 100]):
             if isinstance(result, Exception):
@@ -93,7 +91,7 @@ async def _replay(settings: RunSettings, *, by_others: bool) -> Measurement:
 
 
 async def _timed(log: Log, topic: Topic, folder: Path, *, records: int) -> float:
-    await log.bounds(topic.id, Partition(0))
+    await log.bounds(topic.partition(0))
     node = await Node.open(log, folder / "index")
     try:
         gc.collect()
@@ -102,7 +100,7 @@ async def _timed(log: Log, topic: Topic, folder: Path, *, records: int) -> float
         await node.host(topic, Partition(0))
         await node.wait_ready()
         seconds = perf_counter() - started
-        replica = node.replica(topic.id, Partition(0))
+        replica = node.replica(topic.partition(0))
         if replica.failure is not None or replica.index.count() != records:
             raise AssertionError(f"{replica.index.count()} of {records} keys are there: {replica.failure}")
     finally:

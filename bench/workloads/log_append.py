@@ -19,7 +19,6 @@ from bench.drivers import synced_file
 from bench.workload import Bar, Measurement, RunSettings, Side, Workload
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.identifiers import Partition
 
 __all__ = ["BATCHES", "BATCH_RECORDS", "LOG_APPEND", "finished_batch", "measurement"]
 
@@ -56,7 +55,7 @@ async def _append(settings: RunSettings, under_way: int) -> Measurement:
         async def caller() -> None:
             for _ in left:
                 started = perf_counter_ns()
-                await log.append(topic.id, Partition(0), data)
+                await log.append(topic.partition(0), data)
                 durations.append(perf_counter_ns() - started)
 
         started = perf_counter_ns()

@@ -35,14 +35,14 @@ async def _replay(settings: RunSettings) -> Measurement:
         topic = await log.create_topic("replay", partitions=1)
         for pairs in chunks(make_pairs(records), RECORDS_PER_BATCH):
             batch = encode_batch(Columns([key for key, _ in pairs], [value for _, value in pairs]))
-            await log.append(topic.id, Partition(0), batch)
+            await log.append(topic.partition(0), batch)
         node = await Node.open(log, settings.folder / "index")
         try:
             started = perf_counter()
             await node.host(topic, Partition(0))
             await node.wait_ready()
             seconds = perf_counter() - started
-            replica = node.replica(topic.id, Partition(0))
+            replica = node.replica(topic.partition(0))
             if replica.failure is not None or replica.index.count() != records:
                 raise AssertionError(f"{replica.index.count()} of {records} keys are there: {replica.failure}")
         finally:

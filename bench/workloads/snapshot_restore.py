@@ -48,7 +48,7 @@ async def _restored(settings: RunSettings, records: int) -> Measurement:
         for begin in range(0, records, 1000):
             keys = [b"key%014d" % number for number in order[begin : begin + 1000]]
             columns = batches.Columns(keys, [os.urandom(100) for _ in keys])
-            await log.append(topic.id, partition, batches.encode_batch(columns))
+            await log.append(topic.partition(partition), batches.encode_batch(columns))
         first = await nodes.Node.open(log, settings.folder / "first")
         began = perf_counter()
         replica = await first.host(topic, partition)
@@ -63,7 +63,11 @@ async def _restored(settings: RunSettings, records: int) -> Measurement:
         second = await nodes.Node.open(log, settings.folder / "second")
         began = perf_counter()
         await snapshots.install_snapshot(
-            store, manifest.path, second.replica_folder(topic.id, partition), table_id=topic.id, partition=partition
+            store,
+            manifest.path,
+            second.replica_folder(topic.partition(partition)),
+            table_id=topic.id,
+            partition=partition,
         )
         installed = perf_counter() - began
         fresh = await second.host(topic, partition)

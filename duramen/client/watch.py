@@ -13,7 +13,7 @@ from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, read_header, split_batches
 from log_tier.model.errors import Disconnected, DuramenError, TableNotFound, Unavailable
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from log_tier.model.table_ref import TableRef
 from router.data.requests import WatchEvent
@@ -134,7 +134,7 @@ def changes_of(
 ) -> Iterator[Change]:
     """The changes in an event from `position` on: without no-ops, rejected records and second copies."""
     void = frozenset(event.void_offsets)
-    place = place_of(table_id, event.partition)
+    place = place_of(PartitionId(table_id, event.partition))
     for data in split_batches(event.batches):
         batch = decode_batch(data, place)
         columns, timestamp_ms = batch.columns, batch.header.timestamp_ms

@@ -12,7 +12,7 @@ from duramen.verification.history import LogRecord
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -86,7 +86,7 @@ async def _read_partition(log: Any, ref: TableRef, partition: Partition, last: O
     deadline = asyncio.get_running_loop().time() + HEAL_S
     while True:
         try:
-            async with aclosing(log.read(ref.id, partition, position, follow=False)) as chunks:
+            async with aclosing(log.read(PartitionId(ref.id, partition), position, follow=False)) as chunks:
                 async for chunk in chunks:
                     records = [record for record in _records(ref, partition, chunk.data) if record.offset >= position]
                     found += [record for record in records if record.offset <= last]
@@ -112,7 +112,7 @@ def differences(served: Sequence[LogRecord], log: Sequence[LogRecord]) -> list[s
 
 
 def _records(ref: TableRef, partition: Partition, batches: bytes, void: Collection[int] = ()) -> list[LogRecord]:
-    place_in_log = place_of(ref.id, partition)
+    place_in_log = place_of(ref.partition(partition))
     found: list[LogRecord] = []
     for data in split_batches(batches):
         batch = decode_batch(data, place_in_log)

@@ -31,7 +31,7 @@ from log_tier.model.errors import (
     Unavailable,
     WriteUnknown,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log, Topic
 
 __all__ = ["CATALOG_TOPIC", "Catalog", "MapFeed", "Maps", "newer_map"]
@@ -124,7 +124,7 @@ class Catalog:
         """
         topic = await _topic_of(log)
         catalog = cls(log, topic)
-        bounds = await log.bounds(topic.id, _PARTITION)
+        bounds = await log.bounds(topic.partition(_PARTITION))
         catalog._follower = asyncio.create_task(catalog._follow(bounds.earliest), name="follow catalog")
         try:
             await catalog.wait_for(lambda cluster: cluster.version >= bounds.latest)
@@ -144,7 +144,7 @@ class Catalog:
 
     async def refresh(self) -> ClusterMap:
         """The map that holds everything that was in the catalog when this was called. One question to the log."""
-        bounds = await self._log.bounds(self.topic.id, _PARTITION)
+        bounds = await self._log.bounds(self.topic.partition(_PARTITION))
         return await self.wait_for(lambda cluster: cluster.version >= bounds.latest, timeout=_TIMEOUT_S)
 
     async def submit(self, command: Command, *, timeout: float = _TIMEOUT_S) -> tuple[Offset, ClusterMap]:
@@ -160,7 +160,7 @@ class Catalog:
         backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline)
         while True:
             try:
-                appended = await self._log.append(self.topic.id, _PARTITION, batch)
+                appended = await self._log.append(self.topic.partition(_PARTITION), batch)
                 break
             except (Unavailable, WriteUnknown):
                 if not await backoff.pause():
@@ -175,7 +175,7 @@ class Catalog:
 
     async def _follow(self, start: Offset) -> None:
         try:
-            reader: Any = self._log.read(self.topic.id, _PARTITION, start, follow=True)
+            reader: Any = self._log.read(self.topic.partition(_PARTITION), start, follow=True)
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     self._feed.advance(_folded(self.map, chunk.data, self.topic.id))
@@ -199,7 +199,7 @@ class Catalog:
 
 
 def _folded(cluster: ClusterMap, chunk: bytes, topic: TableId) -> ClusterMap:
-    place = place_of(topic, _PARTITION)
+    place = place_of(PartitionId(topic, _PARTITION))
     for data in split_batches(chunk):
         batch = decode_batch(data, place)
         for number, offset in enumerate(batch.offsets()):

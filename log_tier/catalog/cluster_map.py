@@ -142,6 +142,10 @@ class TableEntry:
         """What its callers need to know."""
         return TableRef(self.id, self.name, self.partitions, self.partitioner, self.over)
 
+    def partition(self, number: int) -> PartitionId:
+        """The identity of one of its partitions."""
+        return PartitionId(self.id, Partition(number))
+
     def start(self, partition: Partition) -> Offset:
         """The first offset that belongs to the table: a fold from there is complete."""
         return self.starts[partition] if self.starts else FIRST

@@ -35,7 +35,7 @@ from log_tier.model.errors import (
     TableExists,
     TableNotFound,
 )
-from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, check_name
+from log_tier.model.identifiers import PARTITIONS_MAX, Offset, PartitionId, TableId, check_name
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.model.retention import Retention, check_retention
 
@@ -276,7 +276,8 @@ class EmbeddedLog:
             raise TableNotFound(f"there is no topic {topic} here: it was deleted, or it is another log's")
         return opened
 
-    def _partition(self, topic: TableId, number: Partition) -> PartitionLog:
+    def _partition(self, partition: PartitionId) -> PartitionLog:
+        topic, number = partition
         opened = self._topic(topic)
         if not 0 <= number < len(opened.partitions):
             raise TableNotFound(
@@ -286,15 +287,15 @@ class EmbeddedLog:
 
     # --- records ---
 
-    async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
+    async def append(self, partition: PartitionId, batch: bytes) -> Appended:
         """Append a batch: one write and one sync, shared with whatever else waits."""
-        log = self._partition(topic, partition)
+        log = self._partition(partition)
         log.check_writable()
         header = check_batch(batch)
         return await self._committer.submit([(log, batch, header.span)])[0]
 
     async def append_many(
-        self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
+        self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
     ) -> list[Appended | DuramenError]:
         """Append batches of several partitions: one write each, and one sync for all where they are small.
 
@@ -303,9 +304,9 @@ class EmbeddedLog:
         results: list[Appended | DuramenError] = []
         checked: list[tuple[PartitionLog, bytes, int]] = []
         places: list[int] = []
-        for place, (topic, partition, batch) in enumerate(parts):
+        for place, (partition, batch) in enumerate(parts):
             try:
-                log = self._partition(topic, partition)
+                log = self._partition(partition)
                 log.check_writable()
                 checked.append((log, batch, check_batch(batch).span))
                 places.append(place)
@@ -327,40 +328,39 @@ class EmbeddedLog:
         return results
 
     async def read(
-        self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
+        self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
     ) -> AsyncGenerator[ReadChunk, None]:
         """Stored batches from memory or from the files, each checked when it comes from a file."""
-        log = self._partition(topic, partition)
+        log = self._partition(partition)
         chunks = read_partition(log, start, follow=follow, chunk_bytes=chunk_bytes, threads=self._readers)
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
 
-    async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
+    async def bounds(self, partition: PartitionId) -> Bounds:
         """The earliest and the latest offset; in a damaged partition, up to the damage at its end."""
-        return self._partition(topic, partition).bounds()
+        return self._partition(partition).bounds()
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:
         """The same for every partition. O(partitions)."""
-        self._partition(topic, Partition(0))  # raises why the topic is not there
-        return [partition.bounds() for partition in self._topics[topic].partitions]
+        return [partition.bounds() for partition in self._topic(topic).partitions]
 
-    async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
+    async def trim(self, partition: PartitionId, before: Offset) -> Offset:
         """Remove the segments that lie wholly below `before`. Two syncs."""
-        log = self._partition(topic, partition)
+        log = self._partition(partition)
         return await self._keep(lambda: trim_partition(log, before, in_writer=self._in_writer))
 
-    async def retain(self, topic: TableId, partition: Partition, retention: Retention, *, below: Offset) -> Offset:
+    async def retain(self, partition: PartitionId, retention: Retention, *, below: Offset) -> Offset:
         """Removes whole segments; the newest one stays. Two syncs where it removes any. By this log's own clock."""
-        log = self._partition(topic, partition)
+        log = self._partition(partition)
         check_retention(retention)
         return await self._keep(
             lambda: retain_partition(log, retention, now_ms=self._clock(), below=below, in_writer=self._in_writer)
         )
 
-    async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
+    async def compact(self, partition: PartitionId, below: Offset) -> int:
         """Drop void records from sealed segments; see `log_tier.embedded.upkeep.compaction`. Rewrites what changes."""
-        log = self._partition(topic, partition)
+        log = self._partition(partition)
         return await self._keep(
             lambda: compact_partition(log, below, now_ms=self._clock(), tombstone_ms=self._settings.tombstone_ms)
         )

@@ -32,7 +32,7 @@ from log_tier.model.errors import (
     Unavailable,
     WriteUnknown,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Bounds, ReadChunk, Topic
 from log_tier.model.record import GROUPED, OPERATION_MASK, Operation
 from log_tier.model.retention import Retention, check_retention
@@ -109,13 +109,19 @@ class KafkaLog:
         """What this topic's settings take from the log's promises, in sentences; `docs/OPERATIONS.md` explains."""
         return (await self._topics.find(topic)).weaknesses
 
+    async def _found(self, partition: PartitionId) -> tuple[KnownTopic, Partition]:
+        """The topic, and the partition's number. Raises `TableNotFound` where either is not there."""
+        topic, number = partition
+        known = await self._topics.find(topic)
+        known.check(number)
+        return known, number
+
     # --- writing
 
-    async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
+    async def append(self, partition: PartitionId, batch: bytes) -> Appended:
         """One produce request, shared by all concurrent writes to the partition's broker."""
         header = check_batch(batch)
-        known = await self._topics.find(topic)
-        known.check(partition)
+        known, number = await self._found(partition)
         if header.span != header.records:
             raise BatchRefused(f"a batch for Kafka has a record at each of its {header.span} offsets, not on some")
         columns = decode_batch(stamp_batch(batch, base_offset=Offset(0), timestamp_ms=0, unsynced=0)).columns
@@ -124,7 +130,7 @@ class KafkaLog:
         sets = list(
             cut_sets(columns, producer_id=header.producer_id, sequence=header.sequence, size_max=known.set_bytes_max)
         )
-        waiting = self._sender.append(known.kafka_name, partition, sets, size_max=known.set_bytes_max)
+        waiting = self._sender.append(known.kafka_name, number, sets, size_max=known.set_bytes_max)
         try:
             places = [await each for each in waiting]
         except DuramenError as error:
@@ -150,7 +156,7 @@ class KafkaLog:
         raise error
 
     async def append_many(
-        self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
+        self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
     ) -> list[Appended | DuramenError]:
         results = await asyncio.gather(*(self.append(*part) for part in parts), return_exceptions=True)
         found: list[Appended | DuramenError] = []
@@ -163,24 +169,23 @@ class KafkaLog:
     # --- reading
 
     async def read(
-        self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
+        self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
     ) -> AsyncGenerator[ReadChunk, None]:
         """A batch that begins before `start` is cut at `start`.
 
         While no broker answers, a reader that follows waits.
         """
-        known = await self._topics.find(topic)
-        known.check(partition)
-        (bounds,) = await self._topics.bounds(known, [partition])
-        _check_start(known, partition, start, bounds)
+        known, number = await self._found(partition)
+        (bounds,) = await self._topics.bounds(known, [number])
+        _check_start(known, number, start, bounds)
         end = bounds.latest
         if not follow and start > end:
             return
         next_offset = start
         backoff = Backoff(_AGAIN_S, _AGAIN_MAX_S)
         while True:
-            place = place_of(topic, partition)
-            reader = self._fetcher.start(known.kafka_name, partition, next_offset, follow=follow, place=place)
+            place = place_of(partition)
+            reader = self._fetcher.start(known.kafka_name, number, next_offset, follow=follow, place=place)
             try:
                 while follow or next_offset <= end:
                     data, resume = await reader.take(chunk_bytes)
@@ -191,7 +196,7 @@ class KafkaLog:
                     yield ReadChunk(data, max(reader.latest, end))
                 return
             except ReadTrouble as trouble:
-                await self._explain_read(known, partition, next_offset, trouble)
+                await self._explain_read(known, number, next_offset, trouble)
             finally:
                 self._fetcher.stop(reader)
             await backoff.pause()
@@ -223,11 +228,10 @@ class KafkaLog:
         if isinstance(error, InvalidRequest):
             raise error from trouble
 
-    async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
+    async def bounds(self, partition: PartitionId) -> Bounds:
         """Two concurrent requests to the partition's leader."""
-        known = await self._topics.find(topic)
-        known.check(partition)
-        return (await self._topics.bounds(known, [partition]))[0]
+        known, number = await self._found(partition)
+        return (await self._topics.bounds(known, [number]))[0]
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:
         known = await self._topics.find(topic)
@@ -235,23 +239,21 @@ class KafkaLog:
 
     # --- retention
 
-    async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
+    async def trim(self, partition: PartitionId, before: Offset) -> Offset:
         """Trims to exactly `before`, or the end. Raises `InvalidRequest` for an adopted topic."""
-        known = await self._topics.find(topic)
-        known.check(partition)
+        known, number = await self._found(partition)
         if known.adopted:
             raise InvalidRequest(f"the topic {known.kafka_name} belongs to others: Duramen does not trim it")
-        (bounds,) = await self._topics.bounds(known, [partition])
+        (bounds,) = await self._topics.bounds(known, [number])
         if before <= bounds.earliest:
             return bounds.earliest
-        return await self._topics.trim(known, partition, Offset(min(before, bounds.latest + 1)))
+        return await self._topics.trim(known, number, Offset(min(before, bounds.latest + 1)))
 
-    async def retain(self, topic: TableId, partition: Partition, retention: Retention, *, below: Offset) -> Offset:
+    async def retain(self, partition: PartitionId, retention: Retention, *, below: Offset) -> Offset:
         """By age, to the record. Raises `InvalidRequest` for a bound by size, since a cluster reports none, and for an
         adopted topic.
         """
-        known = await self._topics.find(topic)
-        known.check(partition)
+        known, number = await self._found(partition)
         check_retention(retention)
         if retention.bytes:
             raise InvalidRequest(
@@ -259,14 +261,14 @@ class KafkaLog:
                 "by time (`--retention`), and leave its size out"
             )
         if not retention.ms or not below:
-            return (await self.bounds(topic, partition)).earliest
+            return (await self.bounds(partition)).earliest
         oldest_ms = SYSTEM_CLOCK.wall_ms() - retention.ms
-        young = await self._topics.first_since(known, partition, oldest_ms)
-        return await self.trim(topic, partition, below if young is None else min(below, young))
+        young = await self._topics.first_since(known, number, oldest_ms)
+        return await self.trim(partition, below if young is None else min(below, young))
 
-    async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
+    async def compact(self, partition: PartitionId, below: Offset) -> int:
         """Raises `InvalidRequest`: Kafka's cleaner knows keys only, and nothing of conditions, updates or retries."""
-        known = await self._topics.find(topic)
+        known = await self._topics.find(partition.table)
         raise InvalidRequest(
             f"the log of {known.topic.name} is in Kafka, and cannot be compacted without losing what conditions and "
             "updates rest on: take a snapshot and trim the log below it"

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, NewType
 import google_crc32c
 
 from log_tier.model.errors import BatchRefused, UnknownFormat
-from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
 
 __all__ = [
     "ATTRIBUTES",
@@ -78,9 +78,9 @@ NOWHERE: Final = Place(0)
 
 # A process has as many partitions as it has open files, and a node some thousands.
 @lru_cache(maxsize=65_536)
-def place_of(table: TableId, partition: Partition) -> Place:
+def place_of(partition: PartitionId) -> Place:
     """The place of a partition's batches. Two partitions of one table never have the same."""
-    return Place(_crc(table_id_to_bytes(table) + _U32.pack(partition)))
+    return Place(_crc(table_id_to_bytes(partition.table) + _U32.pack(partition.partition)))
 
 
 class BatchHeader(NamedTuple):

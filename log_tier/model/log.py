@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.retention import Retention
 
 __all__ = ["Appended", "Bounds", "Log", "ReadChunk", "Topic"]
@@ -35,6 +35,10 @@ class Topic:
     id: TableId
     name: str
     partitions: int
+
+    def partition(self, number: int) -> PartitionId:
+        """The identity of one of its partitions."""
+        return PartitionId(self.id, Partition(number))
 
 
 class Appended(NamedTuple):
@@ -87,7 +91,7 @@ class Log(Protocol):
         """All topics that were created here, by name."""
         ...
 
-    async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
+    async def append(self, partition: PartitionId, batch: bytes) -> Appended:
         """Append one encoded batch; return when it is on stable storage.
 
         Raises `BatchRefused` or `UnknownFormat` (nothing written), `TableNotFound`, `DiskFull`, `Overloaded`,
@@ -96,7 +100,7 @@ class Log(Protocol):
         ...
 
     async def append_many(
-        self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
+        self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
     ) -> list[Appended | DuramenError]:
         """Append batches, usually of several partitions, together; each succeeds or fails by itself, in its place.
 
@@ -107,7 +111,7 @@ class Log(Protocol):
         ...
 
     def read(
-        self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
+        self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
     ) -> AsyncGenerator[ReadChunk, None]:
         """Yield stored batches from the one that holds `start`, in chunks of about `chunk_bytes`.
 
@@ -116,7 +120,7 @@ class Log(Protocol):
         """
         ...
 
-    async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
+    async def bounds(self, partition: PartitionId) -> Bounds:
         """The earliest and latest offset that can be read. Raises `TableNotFound`."""
         ...
 
@@ -124,14 +128,14 @@ class Log(Protocol):
         """The bounds of every partition, by partition, in one question. Raises `TableNotFound`."""
         ...
 
-    async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
+    async def trim(self, partition: PartitionId, before: Offset) -> Offset:
         """Allow the removal of records below `before`; return the earliest offset that is left.
 
         Engines remove whole segments, so some records below `before` may stay.
         """
         ...
 
-    async def retain(self, topic: TableId, partition: Partition, retention: Retention, *, below: Offset) -> Offset:
+    async def retain(self, partition: PartitionId, retention: Retention, *, below: Offset) -> Offset:
         """Remove the oldest records that these bounds let go, none at `below` or beyond; return the earliest offset
         that is left. See `log_tier.model.retention`. With `below` 0 it removes nothing and checks the bounds.
 
@@ -139,7 +143,7 @@ class Log(Protocol):
         """
         ...
 
-    async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
+    async def compact(self, partition: PartitionId, below: Offset) -> int:
         """Drop records below `below` that later unconditional writes of their keys made void; return how many.
 
         A replica that folds what is left from the beginning reaches the same state as one that folded everything.

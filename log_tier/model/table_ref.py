@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import Partition, PartitionId, TableId
 from log_tier.model.partitioner import Partitioner, partition_function
 
 __all__ = ["TableRef"]
@@ -23,6 +23,10 @@ class TableRef:
     """The topic of others that it lies over; empty where the topic is its own."""
     partition_of: Callable[[bytes], Partition] = field(init=False, repr=False, compare=False)
     """The partition of a key. A function of this table's own, because every call on a key begins with it."""
+
+    def partition(self, number: int) -> PartitionId:
+        """The identity of one of its partitions."""
+        return PartitionId(self.id, Partition(number))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition_of", partition_function(self.partitions, self.partitioner))

@@ -20,7 +20,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import (
     PARTITIONS_MAX,
     Offset,
-    Partition,
+    PartitionId,
     TableId,
     check_name,
     table_id_from_bytes,
@@ -80,11 +80,13 @@ class RemoteLog:
         reply = await self._ask(self._stub.Topics, log_pb2.TopicsRequest())
         return [_topic(message) for message in reply.topics]
 
-    async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
+    async def append(self, partition: PartitionId, batch: bytes) -> Appended:
         """Raises `WriteUnknown` if the reply was lost; repeat the same bytes to learn the outcome."""
         check_batch(batch)  # refuse here what the server would refuse: it saves the journey
-        _check_partition(topic, partition)
-        request = log_pb2.AppendRequest(topic_id=table_id_to_bytes(topic), partition=partition, batch=batch)
+        _check_partition(partition)
+        request = log_pb2.AppendRequest(
+            topic_id=table_id_to_bytes(partition.table), partition=partition.partition, batch=batch
+        )
         try:
             reply = await self._ask(self._stub.Append, request)
         except DuramenError as error:
@@ -94,7 +96,7 @@ class RemoteLog:
         return Appended(Offset(reply.base_offset), reply.timestamp_ms)
 
     async def append_many(
-        self, parts: Sequence[tuple[TableId, Partition, bytes]], *, gathered: bool = False
+        self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
     ) -> list[Appended | DuramenError]:
         """One call, or a few if the batches together are larger than a message."""
         calls = [self._append_together(group) for group in _groups(parts)]
@@ -102,22 +104,20 @@ class RemoteLog:
             return await calls[0]
         return [result for results in await asyncio.gather(*calls) for result in results]
 
-    async def _append_together(
-        self, parts: Sequence[tuple[TableId, Partition, bytes]]
-    ) -> list[Appended | DuramenError]:
+    async def _append_together(self, parts: Sequence[tuple[PartitionId, bytes]]) -> list[Appended | DuramenError]:
         try:
-            for topic, partition, _ in parts:
-                _check_partition(topic, partition)
+            for partition, _ in parts:
+                _check_partition(partition)
             request = log_pb2.AppendManyRequest(
                 parts=[
-                    log_pb2.AppendRequest(topic_id=table_id_to_bytes(topic), partition=partition, batch=batch)
-                    for topic, partition, batch in parts
+                    log_pb2.AppendRequest(topic_id=table_id_to_bytes(topic), partition=number, batch=batch)
+                    for (topic, number), batch in parts
                 ]
             )
             reply = await self._ask(self._stub.AppendMany, request)
         except DuramenError as error:
             if may_have_happened(error):
-                return [self._unknown(error, partition) for _, partition, _ in parts]
+                return [self._unknown(error, partition) for partition, _ in parts]
             return [error] * len(parts)
         return [
             error_of(result.problem)
@@ -126,18 +126,18 @@ class RemoteLog:
             for result in reply.results
         ]
 
-    def _unknown(self, error: DuramenError, partition: Partition) -> WriteUnknown:
+    def _unknown(self, error: DuramenError, partition: PartitionId) -> WriteUnknown:
         return WriteUnknown(
             f"no reply came from the log at {self._wire.target} ({error.message}): the batch is in the log or it "
             "is not; append the same bytes again, a second copy is void",
-            partition=partition,
+            partition=partition.partition,
         )
 
     async def read(
-        self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
+        self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
     ) -> AsyncGenerator[ReadChunk, None]:
         """With `follow`, a lost connection resumes where it broke."""
-        _check_partition(topic, partition)
+        _check_partition(partition)
         if start < 0 or not 0 < chunk_bytes < 1 << 32:
             raise InvalidRequest(
                 f"cannot read from offset {start} in chunks of {chunk_bytes} bytes: offsets begin at 0, chunks at 1"
@@ -145,8 +145,8 @@ class RemoteLog:
         position, backoff = start, Backoff(_RECONNECT_FIRST_S, _RECONNECT_MAX_S)
         while True:
             request = log_pb2.LogReadRequest(
-                topic_id=table_id_to_bytes(topic),
-                partition=partition,
+                topic_id=table_id_to_bytes(partition.table),
+                partition=partition.partition,
                 start=position,
                 follow=follow,
                 chunk_bytes=chunk_bytes,
@@ -164,9 +164,9 @@ class RemoteLog:
                     raise
             await backoff.pause()
 
-    async def bounds(self, topic: TableId, partition: Partition) -> Bounds:
-        _check_partition(topic, partition)
-        request = log_pb2.BoundsRequest(topic_id=table_id_to_bytes(topic), partition=partition)
+    async def bounds(self, partition: PartitionId) -> Bounds:
+        _check_partition(partition)
+        request = log_pb2.BoundsRequest(topic_id=table_id_to_bytes(partition.table), partition=partition.partition)
         reply = await self._ask(self._stub.Bounds, request)
         return Bounds(Offset(reply.earliest), Offset(reply.latest), reply.unsettled)
 
@@ -174,23 +174,31 @@ class RemoteLog:
         reply = await self._ask(self._stub.AllBounds, log_pb2.AllBoundsRequest(topic_id=table_id_to_bytes(topic)))
         return [Bounds(Offset(each.earliest), Offset(each.latest), each.unsettled) for each in reply.bounds]
 
-    async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
-        _check_partition(topic, partition)
-        request = log_pb2.TrimRequest(topic_id=table_id_to_bytes(topic), partition=partition, before=before)
+    async def trim(self, partition: PartitionId, before: Offset) -> Offset:
+        _check_partition(partition)
+        request = log_pb2.TrimRequest(
+            topic_id=table_id_to_bytes(partition.table), partition=partition.partition, before=before
+        )
         return Offset((await self._ask(self._stub.Trim, request)).earliest)
 
-    async def retain(self, topic: TableId, partition: Partition, retention: Retention, *, below: Offset) -> Offset:
-        _check_partition(topic, partition)
+    async def retain(self, partition: PartitionId, retention: Retention, *, below: Offset) -> Offset:
+        _check_partition(partition)
         check_retention(retention)
         request = log_pb2.RetainRequest(
-            topic_id=table_id_to_bytes(topic), partition=partition, ms=retention.ms, bytes=retention.bytes, below=below
+            topic_id=table_id_to_bytes(partition.table),
+            partition=partition.partition,
+            ms=retention.ms,
+            bytes=retention.bytes,
+            below=below,
         )
         return Offset((await self._ask(self._stub.Retain, request)).earliest)
 
-    async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
+    async def compact(self, partition: PartitionId, below: Offset) -> int:
         """Takes as long as rewriting the partition's files."""
-        _check_partition(topic, partition)
-        request = log_pb2.CompactRequest(topic_id=table_id_to_bytes(topic), partition=partition, below=below)
+        _check_partition(partition)
+        request = log_pb2.CompactRequest(
+            topic_id=table_id_to_bytes(partition.table), partition=partition.partition, below=below
+        )
         return int((await self._wire.ask(self._stub.Compact, request, timeout=None)).dropped)
 
     async def close(self) -> None:
@@ -199,11 +207,11 @@ class RemoteLog:
 
 
 def _groups(
-    parts: Sequence[tuple[TableId, Partition, bytes]],
-) -> Iterator[Sequence[tuple[TableId, Partition, bytes]]]:
+    parts: Sequence[tuple[PartitionId, bytes]],
+) -> Iterator[Sequence[tuple[PartitionId, bytes]]]:
     """Parts that fit in a message each; usually all of them. Raises nothing: one part always fits."""
     start = size = 0
-    for number, (_, _, batch) in enumerate(parts):
+    for number, (_, batch) in enumerate(parts):
         if number > start and size + len(batch) > _CALL_BYTES_MAX:
             yield parts[start:number]
             start, size = number, 0
@@ -216,10 +224,10 @@ def _topic(message: log_pb2.Topic) -> Topic:
     return Topic(table_id_from_bytes(message.id), message.name, message.partitions)
 
 
-def _check_partition(topic: TableId, partition: Partition) -> None:
+def _check_partition(partition: PartitionId) -> None:
     """A number that no message can carry is no partition of any topic."""
-    if not 0 <= partition < 1 << 32:
-        raise TableNotFound(f"topic {topic} has no partition {partition}: they are numbered from 0")
+    if not 0 <= partition.partition < 1 << 32:
+        raise TableNotFound(f"topic {partition.table} has no partition {partition.partition}: they are numbered from 0")
 
 
 def _next_offset(data: bytes) -> Offset:

@@ -8,7 +8,12 @@ from typing import Any, Final
 import grpc
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes, table_id_to_bytes
+from log_tier.model.identifiers import (
+    Offset,
+    partition_id_from_bytes,
+    table_id_from_bytes,
+    table_id_to_bytes,
+)
 from log_tier.model.log import Appended, Log, ReadChunk, Topic
 from log_tier.model.retention import Retention
 from log_tier.proto import log_pb2, log_pb2_grpc
@@ -69,7 +74,7 @@ class LogService(log_pb2_grpc.LogServicer):
     async def Append(self, request: log_pb2.AppendRequest, context: _Context) -> log_pb2.AppendReply:  # noqa: N802
         try:
             appended = await self._log.append(
-                table_id_from_bytes(request.topic_id), Partition(request.partition), request.batch
+                partition_id_from_bytes(request.topic_id, request.partition), request.batch
             )
         except DuramenError as error:
             await abort(context, error)
@@ -79,9 +84,7 @@ class LogService(log_pb2_grpc.LogServicer):
         self, request: log_pb2.AppendManyRequest, context: _Context
     ) -> log_pb2.AppendManyReply:
         try:
-            parts = [
-                (table_id_from_bytes(part.topic_id), Partition(part.partition), part.batch) for part in request.parts
-            ]
+            parts = [(partition_id_from_bytes(part.topic_id, part.partition), part.batch) for part in request.parts]
             results = await self._log.append_many(parts)
         except DuramenError as error:
             await abort(context, error)
@@ -91,8 +94,7 @@ class LogService(log_pb2_grpc.LogServicer):
         chunk_bytes = min(request.chunk_bytes or _CHUNK_BYTES_DEFAULT, _CHUNK_BYTES_MAX)
         try:
             reader = self._log.read(
-                table_id_from_bytes(request.topic_id),
-                Partition(request.partition),
+                partition_id_from_bytes(request.topic_id, request.partition),
                 Offset(request.start),
                 follow=request.follow,
                 chunk_bytes=chunk_bytes,
@@ -105,7 +107,7 @@ class LogService(log_pb2_grpc.LogServicer):
 
     async def Bounds(self, request: log_pb2.BoundsRequest, context: _Context) -> log_pb2.BoundsReply:  # noqa: N802
         try:
-            bounds = await self._log.bounds(table_id_from_bytes(request.topic_id), Partition(request.partition))
+            bounds = await self._log.bounds(partition_id_from_bytes(request.topic_id, request.partition))
         except DuramenError as error:
             await abort(context, error)
         return log_pb2.BoundsReply(**bounds._asdict())
@@ -122,7 +124,7 @@ class LogService(log_pb2_grpc.LogServicer):
     async def Trim(self, request: log_pb2.TrimRequest, context: _Context) -> log_pb2.TrimReply:  # noqa: N802
         try:
             earliest = await self._log.trim(
-                table_id_from_bytes(request.topic_id), Partition(request.partition), Offset(request.before)
+                partition_id_from_bytes(request.topic_id, request.partition), Offset(request.before)
             )
         except DuramenError as error:
             await abort(context, error)
@@ -131,8 +133,7 @@ class LogService(log_pb2_grpc.LogServicer):
     async def Retain(self, request: log_pb2.RetainRequest, context: _Context) -> log_pb2.TrimReply:  # noqa: N802
         try:
             earliest = await self._log.retain(
-                table_id_from_bytes(request.topic_id),
-                Partition(request.partition),
+                partition_id_from_bytes(request.topic_id, request.partition),
                 Retention(request.ms, request.bytes),
                 below=Offset(request.below),
             )
@@ -143,7 +144,7 @@ class LogService(log_pb2_grpc.LogServicer):
     async def Compact(self, request: log_pb2.CompactRequest, context: _Context) -> log_pb2.CompactReply:  # noqa: N802
         try:
             dropped = await self._log.compact(
-                table_id_from_bytes(request.topic_id), Partition(request.partition), Offset(request.below)
+                partition_id_from_bytes(request.topic_id, request.partition), Offset(request.below)
             )
         except DuramenError as error:
             await abort(context, error)

@@ -7,7 +7,7 @@ from typing import Final
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import SetRetention
 from log_tier.model.errors import InvalidRequest
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.log import Log
 from log_tier.model.retention import Retention, check_retention
 from router.admin.planners.cluster_view import Situation
@@ -35,7 +35,9 @@ async def set_retention(
         Retention(entry.retention_ms if ms is None else ms, entry.retention_bytes if size is None else size)
     )
     if not entry.adopted:
-        await log.retain(entry.id, Partition(0), retention, below=Offset(0))  # checks the bounds, removes nothing
+        await log.retain(
+            PartitionId(entry.id, Partition(0)), retention, below=Offset(0)
+        )  # checks the bounds, removes nothing
     _, cluster = await catalog.submit(SetRetention(entry.id, retention.ms, retention.bytes))
     changed = cluster.table(entry.id)
     after = Situation(cluster, situation.nodes)

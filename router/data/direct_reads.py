@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import DuramenError, InvalidKey, ShuttingDown
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.partitioner import slot_of
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
@@ -112,7 +112,8 @@ class DirectReads:
             return None
         try:
             replicas = [
-                self._data_plane.node.replica(table.id, Partition(number)) for number in range(table.partitions)
+                self._data_plane.node.replica(PartitionId(table.id, Partition(number)))
+                for number in range(table.partitions)
             ]
         except DuramenError:
             return None  # a partition is not served: the slow path says why

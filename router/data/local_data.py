@@ -28,7 +28,7 @@ from log_tier.model.errors import (
     TableNotFound,
     WriteUnknown,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Bounds, Log
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
@@ -100,7 +100,7 @@ class LocalData:
         waiting: list[tuple[int, ReadPart]] = []
         for place, part in enumerate(parts):
             try:
-                replica = self.node.replica(part.table_id, part.partition)
+                replica = self.node.replica(PartitionId(part.table_id, part.partition))
                 needed = needed_offset(part.after, replica.floor)
                 if _decide(replica, needed, part.strong, part.lag_max_ms) is Decision.ANSWER:
                     results.append(read_keys(replica, part.keys, room))
@@ -131,11 +131,11 @@ class LocalData:
     async def _replica(self, table_id: TableId, partition: Partition, timeout: float) -> Replica:
         """A replica of this process. Fetches the catalog's end before it reports a table as unknown."""
         try:
-            return self.node.replica(table_id, partition)
+            return self.node.replica(PartitionId(table_id, partition))
         except TableNotFound:
             async with in_time(timeout, "the table was not looked up"):
                 await self.tables.known(table_id)
-            return self.node.replica(table_id, partition)
+            return self.node.replica(PartitionId(table_id, partition))
 
     async def _fresh(
         self, table_id: TableId, partition: Partition, after: Offset, strong: bool, timeout: float, lag_max_ms: int = 0
@@ -149,7 +149,7 @@ class LocalData:
         if decision is Decision.ASK_END:
             # A replica that has not been level for too long is level again with what the log holds now.
             async with in_time(timeout, "the log did not tell its end"):
-                bounds = await self.log.bounds(table_id, partition)
+                bounds = await self.log.bounds(PartitionId(table_id, partition))
             needed = max(needed, bounds.latest)
         await replica.wait_applied(needed, timeout=timeout)
         return replica
@@ -168,7 +168,7 @@ class LocalData:
         try:
             async with asyncio.timeout(timeout):
                 appended = await self.log.append_many(
-                    [(part.table_id, part.partition, part.batch) for part in parts],
+                    [(PartitionId(part.table_id, part.partition), part.batch) for part in parts],
                     gathered=all(part.gathered for part in parts),
                 )
         except (DuramenError, TimeoutError) as error:
@@ -250,7 +250,7 @@ class LocalData:
     ) -> AsyncGenerator[WatchEvent, None]:
         """Follow a table's changes; see `router.data.watch`."""
         table = await self.tables.known(table_id)
-        replicas = [self.node.replica(table_id, partition) for partition in partitions or _every(table)]
+        replicas = [self.node.replica(PartitionId(table_id, partition)) for partition in partitions or _every(table)]
         async with aclosing(watch_replicas(self.log, replicas, start)) as events:
             async for event in events:
                 yield event
@@ -323,7 +323,7 @@ class LocalData:
 def _described(node: Node, table: TableEntry, partition: Partition, bounds: Bounds) -> PartitionDescription:
     holders = tuple(replica.node for replica in table.assignments[partition])
     try:
-        replica = node.replica(table.id, partition)
+        replica = node.replica(PartitionId(table.id, partition))
         statistics = replica.index.statistics()
         return PartitionDescription(
             partition,

@@ -46,7 +46,7 @@ async def watch_replicas(
     for replica in replicas:
         wanted = start.get(replica.partition)
         if wanted is None:
-            bounds = await log.bounds(replica.topic.id, replica.partition)
+            bounds = await log.bounds(replica.id)
             wanted = Offset(bounds.latest + 1)
         positions[replica.partition] = wanted
     unknown = set(start) - set(positions)
@@ -72,7 +72,7 @@ async def watch_replicas(
 async def _follow(log: Log, replica: Replica, start: Offset, events: asyncio.Queue[WatchEvent | DuramenError]) -> None:
     topic, partition = replica.topic, replica.partition
     try:
-        reader = log.read(topic.id, partition, start, follow=True, chunk_bytes=_CHUNK_BYTES)
+        reader = log.read(topic.partition(partition), start, follow=True, chunk_bytes=_CHUNK_BYTES)
         async with aclosing(reader) as chunks:
             _check_remembered(replica, start)
             async for chunk in chunks:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
@@ -41,7 +41,7 @@ class LocalFirstConnection:
 
     def _is_here(self, table_id: TableId, partition: Partition) -> bool:
         try:
-            replica = self._data_plane.node.replica(table_id, partition)
+            replica = self._data_plane.node.replica(PartitionId(table_id, partition))
         except DuramenError:
             return False
         return replica.failure is None and replica.state == "ready"

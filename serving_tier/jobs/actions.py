@@ -40,20 +40,20 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
         return f"came from {await hosting.rebuild(name, source=wanted, progress=run.progress)}"
 
     async def snapshot(run: TaskRun) -> str:
-        replica = hosting.node.replica(run.task.table, run.task.partition)
+        replica = hosting.node.replica(PartitionId(run.task.table, run.task.partition))
         entry = await _store(snapshots).take(replica, progress=run.progress)
         return f"{entry.path} at offset {entry.offset}"
 
     async def trim(run: TaskRun) -> str:
         before = _allowed(run, "before")
         run.progress("trimming")
-        earliest = await log.trim(run.task.table, run.task.partition, before)
+        earliest = await log.trim(PartitionId(run.task.table, run.task.partition), before)
         return f"the log begins at {earliest}"
 
     async def compact(run: TaskRun) -> str:
         below = _allowed(run, "below")
         run.progress("compacting")
-        dropped = await log.compact(run.task.table, run.task.partition, below)
+        dropped = await log.compact(PartitionId(run.task.table, run.task.partition), below)
         return f"{dropped} records were dropped"
 
     async def copy(run: TaskRun) -> str:

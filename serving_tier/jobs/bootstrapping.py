@@ -35,7 +35,7 @@ def node_bootstrap(
     async def fill(
         topic: Topic, partition: Partition, folder: Path, wanted: str, progress: Callable[[str, int, int], None]
     ) -> str:
-        bounds = await log.bounds(topic.id, partition)
+        bounds = await log.bounds(topic.partition(partition))
         cluster = maps.map
         table = cluster.tables.get(topic.id)
         start = FIRST if table is None else table.start(partition)

@@ -111,12 +111,12 @@ class LogTrimmer:
             return
         limit = trim_limit(cluster, table, partition, applied)
         self._note(table, partition, limit)
-        earliest = (await self._log.bounds(table_id, partition)).earliest
+        earliest = (await self._log.bounds(PartitionId(table_id, partition))).earliest
         if limit.below <= earliest:
             return
         # A snapshot that is gone or damaged covers nothing, whatever the catalog says.
         await self._store.read_manifest(cluster.snapshots_of(table_id, partition)[-1].path)
-        after = await self._log.retain(table_id, partition, table.retention, below=limit.below)
+        after = await self._log.retain(PartitionId(table_id, partition), table.retention, below=limit.below)
         if after > earliest:
             logger.info(
                 "the log of %s/%d begins at offset %d: its retention (%d ms, %d bytes) let %d offsets go",

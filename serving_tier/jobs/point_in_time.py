@@ -23,7 +23,7 @@ from typing import Any, Final
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_cut import cut_run
 from log_tier.model.errors import DuramenError, OffsetTrimmed, TokenAhead
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log, Topic
 from log_tier.model.record import Expiry, Operation, attribute_of
 from serving_tier.fold.entry import Entry
@@ -75,7 +75,7 @@ async def _fill(
     folder: Path,
 ) -> None:
     """Begin with the newest snapshot that is not too new; with an empty folder where there is none."""
-    bounds = await log.bounds(source.id, partition)
+    bounds = await log.bounds(PartitionId(source.id, partition))
     if until > bounds.latest:
         raise TokenAhead(
             f"{source.name}/{partition} is to be restored at offset {until}, its log ends at {bounds.latest}",
@@ -110,7 +110,7 @@ async def _fill(
 async def _replay(run: TaskRun, log: Log, source: Topic, partition: Partition, index: LmdbIndex, until: Offset) -> None:
     if index.applied >= until:
         return
-    reader: Any = log.read(source.id, partition, Offset(index.applied + 1), follow=False)
+    reader: Any = log.read(PartitionId(source.id, partition), Offset(index.applied + 1), follow=False)
     async with aclosing(reader) as chunks:
         async for chunk in chunks:
             data = cut_run(chunk.data, until, index.place)
@@ -132,7 +132,7 @@ async def _write(run: TaskRun, log: Log, index: LmdbIndex) -> str:
     pages = _pages(index)
     while page := await asyncio.to_thread(next, pages, None):
         batch = encode_batch(_columns(page), producer_id=producer_id, sequence=written)
-        await log.append(target, partition, batch)
+        await log.append(PartitionId(target, partition), batch)
         written += len(page)
         run.progress("writing", written, total)
     return f"{written} keys of offset {index.applied}"

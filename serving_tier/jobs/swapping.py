@@ -45,7 +45,7 @@ async def put_barriers(run: TaskRun, log: Log) -> str:
     for partition in map(Partition, range(table.partitions)):
         name = f"{_PRODUCER} {table.id} {partition} {run.job.id}".encode()
         producer_id = (int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1) | 1
-        parts.append((table.id, partition, barrier_batch(barrier, producer_id=producer_id, sequence=0)))
+        parts.append((PartitionId(table.id, partition), barrier_batch(barrier, producer_id=producer_id, sequence=0)))
     results = await log.append_many(parts)
     for result in results:
         if isinstance(result, DuramenError):

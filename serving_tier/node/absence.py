@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.model.errors import DuramenError, NotHosted, TableNotFound
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import PartitionId
 from serving_tier.node.bootstrap import Pending
 
 __all__ = ["absence"]
 
 
-def absence(
-    cluster: ClusterMap, table_id: TableId, partition: Partition, *, node_id: str, pending: Pending | None
-) -> DuramenError:
+def absence(cluster: ClusterMap, partition: PartitionId, *, node_id: str, pending: Pending | None) -> DuramenError:
     """Why a partition is not here."""
+    table_id, number = partition
     table = cluster.tables.get(table_id)
     if table is None:
         return TableNotFound(f"no table has the id {table_id} here: it was dropped, or never was", table=table_id)
-    if not 0 <= partition < table.partitions:
+    if not 0 <= number < table.partitions:
         return TableNotFound(
-            f"table {table.name} has partitions 0 to {table.partitions - 1}, not {partition}", table=table_id
+            f"table {table.name} has partitions 0 to {table.partitions - 1}, not {number}",
+            table=table_id,
         )
     if pending is not None:
         return NotHosted(
-            f"replica {table.name}/{partition} is not open yet at node {node_id} ({pending.phase}): ask another "
+            f"replica {table.name}/{number} is not open yet at node {node_id} ({pending.phase}): ask another "
             "node, or again",
             table=table_id,
-            partition=partition,
+            partition=number,
         )
-    holders = ", ".join(table.readable(partition)) or "nobody"
+    holders = ", ".join(table.readable(number)) or "nobody"
     return NotHosted(
-        f"node {node_id} holds no replica of {table.name}/{partition}; {holders} does",
+        f"node {node_id} holds no replica of {table.name}/{number}; {holders} does",
         table=table_id,
-        partition=partition,
+        partition=number,
     )

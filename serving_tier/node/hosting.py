@@ -228,7 +228,7 @@ class Hosting:
         self._pauses.forget(name)
         async with self._lock(name):
             try:
-                await self.node.unhost(*name, self._absence(cluster, name))
+                await self.node.unhost(name, self._absence(cluster, name))
             except DuramenError as error:  # its index could not be closed cleanly, and is gone with its folder
                 logger.warning("%s/%s was let go: %s", *name, error)
         self._locks.pop(name, None)
@@ -269,7 +269,7 @@ class Hosting:
         async with self._lock(name):
             reason = replica.failure or replica.awaits or Unavailable(f"{replica.name} is damaged: ask another node")
             try:
-                await self.node.unhost(*name, reason, delete=delete)
+                await self.node.unhost(name, reason, delete=delete)
             except DuramenError as error:
                 logger.warning("%s could not be closed cleanly: %s", replica.name, error)
             self.node.refusals[name] = reason
@@ -301,7 +301,7 @@ class Hosting:
         if name in self.node.hosted():
             return  # a rebuild was faster
         pending = self.pending[name]
-        folder = self.node.replica_folder(*name)
+        folder = self.node.replica_folder(name)
         table, rank = self._wanted[name]
         start = table.start(name[1])
         source = "log"
@@ -382,11 +382,11 @@ class Hosting:
         while self._compared < version:
             await self._moved.wait()
 
-    def _absent(self, table_id: TableId, partition: Partition) -> DuramenError:
-        return self._absence(self.maps.map, PartitionId(table_id, partition))
+    def _absent(self, name: PartitionId) -> DuramenError:
+        return self._absence(self.maps.map, name)
 
     def _absence(self, cluster: ClusterMap, name: PartitionId) -> DuramenError:
-        return absence(cluster, *name, node_id=self.node_id, pending=self.pending.get(name))
+        return absence(cluster, name, node_id=self.node_id, pending=self.pending.get(name))
 
     async def close(self) -> None:
         """Stop following and bringing up. Idempotent."""

@@ -84,7 +84,7 @@ class Node:
         self._ranks: dict[PartitionId, int] = {}
         self.refusals: dict[PartitionId, DuramenError] = {}
         """Replicas that should be open and could not be: why."""
-        self.absent: Callable[[TableId, Partition], DuramenError] = _not_hosted
+        self.absent: Callable[[PartitionId], DuramenError] = _not_hosted
         """What is said about a partition that is not here; whoever knows the cluster says more."""
         self.owner: ReplicaListener = _only_logged
         """What is done about what happens to a hosted replica."""
@@ -101,9 +101,9 @@ class Node:
         node._ticker = run_forever(node._tick(), name="the expiry ticker", failed=failed)
         return node
 
-    def replica_folder(self, table_id: TableId, partition: Partition) -> Path:
+    def replica_folder(self, partition: PartitionId) -> Path:
         """Where the index of a replica lies."""
-        return self.folder / table_id / str(partition)
+        return self.folder / partition.table / str(partition.partition)
 
     async def host(
         self,
@@ -124,7 +124,7 @@ class Node:
         name = PartitionId(topic.id, partition)
         assert name not in self._replicas, f"{topic.name}/{partition} is hosted already"
         try:
-            replica = await self._opened(topic, partition, self.replica_folder(*name), repair=repair, start=start)
+            replica = await self._opened(topic, partition, self.replica_folder(name), repair=repair, start=start)
         except DuramenError as error:
             self.refusals[name] = error
             raise
@@ -150,7 +150,7 @@ class Node:
             hosted = dict(self._replicas)
             for one, index in found[at : at + _RESTING_RUN]:
                 name = PartitionId(one.topic.id, one.partition)
-                folder = self._folder_of(one.topic, one.partition, self.replica_folder(*name), one.start)
+                folder = self._folder_of(one.topic, one.partition, self.replica_folder(name), one.start)
                 replica = Replica.at_rest(
                     one.topic, folder, index, log=self._log, applier=self._applier, latest=one.bounds.latest
                 )
@@ -175,7 +175,7 @@ class Node:
             if folder_name not in names and one.bounds.latest >= one.start:
                 continue  # whoever has it sends a copy, or it is folded from the log
             try:
-                folder = self._folder_of(topic, partition, self.replica_folder(topic.id, partition), one.start)
+                folder = self._folder_of(topic, partition, self.replica_folder(topic.partition(partition)), one.start)
                 index = folder.at_rest()
             except (DuramenError, OSError):
                 continue  # met again by `host`, and told
@@ -230,11 +230,9 @@ class Node:
         """The place that `set_rank` gave a replica; 0 where none was given."""
         return self._ranks.get(name, 0)
 
-    async def unhost(
-        self, table_id: TableId, partition: Partition, reason: DuramenError, *, delete: bool = True
-    ) -> None:
+    async def unhost(self, partition: PartitionId, reason: DuramenError, *, delete: bool = True) -> None:
         """Close a replica; its waiters get `reason`. With `delete` its index is removed."""
-        name = PartitionId(table_id, partition)
+        name = partition
         replica = self._replicas.get(name)
         self._replicas = {key: other for key, other in self._replicas.items() if key != name}
         self._ranks.pop(name, None)
@@ -244,21 +242,21 @@ class Node:
                 await replica.close(reason)
         finally:
             if delete:
-                folder = self.replica_folder(table_id, partition)
+                folder = self.replica_folder(partition)
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
                 await asyncio.to_thread(remove_versions, folder)
                 with suppress(OSError):  # not empty: other partitions of the table are still here
                     await asyncio.to_thread(folder.parent.rmdir)
 
-    def replica(self, table_id: TableId, partition: Partition) -> Replica:
+    def replica(self, partition: PartitionId) -> Replica:
         """The replica of one partition. Raises `NotHosted`, `TableNotFound`, or why that partition is not served."""
-        replica = self._replicas.get(PartitionId(table_id, partition))
+        replica = self._replicas.get(partition)
         if replica is not None:
             return replica
-        refusal = self.refusals.get(PartitionId(table_id, partition))
+        refusal = self.refusals.get(partition)
         if refusal is not None:
             raise copy(refusal)
-        raise self.absent(table_id, partition)
+        raise self.absent(partition)
 
     def hosted(self) -> Mapping[PartitionId, Replica]:
         """All replicas by table and partition; the mapping is never changed in place."""
@@ -288,7 +286,7 @@ class Node:
                     not_before, pause = backoff.get(replica, (not_before, pause))
                     if now_s >= not_before:
                         not_before, pause = now_s + pause, min(pause * 2, _EXPIRY_BACKOFF_MAX_S)
-                        await self._log.append(replica.topic.id, replica.partition, _NOOP_BATCH)
+                        await self._log.append(replica.id, _NOOP_BATCH)
                 except (Unavailable, TableNotFound) as error:
                     logger.info("%s: its log time could not be moved on: %s", replica.name, error)
                 except DuramenError as error:
@@ -315,11 +313,11 @@ def _only_logged(replica: Replica, event: ReplicaEvent) -> None:
         logger.error("%s stopped: %s", replica.name, replica.failure)
 
 
-def _not_hosted(table_id: TableId, partition: Partition) -> DuramenError:
+def _not_hosted(partition: PartitionId) -> DuramenError:
     return NotHosted(
-        f"this node holds no replica of table {table_id} partition {partition}: ask another node",
-        table=table_id,
-        partition=partition,
+        f"this node holds no replica of table {partition.table} partition {partition.partition}: ask another node",
+        table=partition.table,
+        partition=partition.partition,
     )
 
 

@@ -52,7 +52,7 @@ class Rebuilding:
         self._topic, self._partition, self._rank = table.topic, partition, rank
         self._start = table.start(partition)
         self._name = PartitionId(table.id, partition)
-        self._folder = node.replica_folder(*self._name)
+        self._folder = node.replica_folder(self._name)
         self._new = rebuild_folder(self._folder)
 
     async def run(self, source: str, progress: Progress) -> str:
@@ -62,7 +62,7 @@ class Rebuilding:
             found = await self._level(found, source, progress)
             reason = Unavailable(f"replica {self._topic.name}/{self._partition} is put in place anew: ask again")
             await self._staging.forget(self._name)
-            await self._node.unhost(*self._name, reason, delete=False)
+            await self._node.unhost(self._name, reason, delete=False)
         await asyncio.to_thread(remove_versions, self._folder)
         old = old_folder(self._folder)
         await asyncio.to_thread(exchange, self._folder, self._new, old)

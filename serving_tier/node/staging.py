@@ -156,7 +156,7 @@ class Staging:
     async def wait_level(self, name: PartitionId, number: int, progress: Progress) -> None:
         """Return when a replica is level with a version. Raises what keeps it, as the last try found it."""
         while True:
-            replica = self._node.replica(*name)
+            replica = self._node.replica(name)
             if number == replica.index.version or number in replica.versions.level:
                 return
             self._bring(name, replica, number)

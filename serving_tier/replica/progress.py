@@ -46,7 +46,8 @@ class Progress:
         """Rises whenever the applied offset, or the log's end as known, may have changed."""
         self.name: Final = f"{topic.name}/{partition}"
         """The replica's, for messages."""
-        self._topic, self._partition, self._log = topic, partition, log
+        self._id: Final = topic.partition(partition)
+        self._partition, self._log = partition, log
         self._opened_at = latest
         self._bounds = lag_bounds
         self._lag = Lag(latest=latest, applied=index.applied, now=clock())
@@ -98,7 +99,7 @@ class Progress:
 
     async def _ask_bounds(self) -> Bounds:
         asked_s = self.clock()
-        bounds = await self._log.bounds(self._topic.id, self._partition)
+        bounds = await self._log.bounds(self._id)
         self.answered(bounds.latest, asked_s=asked_s)
         return bounds
 

@@ -91,6 +91,7 @@ class Replica:
     ) -> None:
         self.topic = topic
         self.partition = folder.partition
+        self.id: Final = topic.partition(folder.partition)
         self.index = index
         self.state: ReplicaState = "replaying"
         self.source = "log"
@@ -142,7 +143,7 @@ class Replica:
         going on would give their offsets to others. Raises `OffsetTrimmed` where the log no longer holds what the
         index needs next, and `DiskFull` or `FolderReadOnly` where the folder cannot be made.
         """
-        bounds = await log.bounds(topic.id, folder.partition)
+        bounds = await log.bounds(topic.partition(folder.partition))
         first = await open_index(topic, folder, bounds, applier=applier, repair=repair)
         index, others = await open_versions(first, folder, applier)
         latest = bounds.latest
@@ -200,9 +201,7 @@ class Replica:
 
     async def _follow(self) -> None:
         try:
-            reader = self._log.read(
-                self.topic.id, self.partition, Offset(self.index.applied + 1), follow=True, chunk_bytes=_CHUNK_BYTES
-            )
+            reader = self._log.read(self.id, Offset(self.index.applied + 1), follow=True, chunk_bytes=_CHUNK_BYTES)
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     self.progress.heard(chunk.latest)

@@ -296,9 +296,9 @@ class StandbyVersions:
         assert index.applied <= until, f"{self._name(index.version)} stands at {index.applied}, the live one at {until}"
         if index.applied == until:
             return
-        place = place_of(self._topic.id, self._partition)
+        place = place_of(self._topic.partition(self._partition))
         reader: Any = self._log.read(
-            self._topic.id, self._partition, Offset(index.applied + 1), follow=False, chunk_bytes=_CHUNK_BYTES
+            self._topic.partition(self._partition), Offset(index.applied + 1), follow=False, chunk_bytes=_CHUNK_BYTES
         )
         async with aclosing(reader) as chunks:
             async for chunk in chunks:

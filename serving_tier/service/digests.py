@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from log_tier.model.errors import Overloaded, ShuttingDown
-from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2
 from serving_tier.replica.replica import Replica
@@ -79,7 +79,7 @@ async def digest_reply(
 ) -> node_pb2.DigestReply:
     """Answer a `DigestRequest` about one of the node's replicas. Raises as `Digests.digest` and `Node.replica` do."""
     found = await digests.digest(
-        node.replica(table_id_from_bytes(request.table_id), Partition(request.partition)),
+        node.replica(PartitionId(table_id_from_bytes(request.table_id), Partition(request.partition))),
         Offset(request.offset),
         buckets=request.buckets or _BUCKETS_DEFAULT,
         listed=frozenset(request.list_buckets),

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import grpc
 
 from log_tier.model.errors import DeadlineExceeded, DuramenError
-from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
 from serving_tier.node.node import Node
@@ -59,7 +59,9 @@ class NodeService(node_pb2_grpc.NodeServicer):
 
     async def Copy(self, request: node_pb2.CopyRequest, context: _Context) -> None:  # noqa: N802
         try:
-            replica = self._node.replica(table_id_from_bytes(request.table_id), Partition(request.partition))
+            replica = self._node.replica(
+                PartitionId(table_id_from_bytes(request.table_id), Partition(request.partition))
+            )
             async with self._streams.served(context), aclosing(self._copies.send(replica)) as parts:
                 async for part in parts:
                     await _within_patience(context.write(node_pb2.CopyChunk(**part._asdict())))
@@ -78,7 +80,9 @@ class NodeService(node_pb2_grpc.NodeServicer):
 
     async def Voids(self, request: node_pb2.VoidsRequest, context: _Context) -> node_pb2.VoidsReply:  # noqa: N802
         try:
-            replica = self._node.replica(table_id_from_bytes(request.table_id), Partition(request.partition))
+            replica = self._node.replica(
+                PartitionId(table_id_from_bytes(request.table_id), Partition(request.partition))
+            )
             remaining = context.time_remaining()
             timeout = _TIMEOUT_DEFAULT_S if remaining is None else max(0.0, remaining - _REPLY_MARGIN_S)
             found = await void_offsets(replica, Offset(request.first), Offset(request.last), timeout=timeout)

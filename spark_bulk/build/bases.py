@@ -70,7 +70,7 @@ def _last(place: TablePlace, bounds: Bounds, partition: Partition) -> Offset:
 
 async def _begin(log: Log, place: TablePlace, empty: Sequence[Partition]) -> dict[Partition, Offset]:
     """Append one no-op to each of these partitions; those of which it is the very first record."""
-    outcomes = await log.append_many([(place.topic.id, each, _NOOP) for each in empty])
+    outcomes = await log.append_many([(place.topic.partition(each), _NOOP) for each in empty])
     begun: dict[Partition, Offset] = {}
     for each, outcome in zip(empty, outcomes, strict=True):
         if isinstance(outcome, WriteUnknown):
@@ -140,7 +140,7 @@ async def log_time_at(log: Log, place: TablePlace, partition: Partition, offset:
 
 async def _last_time(log: Log, place: TablePlace, partition: Partition, begin: Offset, until: Offset) -> int | None:
     time = None
-    reader: Any = log.read(place.topic.id, partition, begin, follow=False, chunk_bytes=1)
+    reader: Any = log.read(place.topic.partition(partition), begin, follow=False, chunk_bytes=1)
     async with aclosing(reader) as chunks:
         async for chunk in chunks:
             for header in map(read_header, split_batches(chunk.data)):

@@ -11,7 +11,7 @@ from bench.drivers.kafka import BareProducer, bare_consumer
 from log_tier.kafka.engine import KafkaLog
 from log_tier.kafka.records.encoding import cut_sets
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 
 pytestmark = pytest.mark.kafka
 
@@ -36,7 +36,7 @@ async def test_both_sides_write_the_same_bytes(kafka: str) -> None:
     async with await KafkaLog.open(f"kafka://{kafka}/{namespace}") as log:
         ours = await log.create_topic("ours", partitions=1)
         await log.create_topic("bare", partitions=1)
-        await log.append(ours.id, Partition(0), encode_batch(_COLUMNS, producer_id=7, sequence=3000))
+        await log.append(PartitionId(ours.id, Partition(0)), encode_batch(_COLUMNS, producer_id=7, sequence=3000))
 
     (whole,) = cut_sets(_COLUMNS, producer_id=7, sequence=3000, size_max=1 << 30)
     bare = BareProducer(kafka, linger_ms=5)

@@ -9,7 +9,6 @@ from kit.log.sample_batches import plain_batch
 
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import InvalidRequest
-from log_tier.model.identifiers import Partition
 from log_tier.open import open_log
 
 
@@ -20,7 +19,7 @@ async def test_a_file_url_opens_an_embedded_log(tmp_path: Path) -> None:
     try:
         assert isinstance(log, EmbeddedLog)
         topic = await log.create_topic("flights", partitions=1)
-        await log.append(topic.id, Partition(0), plain_batch("a"))
+        await log.append(topic.partition(0), plain_batch("a"))
     finally:
         await log.close()
     assert (folder / "log" / "duramen.json").exists()

@@ -95,7 +95,7 @@ class PartitionLog:
         self.tail = TailCache(memory)
         self.waiters: list[Waiter] = []
         self._clock = clock
-        self._place = place_of(topic.id, number)
+        self._place = place_of(topic.partition(number))
         self._files = files
         self._file = GrowingFile(disk, folder, files, segment_bytes=settings.segment_bytes, capacity=capacity)
         """The newest segment's."""

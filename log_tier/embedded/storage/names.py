@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from log_tier.model.batch_header import Place, place_of
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 
 __all__ = [
     "CHECKPOINT",
@@ -83,7 +83,7 @@ def folder_place(folder: Path) -> Place | None:
     topic = topic_name(folder.parent.name)
     if topic is None or not folder.name.isdecimal():
         return None
-    return place_of(topic, Partition(int(folder.name)))
+    return place_of(PartitionId(topic, Partition(int(folder.name))))
 
 
 def partition_name(partition: Partition) -> str:

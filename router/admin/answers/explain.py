@@ -12,7 +12,7 @@ from typing import Final
 
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DuramenError, InvalidKey, InvalidRequest
-from log_tier.model.identifiers import NOTHING, Partition
+from log_tier.model.identifiers import NOTHING, Partition, PartitionId
 from log_tier.model.log import Log
 from log_tier.model.partitioner import slot_of
 from log_tier.model.record import KEY_BYTES_MAX
@@ -57,7 +57,7 @@ async def explain_key(
     if not 0 <= writes <= WRITES_MAX:
         raise InvalidRequest(f"the last 0 to {WRITES_MAX} writes can be asked, not {writes}")
     partition = entry.ref.partition_of(key)
-    bounds = await log.bounds(entry.id, partition)
+    bounds = await log.bounds(PartitionId(entry.id, partition))
     replicas, tail = await asyncio.gather(
         asyncio.gather(
             *(_held(situation, ask, entry, partition, node, key) for node, _ in entry.assignments[partition])

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from log_tier.model.batch_header import BatchHeader, read_header
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log
 
 __all__ = ["header_at", "offset_at_time"]
@@ -20,7 +20,7 @@ async def header_at(log: Log, table: TableId, partition: Partition, offset: Offs
 
     Raises as `Log.read` does. One read of a batch.
     """
-    reader: Any = log.read(table, partition, offset, follow=False, chunk_bytes=_PROBE_BYTES)
+    reader: Any = log.read(PartitionId(table, partition), offset, follow=False, chunk_bytes=_PROBE_BYTES)
     async with aclosing(reader) as chunks:
         async for chunk in chunks:
             return read_header(chunk.data)
@@ -34,7 +34,7 @@ async def offset_at_time(log: Log, table: TableId, partition: Partition, time_ms
     By halves: some log2(offsets) reads of one batch each. Raises as `Log.read` does, `OffsetTrimmed` where the log is
     being trimmed under it.
     """
-    low, high, _ = await log.bounds(table, partition)
+    low, high, _ = await log.bounds(PartitionId(table, partition))
     found = Offset(low - 1)
     while low <= high:
         middle = Offset((low + high) // 2)

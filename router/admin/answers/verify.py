@@ -17,7 +17,7 @@ from typing import Final
 
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DeadlineExceeded, DuramenError, OffsetPassed, Overloaded
-from log_tier.model.identifiers import Offset, Partition, table_id_to_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_to_bytes
 from log_tier.model.log import Log
 from router.admin.answers.json_text import json_text
 from router.admin.planners.cluster_view import Situation
@@ -192,7 +192,7 @@ class _Asking:
         ahead = 0
         errors: dict[str, DuramenError] = {}
         for _ in range(_TRIES):
-            latest = (await self._log.bounds(self._table.id, self._partition)).latest
+            latest = (await self._log.bounds(PartitionId(self._table.id, self._partition))).latest
             patience = self._ahead_s if ahead else self._timeout
             replies, errors = await self._ask(nodes, Offset(latest + ahead), listed, patience)
             if not errors and len({reply.offset for reply in replies.values()}) == 1:

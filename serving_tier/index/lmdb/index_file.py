@@ -26,7 +26,7 @@ import lmdb
 from log_tier.model.barrier import ORIGINAL
 from log_tier.model.batch_header import place_of
 from log_tier.model.errors import DuramenError, IndexDamaged, Overloaded, ShuttingDown
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from serving_tier.index.index import IndexLimits
 from serving_tier.index.lmdb.counts import count_live, first_expiry_ms, statistics_of
 from serving_tier.index.lmdb.environment import Databases, named_troubles, open_environment
@@ -98,7 +98,7 @@ class IndexFile(LmdbReads):
         self.shown: Offset = self.applied
         """No read that has begun shows more than this offset. Ahead of `applied` from before a commit until after it:
         readers see a commit before the thread that made it can say so."""
-        self.place = place_of(table_id, partition)
+        self.place = place_of(PartitionId(table_id, partition))
         """Whose batches it folds."""
         self.version = ORIGINAL.version
         """Which version of its table this is."""

@@ -59,10 +59,10 @@ async def read_feed(part: FeedPart, schema: pa.Schema) -> AsyncGenerator[pa.Reco
     void: list[int] = []
     """Of the offsets up to `known`, those from the present chunk on."""
     async with opened_log(place.log_url) as log:
-        reader: Any = log.read(place.topic.id, partition, part.first, follow=False, chunk_bytes=_CHUNK_BYTES)
+        reader: Any = log.read(place.topic.partition(partition), part.first, follow=False, chunk_bytes=_CHUNK_BYTES)
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
-                changes = Changes.of(split_batches(chunk.data), place_of(place.topic.id, partition))
+                changes = Changes.of(split_batches(chunk.data), place_of(place.topic.partition(partition)))
                 if not len(changes.offsets):
                     continue
                 begin, end = Offset(int(changes.offsets[0])), Offset(min(int(changes.offsets[-1]), last))

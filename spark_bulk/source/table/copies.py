@@ -141,7 +141,7 @@ async def _from_any(wanted: Wanted, log: Log, folder: Path) -> StandingIndex:
         tried: list[str] = []
         away = False
         try:
-            bounds = await log.bounds(wanted.place.topic.id, wanted.partition)
+            bounds = await log.bounds(wanted.place.topic.partition(wanted.partition))
             if wanted.until > bounds.latest:
                 raise TokenAhead(
                     f"{wanted.name}: its log ends at {bounds.latest}",
@@ -238,7 +238,7 @@ async def _replayed(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder:
     index = await in_thread(lambda _: LmdbIndex.open(folder, table_id=place.topic.id, partition=partition, start=start))
     try:
         if index.applied < until:
-            reader: Any = log.read(place.topic.id, partition, Offset(index.applied + 1), follow=False)
+            reader: Any = log.read(place.topic.partition(partition), Offset(index.applied + 1), follow=False)
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     data = b"".join(batches_until(chunk.data, until, index.place))

@@ -20,7 +20,7 @@ from typing import Final
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import WriteUnknown
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Log
 from log_tier.model.record import PLAIN_PUT
 from spark_bulk.source.writes.identities import TaskIdentity
@@ -171,7 +171,9 @@ class Appender:
         backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
         left = dict(parts)
         while left:
-            results = await self._log.append_many([(self._table, each, batch) for each, batch in left.items()])
+            results = await self._log.append_many(
+                [(PartitionId(self._table, each), batch) for each, batch in left.items()]
+            )
             for partition, result in zip(list(left), results, strict=True):
                 if isinstance(result, Appended):
                     del left[partition]

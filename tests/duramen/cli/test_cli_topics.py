@@ -17,7 +17,6 @@ from kit.log.others_log import OthersLog
 from duramen.blocking import Database
 from duramen.server.roles.all_in_one import SingleServer
 from duramen.server.wiring import single_machine as embedded
-from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import partition_of
 from log_tier.open import open_log
 
@@ -87,7 +86,7 @@ async def test_a_table_over_a_topic_of_others(machine: MachineOverOthers) -> Non
     topic = await log.adopt_topic("orders-v1")
     key = b"o-1"
     place = partition_of(key, 2, "murmur2")
-    await log.append(topic.id, place, puts((key, b"theirs")))
+    await log.append(topic.partition(place), puts((key, b"theirs")))
     (created,) = lines(await run("table", "create", "orders", "--over", "orders-v1", "--json"))
     wanted = {"table": "orders", "id": topic.id, "partitions": 2, "partitioner": "murmur2", "over": "orders-v1"}
     assert created == wanted
@@ -108,7 +107,7 @@ async def test_a_table_over_a_topic_of_others(machine: MachineOverOthers) -> Non
     dropped = await run("table", "drop", "orders", "--yes")
     assert dropped.stdout == "dropped orders with its indexes of 1 keys; its topic orders-v1 stays as it is\n"
     assert log.removals == []
-    assert (await log.bounds(topic.id, Partition(place))).latest == 1
+    assert (await log.bounds(topic.partition(place))).latest == 1
     made = await run("table", "create", "orders", "--over", "orders-v1", "--partitioner", "murmur2")
     assert made.stdout == f"table orders over topic orders-v1 has 2 partitions (id {topic.id})\n"
     assert (await run("get", "orders", "o-1")).stdout == "ours\n"

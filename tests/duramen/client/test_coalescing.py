@@ -14,7 +14,7 @@ from kit.deadlines import within
 import duramen
 from duramen.client.database import Database
 from duramen.client.table import Table
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from router.data.gather import reads as reads_module
 from router.data.gather.write_coalescer import WRITE_RULES
@@ -166,7 +166,7 @@ async def test_a_partition_that_waits_does_not_hold_up_the_others(
     assert await flights.get_many(keys.values()) == [b"v"] * 4
     table = data_plane.catalog.map.find("flights")
     may_go = threading.Event()
-    index = data_plane.node.replica(table.id, Partition(0)).index
+    index = data_plane.node.replica(PartitionId(table.id, Partition(0))).index
     inner = index.fold_in
 
     def held(chunk: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from duramen.client.database import Database
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.model.batch_header import COMPRESSION_MASK, ZSTD, read_header, split_batches
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 
 Connected = Callable[..., Awaitable[Database]]
 
@@ -17,7 +17,7 @@ Connected = Callable[..., Awaitable[Database]]
 async def flags_in_log(machine: Server, table_id: str) -> list[int]:
     log = machine.data_plane.log
     (topic,) = [topic for topic in await log.topics() if topic.id == table_id]
-    chunks = log.read(topic.id, Partition(0), Offset(0), follow=False)
+    chunks = log.read(topic.partition(0), Offset(0), follow=False)
     return [
         read_header(batch).flags & COMPRESSION_MASK async for chunk in chunks for batch in split_batches(chunk.data)
     ]

@@ -18,7 +18,7 @@ from duramen.client.table import Table
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from router.data.local_data import LocalData
 from router.data.requests import WritePart
@@ -92,7 +92,7 @@ async def test_somebody_on_the_way_sends_twice(
     table = database.table("flights")
     ref = await table.lookup.resolve()
     between.write_faults = [stop_after_writing]
-    replicas = [data_plane.node.replica(ref.id, Partition(number)) for number in range(ref.partitions)]
+    replicas = [data_plane.node.replica(PartitionId(ref.id, Partition(number))) for number in range(ref.partitions)]
     with held(*replicas) if slow else nullcontext():
         writing = asyncio.ensure_future(table.put(b"k", b"v"))
         if slow:  # its place is known, and is told when the verdict is there

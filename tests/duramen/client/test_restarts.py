@@ -18,7 +18,7 @@ from duramen.client.table import Table
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 
 DEADLINE_S = 30
 PARTITIONS = 3
@@ -105,7 +105,7 @@ async def stored(server: Server, table: Table) -> list[tuple[int, int, bytes]]:
     topic = next(iter(server.data_plane.catalog.map.tables.values()))
     found: list[tuple[int, int, bytes]] = []
     for partition in range(topic.partitions):
-        async for chunk in server.data_plane.log.read(topic.id, Partition(partition), Offset(0), follow=False):
+        async for chunk in server.data_plane.log.read(topic.partition(partition), Offset(0), follow=False):
             for data in split_batches(chunk.data):
                 batch = decode_batch(data)
                 keys = batch.columns.keys

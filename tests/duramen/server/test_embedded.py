@@ -13,7 +13,7 @@ from duramen.server.wiring.single_machine import open_local_data
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, FolderInUse, FolderReadOnly, ForeignFolder, UnknownFormat
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
@@ -58,12 +58,12 @@ async def test_the_index_is_a_cache(tmp_path: Path, damage: Callable[[Path], Non
     for number in range(50):
         offset = await put(data_plane, table, b"k%d" % (number % 7), b"%d" % number)
     assert await get(data_plane, table, b"k0", offset) == b"49"
-    digest = data_plane.node.replica(table.id, ZERO).index.digest()
+    digest = data_plane.node.replica(PartitionId(table.id, ZERO)).index.digest()
     await data_plane.close()
     damage(tmp_path / "data" / "index")
     data_plane = await open_local_data(tmp_path / "data")
     assert await get(data_plane, table, b"k0", offset) == b"49"
-    assert data_plane.node.replica(table.id, ZERO).index.digest() == digest
+    assert data_plane.node.replica(PartitionId(table.id, ZERO)).index.digest() == digest
     await data_plane.close()
 
 

@@ -240,7 +240,7 @@ def acknowledged_and_never_written(patch: Patch, count: int = 50) -> None:
         results: list[Appended | DuramenError] = []
         for part in parts:
             if now():
-                bounds = await self.bounds(part[0], part[1])
+                bounds = await self.bounds(part[0])
                 results.append(Appended(Offset(bounds.latest + 1), 1))
             else:
                 results += await inner(self, [part], **how)
@@ -262,7 +262,7 @@ def retries_count_twice(patch: Patch) -> None:
     async def append_many(self: EmbeddedLog, parts: Any, **how: Any) -> Any:
         results = await inner(self, parts, **how)
         if now():
-            await inner(self, [(topic, partition, _anonymous(batch)) for topic, partition, batch in parts])
+            await inner(self, [(partition, _anonymous(batch)) for partition, batch in parts])
         return results
 
     patch.setattr(EmbeddedLog, "append_many", append_many)

@@ -58,7 +58,7 @@ async def make_table(log: EmbeddedLog, catalog: Catalog, *, partitions: int = 2,
 async def append(log: EmbeddedLog, topic: Topic, partition: Partition, count: int = 1) -> Offset:
     for number in range(count):
         batch = encode_batch(columns_of([put(b"key%d" % number, b"v" * 100)]))
-        last = (await log.append(topic.id, partition, batch)).base_offset
+        last = (await log.append(topic.partition(partition), batch)).base_offset
     return last
 
 

@@ -350,6 +350,6 @@ async def moved(cluster: TestCluster, table: TableRef, partition: int, source: s
     await data_plane.hosting.wait_version(data_plane.catalog.map.version)
     async with within(DEADLINE_S):
         await data_plane.hosting.wait_hosted(table.id)
-        await data_plane.node.replica(table.id, Partition(partition)).wait_ready()
+        await data_plane.node.replica(PartitionId(table.id, Partition(partition))).wait_ready()
     await data_plane.catalog.submit(TaskReady(job, 0, target))
     await data_plane.catalog.submit(TaskDone(job, 0, target))

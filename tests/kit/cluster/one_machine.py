@@ -14,7 +14,7 @@ from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.model.record import Operation, attribute_of
 from log_tier.model.table_ref import TableRef
@@ -112,4 +112,4 @@ def held(*replicas: Replica) -> Iterator[None]:
 
 
 def all_replicas(data_plane: LocalData, table: TableRef) -> Sequence[Replica]:
-    return [data_plane.node.replica(table.id, Partition(number)) for number in range(table.partitions)]
+    return [data_plane.node.replica(PartitionId(table.id, Partition(number))) for number in range(table.partitions)]

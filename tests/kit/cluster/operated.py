@@ -18,7 +18,7 @@ from duramen.server.roles.router_role import RouterRole
 from duramen.server.wiring.serving_node import SnapshotPolicy
 from kit.deadlines import within
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.service import LogService
 from router.admin import verbs
@@ -94,7 +94,7 @@ class Operated:
     def replica(self, node_id: str, table: str, partition: int) -> Replica:
         node = self.nodes[node_id]
         entry = node.data_plane.catalog.map.find(table)
-        return node.data_plane.node.replica(entry.id, Partition(partition))
+        return node.data_plane.node.replica(PartitionId(entry.id, Partition(partition)))
 
 
 async def table_of(cluster: Operated, keys: Sequence[bytes], *, partitions: int = 3, replicas: int = 2) -> Table:

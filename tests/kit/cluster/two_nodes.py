@@ -95,11 +95,11 @@ class TwoNodes:
 
     @property
     def replicas(self) -> list[Replica]:
-        return [served.node.replica(self.topic.id, ZERO) for served in self.nodes]
+        return [served.node.replica(self.topic.partition(ZERO)) for served in self.nodes]
 
     async def write(self, *keys: bytes, value: bytes = b"v", table: TableId | None = None) -> Offset:
         batch = encode_batch(columns_of([put(key, value) for key in keys]))
-        appended = await self.log.append(table or self.topic.id, ZERO, batch)
+        appended = await self.log.append(PartitionId(table or self.topic.id, ZERO), batch)
         return Offset(appended.base_offset + len(keys) - 1)
 
     async def level(self, offset: Offset) -> None:

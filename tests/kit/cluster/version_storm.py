@@ -20,7 +20,7 @@ from log_tier.model.barrier import ORIGINAL, parse_barrier
 from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import CommandRejected, ConditionFailed, DeadlineExceeded, InvalidRequest, Unavailable
-from log_tier.model.identifiers import FIRST, Offset, Partition
+from log_tier.model.identifiers import FIRST, Offset, Partition, PartitionId
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Condition, Operation, attribute_of
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
@@ -136,7 +136,7 @@ class Storm:
             await self.cluster.ended(job)
         entry = self.cluster.router.catalog.map.find(name)
         for partition in map(Partition, range(entry.partitions)):
-            end = (await self.cluster.log.log.bounds(entry.id, partition)).latest
+            end = (await self.cluster.log.log.bounds(PartitionId(entry.id, partition))).latest
             version, content = await contents_of(self.cluster.log.log, entry, partition)
             for replica in entry.assignments[partition]:
                 found = self.cluster.replica(replica.node, name, partition)
@@ -153,7 +153,7 @@ class Storm:
 async def contents_of(log: Any, table: TableEntry, partition: Partition) -> tuple[int, dict[bytes, bytes]]:
     """The live version of a partition and its keys, by the log alone. It knows puts, deletes and empty versions."""
     batches: list[Batch] = []
-    async for chunk in log.read(table.id, partition, FIRST, follow=False):
+    async for chunk in log.read(PartitionId(table.id, partition), FIRST, follow=False):
         batches += [decode_batch(batch) for batch in split_batches(chunk.data)]
     begins: dict[int, Offset] = {1: Offset(-1)}
     for _, operation, _, value in _records(batches):

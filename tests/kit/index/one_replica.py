@@ -39,7 +39,7 @@ class ReplicaSetting:
     async def write(self, *keys: bytes, value: bytes = b"v") -> Offset:
         """One batch of puts; the offset of its last record."""
         batch = encode_batch(columns_of([put(key, value) for key in keys]))
-        appended = await self.log.append(self.topic.id, _ZERO, batch)
+        appended = await self.log.append(self.topic.partition(_ZERO), batch)
         return Offset(appended.base_offset + len(keys) - 1)
 
 

@@ -51,14 +51,14 @@ class VersionSetting:
 
     async def write(self, *said: Said, producer_id: int = 0, sequence: int = 0) -> Offset:
         batch = encode_batch(columns_of(list(said)), producer_id=producer_id, sequence=sequence)
-        appended = await self.log.append(self.topic.id, ZERO, batch)
+        appended = await self.log.append(self.topic.partition(ZERO), batch)
         return Offset(appended.base_offset + len(said) - 1)
 
     async def swap(self, version: int, *, job: int | None = None) -> Offset:
         self.swaps += 1
         barrier = Barrier(version, self.swaps if job is None else job)
         batch = barrier_batch(barrier, producer_id=77 + self.swaps, sequence=0)
-        return Offset((await self.log.append(self.topic.id, ZERO, batch)).base_offset)
+        return Offset((await self.log.append(self.topic.partition(ZERO), batch)).base_offset)
 
     def build(self, folder: Path, content: dict[bytes, bytes], *, base: Offset) -> None:
         """What a bulk build makes: an index with other content that stands at an offset of the log."""

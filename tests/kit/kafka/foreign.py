@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import duramen.aio
 from duramen.client.database import Database
 from duramen.client.table import Table
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.tokens import Token
 from router.data.local_data import LocalData
 from serving_tier.replica.replica import Replica
@@ -128,7 +128,7 @@ async def replicas_of(database: Database, table: Table) -> list[Replica]:
     """A table's replicas in this process, by partition."""
     ref = (await table.describe()).table
     node = data_plane_of(database).node
-    return [node.replica(ref.id, Partition(number)) for number in range(ref.partitions)]
+    return [node.replica(PartitionId(ref.id, Partition(number))) for number in range(ref.partitions)]
 
 
 async def wait_level(database: Database, table: Table, ends: Iterable[int]) -> None:

@@ -27,7 +27,7 @@ async def filled(count: int, options: EngineSettings, *, clean: bool) -> tuple[M
     log = await open_log(disk, options)
     topic = await log.create_topic("flights", partitions=2)
     for number in range(count):
-        await log.append(topic.id, ZERO, plain_batch(f"k{number}", value=bytes([number % 251]) * (number % 90)))
+        await log.append(topic.partition(ZERO), plain_batch(f"k{number}", value=bytes([number % 251]) * (number % 90)))
     killed = copy_of(disk)
     await log.close()
     return (disk if clean else killed), topic
@@ -37,7 +37,7 @@ async def readable(log: EmbeddedLog, topic: Topic) -> tuple[dict[int, bytes], Lo
     """Every record that reading from the start gives, and the damage that it ends with."""
     found: dict[int, bytes] = {}
     try:
-        async for chunk in log.read(topic.id, ZERO, Offset(0), follow=False, chunk_bytes=1):
+        async for chunk in log.read(topic.partition(ZERO), Offset(0), follow=False, chunk_bytes=1):
             found.update(keys_of([chunk.data]))
     except LogDamaged as damage:
         return found, damage

@@ -9,7 +9,7 @@ from typing import Any
 
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import Disconnected
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import Bounds, ReadChunk
 
 
@@ -44,9 +44,9 @@ class HeldLog:
         self._flows.set()
 
     async def read(
-        self, topic: TableId, partition: Partition, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
+        self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20
     ) -> AsyncGenerator[ReadChunk, None]:
-        reader: Any = self.inner.read(topic, partition, start, follow=follow, chunk_bytes=chunk_bytes)
+        reader: Any = self.inner.read(partition, start, follow=follow, chunk_bytes=chunk_bytes)
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
                 await self._flows.wait()

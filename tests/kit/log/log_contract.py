@@ -24,7 +24,7 @@ from log_tier.model.errors import (
     TokenAhead,
     UnknownFormat,
 )
-from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, PartitionId, TableId, table_id_to_bytes
 from log_tier.model.log import Bounds, Log
 from log_tier.model.retention import Retention
 
@@ -73,25 +73,25 @@ class LogContract:
 
     async def test_a_deleted_topic_is_gone_and_its_id_never_comes_back(self, log: Log) -> None:
         first = await log.create_topic("flights", partitions=1)
-        await log.append(first.id, ZERO, plain_batch("a"))
+        await log.append(PartitionId(first.id, ZERO), plain_batch("a"))
         await log.delete_topic(first.id)
         assert await log.topics() == []
         with pytest.raises(TableNotFound):
-            await log.append(first.id, ZERO, plain_batch("b"))
+            await log.append(PartitionId(first.id, ZERO), plain_batch("b"))
         with pytest.raises(TableNotFound):
-            await log.bounds(first.id, ZERO)
+            await log.bounds(PartitionId(first.id, ZERO))
         with pytest.raises(TableNotFound):
             await read_all(log, first.id)
         with pytest.raises(TableNotFound):
             await log.delete_topic(first.id)
         second = await log.create_topic("flights", partitions=1)
         assert second.id != first.id
-        assert await log.bounds(second.id, ZERO) == Bounds(Offset(0), Offset(-1))
+        assert await log.bounds(PartitionId(second.id, ZERO)) == Bounds(Offset(0), Offset(-1))
 
     async def test_a_follower_of_a_deleted_topic_is_told(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)
-        await log.append(topic.id, ZERO, plain_batch("a"))
-        chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
+        await log.append(topic.partition(ZERO), plain_batch("a"))
+        chunks = log.read(topic.partition(ZERO), Offset(0), follow=True)
         await anext(chunks)
         waiting = asyncio.ensure_future(anext(chunks))
         await asyncio.sleep(0)
@@ -104,9 +104,9 @@ class LogContract:
         stranger = TableId("AAAAAAAAAAAAAAAAAAAAAA")
         for topic_id, partition in ((stranger, 0), (topic.id, 2), (topic.id, -1)):
             with pytest.raises(TableNotFound):
-                await log.append(topic_id, Partition(partition), plain_batch("a"))
+                await log.append(PartitionId(topic_id, Partition(partition)), plain_batch("a"))
             with pytest.raises(TableNotFound):
-                await log.bounds(topic_id, Partition(partition))
+                await log.bounds(PartitionId(topic_id, Partition(partition)))
         with pytest.raises(TableNotFound):
             await log.all_bounds(stranger)
 
@@ -114,7 +114,7 @@ class LogContract:
 
     async def test_offsets_have_no_gap_and_bytes_come_back(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=2)
-        places = [await log.append(topic.id, ZERO, plain_batch(*"abc"[: n + 1])) for n in range(3)]
+        places = [await log.append(topic.partition(ZERO), plain_batch(*"abc"[: n + 1])) for n in range(3)]
         assert [place.base_offset for place in places] == [0, 1, 3]
         times = [place.timestamp_ms for place in places]
         assert times == sorted(times)
@@ -123,19 +123,19 @@ class LogContract:
         assert [decode_batch(batch).header.timestamp_ms for batch in stored] == times
         if self.keeps_bytes:
             assert stored[0][40:] == plain_batch("a")[40:], "the producer's part of the bytes is not touched"
-        assert await log.bounds(topic.id, ZERO) == Bounds(Offset(0), Offset(5))
-        assert await log.bounds(topic.id, Partition(1)) == Bounds(Offset(0), Offset(-1))
+        assert await log.bounds(topic.partition(ZERO)) == Bounds(Offset(0), Offset(5))
+        assert await log.bounds(topic.partition(1)) == Bounds(Offset(0), Offset(-1))
         assert await log.all_bounds(topic.id) == [Bounds(Offset(0), Offset(5)), Bounds(Offset(0), Offset(-1))]
 
     async def test_batches_that_are_appended_together_fail_and_succeed_by_themselves(self, log: Log) -> None:
         first, second = [await log.create_topic(name, partitions=2) for name in ("first", "second")]
         results = await log.append_many(
             [
-                (first.id, ZERO, plain_batch("a", "b")),
-                (second.id, Partition(1), plain_batch("c")),
-                (first.id, Partition(2), plain_batch("d")),
-                (first.id, ZERO, plain_batch("e")[:-1]),
-                (first.id, ZERO, plain_batch("f")),
+                (PartitionId(first.id, ZERO), plain_batch("a", "b")),
+                (PartitionId(second.id, Partition(1)), plain_batch("c")),
+                (PartitionId(first.id, Partition(2)), plain_batch("d")),
+                (PartitionId(first.id, ZERO), plain_batch("e")[:-1]),
+                (PartitionId(first.id, ZERO), plain_batch("f")),
             ]
         )
         assert [getattr(result, "base_offset", type(result)) for result in results] == [
@@ -150,9 +150,7 @@ class LogContract:
 
     async def test_many_callers_at_once_share_the_offsets(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=3)
-        places = await asyncio.gather(
-            *(log.append(topic.id, Partition(n % 3), plain_batch(f"k{n}")) for n in range(300))
-        )
+        places = await asyncio.gather(*(log.append(topic.partition(n % 3), plain_batch(f"k{n}")) for n in range(300)))
         for partition in range(3):
             mine = [place.base_offset for place in places[partition::3]]
             assert sorted(mine) == list(range(100))
@@ -161,7 +159,7 @@ class LogContract:
         topic = await log.create_topic("flights", partitions=1)
         columns = Columns([b"a", b"b"], [b"1" * 500, b""], [0x101, 0x002], [-1, 0], [0, 0])
         batch = encode_batch(columns, producer_id=7, sequence=40, compress=True)
-        await log.append(topic.id, ZERO, batch)
+        await log.append(topic.partition(ZERO), batch)
         (stored,) = await read_all(log, topic.id)
         if self.keeps_bytes:
             assert stored[40:] == batch[40:]
@@ -177,17 +175,17 @@ class LogContract:
         flipped[HEADER_BYTES + 3] ^= 1
         for bad in (b"", good[:-1], good + b"x", bytes(flipped), b"nonsense" * 20):
             with pytest.raises(BatchRefused):
-                await log.append(topic.id, ZERO, bad)
+                await log.append(topic.partition(ZERO), bad)
         with pytest.raises(UnknownFormat):
-            await log.append(topic.id, ZERO, good[:4] + b"\x63" + good[5:])
-        assert await log.bounds(topic.id, ZERO) == Bounds(Offset(0), Offset(-1))
+            await log.append(topic.partition(ZERO), good[:4] + b"\x63" + good[5:])
+        assert await log.bounds(topic.partition(ZERO)) == Bounds(Offset(0), Offset(-1))
 
     # --- read ---
 
     async def test_reading_begins_with_the_batch_that_holds_the_offset(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)
         for _ in range(5):
-            await log.append(topic.id, ZERO, plain_batch("a", "b", "c"))
+            await log.append(topic.partition(ZERO), plain_batch("a", "b", "c"))
         stored = await read_all(log, topic.id, start=7)
         first, *others = [decode_batch(batch).header for batch in stored]
         assert first.base_offset <= 7 <= first.last_offset == 8, "the batch that holds it, or that from there on"
@@ -197,15 +195,18 @@ class LogContract:
     async def test_chunks_hold_whole_batches_of_about_the_size_asked_for(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)
         for _ in range(40):
-            await log.append(topic.id, ZERO, plain_batch("key", value=b"x" * 1000))
-        sizes = [len(chunk.data) async for chunk in log.read(topic.id, ZERO, Offset(0), follow=False, chunk_bytes=5000)]
+            await log.append(topic.partition(ZERO), plain_batch("key", value=b"x" * 1000))
+        sizes = [
+            len(chunk.data)
+            async for chunk in log.read(topic.partition(ZERO), Offset(0), follow=False, chunk_bytes=5000)
+        ]
         assert len(sizes) >= 7
         assert max(sizes) <= 7000
         assert len(await read_all(log, topic.id, chunk_bytes=1)) == 40, "a chunk has one batch at least"
 
     async def test_a_token_ahead_of_the_log_is_refused(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)
-        await log.append(topic.id, ZERO, plain_batch("a"))
+        await log.append(topic.partition(ZERO), plain_batch("a"))
         with pytest.raises(TokenAhead) as caught:
             await read_all(log, topic.id, start=2)
         assert (caught.value.fields["asked"], caught.value.fields["latest"]) == (2, 0)
@@ -215,7 +216,7 @@ class LogContract:
 
         async def follow(start: int) -> list[int]:
             seen: list[int] = []
-            chunks = log.read(topic.id, ZERO, Offset(start), follow=True)
+            chunks = log.read(topic.partition(ZERO), Offset(start), follow=True)
             async with contextlib.aclosing(chunks):
                 async for chunk in chunks:
                     for stored in split_batches(chunk.data):
@@ -227,57 +228,57 @@ class LogContract:
 
         followers = [asyncio.ensure_future(follow(0)) for _ in range(3)]
         for _ in range(50):
-            await asyncio.gather(*(log.append(topic.id, ZERO, plain_batch("a", "b")) for _ in range(2)))
+            await asyncio.gather(*(log.append(topic.partition(ZERO), plain_batch("a", "b")) for _ in range(2)))
         for seen in await asyncio.wait_for(asyncio.gather(*followers), DEADLINE_S):
             assert seen == list(range(200))
 
     async def test_a_waiting_follower_can_be_closed_and_cancelled(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)
-        chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
+        chunks = log.read(topic.partition(ZERO), Offset(0), follow=True)
         waiting = asyncio.ensure_future(anext(chunks))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await chunks.aclose()
-        await log.append(topic.id, ZERO, plain_batch("a"))
+        await log.append(topic.partition(ZERO), plain_batch("a"))
         assert len(await read_all(log, topic.id)) == 1
 
     async def test_trim_keeps_what_is_at_or_above(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)
         for _ in range(4):
-            await log.append(topic.id, ZERO, plain_batch("a"))
-        earliest = await log.trim(topic.id, ZERO, Offset(2))
+            await log.append(topic.partition(ZERO), plain_batch("a"))
+        earliest = await log.trim(topic.partition(ZERO), Offset(2))
         assert earliest <= 2
-        assert (await log.bounds(topic.id, ZERO)) == Bounds(earliest, Offset(3))
+        assert (await log.bounds(topic.partition(ZERO))) == Bounds(earliest, Offset(3))
         assert max(keys_of(await read_all(log, topic.id, start=earliest))) == 3
 
     async def test_retention_keeps_what_is_young_and_what_is_at_or_above(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)
         for _ in range(4):
-            await log.append(topic.id, ZERO, plain_batch("a"))
-        assert await log.retain(topic.id, ZERO, Retention(ms=3_600_000), below=Offset(4)) == 0
-        earliest = await log.retain(topic.id, ZERO, Retention(ms=1), below=Offset(2))
+            await log.append(topic.partition(ZERO), plain_batch("a"))
+        assert await log.retain(topic.partition(ZERO), Retention(ms=3_600_000), below=Offset(4)) == 0
+        earliest = await log.retain(topic.partition(ZERO), Retention(ms=1), below=Offset(2))
         assert earliest <= 2
-        assert (await log.bounds(topic.id, ZERO)) == Bounds(earliest, Offset(3))
+        assert (await log.bounds(topic.partition(ZERO))) == Bounds(earliest, Offset(3))
         with pytest.raises(InvalidRequest, match="retention_ms"):
-            await log.retain(topic.id, ZERO, Retention(ms=-1), below=Offset(2))
+            await log.retain(topic.partition(ZERO), Retention(ms=-1), below=Offset(2))
         if self.bounds_size:
-            assert await log.retain(topic.id, ZERO, Retention(bytes=1 << 40), below=Offset(4)) == earliest
+            assert await log.retain(topic.partition(ZERO), Retention(bytes=1 << 40), below=Offset(4)) == earliest
         else:
             with pytest.raises(InvalidRequest, match="does not report how large"):
-                await log.retain(topic.id, ZERO, Retention(bytes=1), below=Offset(0))
+                await log.retain(topic.partition(ZERO), Retention(bytes=1), below=Offset(0))
 
     async def test_compaction_keeps_the_newest_of_every_key(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)
         for n in range(30):
-            await log.append(topic.id, ZERO, plain_batch("a", f"k{n % 3}"))
+            await log.append(topic.partition(ZERO), plain_batch("a", f"k{n % 3}"))
         before = keys_of(await read_all(log, topic.id))
         if not self.compacts:
             with pytest.raises(InvalidRequest, match="cannot be compacted"):
-                await log.compact(topic.id, ZERO, Offset(40))
+                await log.compact(topic.partition(ZERO), Offset(40))
             return
-        dropped = await log.compact(topic.id, ZERO, Offset(40))
+        dropped = await log.compact(topic.partition(ZERO), Offset(40))
         after = keys_of(await read_all(log, topic.id))
         assert len(before) - len(after) == dropped
         assert after.items() <= before.items(), "offsets never change"

@@ -9,7 +9,7 @@ from typing import Any
 
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import TableNotFound
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
 from log_tier.model.retention import Retention
 
@@ -42,17 +42,17 @@ class OthersLog:
         self._record("delete", topic)
         await self._inner.delete_topic(topic)
 
-    async def trim(self, topic: TableId, partition: Partition, before: Offset) -> Offset:
-        self._record("trim", topic)
-        return await self._inner.trim(topic, partition, before)
+    async def trim(self, partition: PartitionId, before: Offset) -> Offset:
+        self._record("trim", partition.table)
+        return await self._inner.trim(partition, before)
 
-    async def retain(self, topic: TableId, partition: Partition, retention: Retention, *, below: Offset) -> Offset:
-        self._record("retain", topic)
-        return await self._inner.retain(topic, partition, retention, below=below)
+    async def retain(self, partition: PartitionId, retention: Retention, *, below: Offset) -> Offset:
+        self._record("retain", partition.table)
+        return await self._inner.retain(partition, retention, below=below)
 
-    async def compact(self, topic: TableId, partition: Partition, below: Offset) -> int:
-        self._record("compact", topic)
-        return await self._inner.compact(topic, partition, below)
+    async def compact(self, partition: PartitionId, below: Offset) -> int:
+        self._record("compact", partition.table)
+        return await self._inner.compact(partition, below)
 
     def _record(self, what: str, topic: TableId) -> None:
         if topic in {other.id for other in self._others.values()}:
@@ -60,4 +60,4 @@ class OthersLog:
 
     async def lose(self, name: str, partition: int, before: int) -> Offset:
         """Let the owners of a topic trim it; the earliest offset that is left."""
-        return await self._inner.trim(self._others[name].id, Partition(partition), Offset(before))
+        return await self._inner.trim(PartitionId(self._others[name].id, Partition(partition)), Offset(before))

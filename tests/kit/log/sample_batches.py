@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from log_tier.model.batch import Columns, decode_batch, encode_batch
 from log_tier.model.batch_header import split_batches
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log
 
 
@@ -17,7 +17,7 @@ def plain_batch(*keys: str, value: bytes = b"v", producer_id: int = 0, sequence:
 async def read_all(log: Log, topic: TableId, partition: int = 0, start: int = 0, **options: int) -> list[bytes]:
     """All stored batches from an offset to the end."""
     found: list[bytes] = []
-    async for chunk in log.read(topic, Partition(partition), Offset(start), follow=False, **options):
+    async for chunk in log.read(PartitionId(topic, Partition(partition)), Offset(start), follow=False, **options):
         found.extend(split_batches(chunk.data))
     return found
 

@@ -35,7 +35,7 @@ from log_tier.model.errors import (
     UnknownFormat,
     WriteUnknown,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc, log_pb2_grpc
 from log_tier.remote.remote_log import RemoteLog
@@ -114,8 +114,8 @@ class LostReplies:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    async def append(self, topic: TableId, partition: Partition, batch: bytes) -> Appended:
-        appended = await self._log.append(topic, partition, batch)
+    async def append(self, partition: PartitionId, batch: bytes) -> Appended:
+        appended = await self._log.append(partition, batch)
         self.lost += 1
         if self.lost % 2:
             raise WriteUnknown("no reply came")
@@ -128,7 +128,7 @@ async def test_a_command_whose_reply_is_lost_takes_effect_once(log: EmbeddedLog)
     await catalog.submit(RegisterNode("n1", "host:1", "a"))
     with pytest.raises(CommandRejected, match="registered at"):
         await catalog.submit(RegisterNode("n1", "host:2", "b"))
-    assert (await log.bounds(catalog.topic.id, ZERO)).latest == 3, "each was sent twice"
+    assert (await log.bounds(catalog.topic.partition(ZERO))).latest == 3, "each was sent twice"
     assert len(catalog.map.decisions) == 2
     await catalog.close()
 
@@ -149,7 +149,7 @@ async def test_a_restart_gives_the_same_map(tmp_path: Path) -> None:
 async def test_what_is_not_understood_stops_the_follower(log: EmbeddedLog) -> None:
     catalog = await Catalog.open(log)
     strange = encode_batch(Columns([b"invent-something"], [json.dumps({"v": 1, "id": "x"}).encode()]))
-    await log.append(catalog.topic.id, ZERO, strange)
+    await log.append(catalog.topic.partition(ZERO), strange)
     with pytest.raises(UnknownFormat, match="a newer Duramen wrote it"):
         await catalog.wait_for(lambda cluster: cluster.version >= 5, timeout=DEADLINE_S)
     with pytest.raises(UnknownFormat):
@@ -179,7 +179,7 @@ async def test_a_command_with_a_wrong_field_is_not_written(log: EmbeddedLog, com
     catalog = await Catalog.open(log)
     with pytest.raises(InvalidRequest, match="the command cannot be"):
         await catalog.submit(command)
-    assert (await log.bounds(catalog.topic.id, ZERO)).latest == -1
+    assert (await log.bounds(catalog.topic.partition(ZERO))).latest == -1
     await catalog.close()
 
 

@@ -20,7 +20,7 @@ from kit.log.sample_batches import keys_of, plain_batch
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.errors import DuramenError, LogDamaged
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from log_tier.model.log import Topic
 
 OPTIONS = EngineSettings(segment_bytes=2048, index_every_bytes=300, journal_bytes=3000)
@@ -53,10 +53,10 @@ async def a_life(*, clean: bool, alone: bool) -> Stopped:
     for number in range(36):
         key = f"k{number}"
         if number % 3 == 0 or (alone and number > 31):
-            place = await log.append(topic.id, Partition(0), plain_batch(key, value=b"x" * 40))
+            place = await log.append(topic.partition(0), plain_batch(key, value=b"x" * 40))
             kept[0][place.base_offset] = key.encode()
         else:
-            parts = [(topic.id, Partition(p), plain_batch(key, value=b"x" * 40)) for p in range(PARTITIONS)]
+            parts = [(topic.partition(p), plain_batch(key, value=b"x" * 40)) for p in range(PARTITIONS)]
             for partition, found in enumerate(await log.append_many(parts)):
                 assert not isinstance(found, DuramenError)
                 kept[partition][found.base_offset] = key.encode()
@@ -143,7 +143,7 @@ async def check_partition(log: EmbeddedLog, stopped: Stopped, number: int, conte
     damage: LogDamaged | None = None
     found: dict[int, bytes] = {}
     try:
-        async for chunk in log.read(stopped.topic.id, Partition(number), Offset(0), follow=False, chunk_bytes=1):
+        async for chunk in log.read(stopped.topic.partition(number), Offset(0), follow=False, chunk_bytes=1):
             found.update(keys_of([chunk.data]))
     except LogDamaged as error:
         damage = error
@@ -152,7 +152,7 @@ async def check_partition(log: EmbeddedLog, stopped: Stopped, number: int, conte
     if found != kept and damage is None:
         assert reports, f"{context}: shortened in silence, {sorted(kept.keys() - found.keys())} are gone"
     try:
-        place = await log.append(stopped.topic.id, Partition(number), plain_batch("next"))
+        place = await log.append(stopped.topic.partition(number), plain_batch("next"))
     except LogDamaged:
         return
     if not log.recovery.cuts:

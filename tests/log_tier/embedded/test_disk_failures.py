@@ -16,7 +16,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly, LogStopped
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
 
 OPTIONS = EngineSettings(
@@ -53,7 +53,7 @@ class Life:
             await self._write(log, topic)
         gone = await self.attempt(log.create_topic("gone", partitions=1))
         if isinstance(gone, Topic):
-            await self.attempt(log.append(gone.id, Partition(0), plain_batch("k")))
+            await self.attempt(log.append(PartitionId(gone.id, Partition(0)), plain_batch("k")))
             await self.attempt(log.delete_topic(gone.id))
         await self.attempt(log.close())
         again = await self.attempt(open_log(self.disk, OPTIONS))
@@ -67,21 +67,21 @@ class Life:
             await self._put(log, topic, 0, f"k{number}")
             for partition in (1, 2):
                 await self.attempt(
-                    log.append(topic.id, Partition(partition), plain_batch(f"k{number % 2}", value=b"v" * 90))
+                    log.append(topic.partition(partition), plain_batch(f"k{number % 2}", value=b"v" * 90))
                 )
         for number in range(5):
-            parts = [(topic.id, Partition(p), plain_batch(f"j{number}", value=b"v" * 60)) for p in range(3)]
-            for (_, partition, _), place in zip(parts, await log.append_many(parts), strict=True):
+            parts = [(topic.partition(p), plain_batch(f"j{number}", value=b"v" * 60)) for p in range(3)]
+            for (written, _), place in zip(parts, await log.append_many(parts), strict=True):
                 if isinstance(place, DuramenError):
                     self.errors.append(place)
-                elif partition == 0:
+                elif written.partition == 0:
                     self.kept[topic.id, 0, place.base_offset] = f"j{number}".encode()
-        await self.attempt(log.trim(topic.id, Partition(1), Offset(6)))
-        await self.attempt(log.compact(topic.id, Partition(2), Offset(8)))
+        await self.attempt(log.trim(topic.partition(1), Offset(6)))
+        await self.attempt(log.compact(topic.partition(2), Offset(8)))
         await self.attempt(read_all(log, topic.id, 0))
 
     async def _put(self, log: EmbeddedLog, topic: Topic, partition: int, key: str) -> None:
-        place = await self.attempt(log.append(topic.id, Partition(partition), plain_batch(key, value=b"v" * 90)))
+        place = await self.attempt(log.append(topic.partition(partition), plain_batch(key, value=b"v" * 90)))
         if place is not None:
             self.kept[topic.id, partition, place.base_offset] = key.encode()  # type: ignore[attr-defined]
 
@@ -138,8 +138,8 @@ async def check_one_failure(at: int, number: int, *, look: bool) -> None:
                 found[topic.id, 0, offset] = key
         assert life.kept.items() <= found.items(), (failed, life.kept.items() - found.items())
         for topic in topics.values():
-            end = (await log.bounds(topic.id, Partition(0))).latest + 1
-            assert (await log.append(topic.id, Partition(0), plain_batch("next"))).base_offset == end
+            end = (await log.bounds(topic.partition(0))).latest + 1
+            assert (await log.append(topic.partition(0), plain_batch("next"))).base_offset == end
 
 
 @pytest.mark.parametrize("part", range(6))

@@ -13,7 +13,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded import EngineSettings
 from log_tier.model.errors import DuramenError, LogDamaged
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Topic
 
 OPTIONS = EngineSettings(segment_bytes=1 << 20, journal_bytes=64 << 10)
@@ -30,7 +30,7 @@ async def _power_lost() -> tuple[MemoryDisk, Topic]:
     topic = await log.create_topic("flights", partitions=PARTITIONS)
     for number in range(COMMITS):
         await log.append_many(
-            [(topic.id, Partition(p), plain_batch(f"k{number}.{p}", value=b"x" * 20)) for p in range(PARTITIONS)]
+            [(topic.partition(p), plain_batch(f"k{number}.{p}", value=b"x" * 20)) for p in range(PARTITIONS)]
         )
     survivor = disk.after_process_end()
     for partition in range(PARTITIONS):
@@ -161,7 +161,7 @@ async def test_an_open_that_fails_between_two_new_headers_leaves_a_journal_that_
     async with await open_log(disk, options) as log:
         topic = await log.create_topic("flights", partitions=2)
         while not frames_of(bytes(disk.files[HOME / "journal.1"].content)):
-            parts = [(topic.id, Partition(number), plain_batch("k", value=bytes(100))) for number in range(2)]
+            parts = [(topic.partition(number), plain_batch("k", value=bytes(100))) for number in range(2)]
             assert all(isinstance(found, Appended) for found in await log.append_many(parts))
         bounds = await log.all_bounds(topic.id)
         killed = disk.after_process_end()
@@ -204,7 +204,7 @@ async def test_another_logs_journal_is_refused() -> None:
     async with await open_log(stranger, OPTIONS) as log:
         there = await log.create_topic("flights", partitions=2)
         for _ in range(3):
-            await log.append_many([(there.id, Partition(p), plain_batch("k")) for p in range(2)])
+            await log.append_many([(PartitionId(there.id, Partition(p)), plain_batch("k")) for p in range(2)])
         other = stranger.after_process_end()
     for name in ("journal.0", "journal.1"):
         overwrite(disk, HOME / name, bytes(other.files[HOME / name].content).ljust(other.files[HOME / name].length))
@@ -220,7 +220,7 @@ async def test_the_last_frame_is_cut_and_reported_with_its_offsets() -> None:
     place = frames_of(data)[-1]
     disk.files[path].content[len(data) - 3] ^= 4
     async with await open_log(disk, OPTIONS) as log:
-        assert (await log.bounds(topic.id, Partition(0))).latest == COMMITS - 2
+        assert (await log.bounds(topic.partition(0))).latest == COMMITS - 2
         (cut,) = [str(cut) for cut in log.recovery.cuts]
         assert f"{path}" in cut
         assert f"byte {place}" in cut
@@ -243,7 +243,7 @@ async def test_an_older_copy_of_a_file_that_was_filled_is_noticed() -> None:
     topic = await log.create_topic("flights", partitions=2)
     copies: dict[str, bytes] = {}
     for number in range(9):
-        await log.append_many([(topic.id, Partition(p), plain_batch(f"k{number}", value=b"x" * 90)) for p in range(2)])
+        await log.append_many([(topic.partition(p), plain_batch(f"k{number}", value=b"x" * 90)) for p in range(2)])
         if number == 2:
             copies = {name: bytes(disk.files[HOME / name].content) for name in ("journal.0", "journal.1")}
     killed = disk.after_process_end()
@@ -266,7 +266,7 @@ async def test_a_journal_of_version_1_is_replayed(flipped: bool) -> None:
     async with await open_log(disk, settings) as log:
         topic = await log.create_topic("flights", partitions=2)
         assert topic.id == TableId("AAECAwQFBgcICQoLDA0ODw")
-        await log.append_many([(topic.id, Partition(p), plain_batch("k0")) for p in range(2)])
+        await log.append_many([(topic.partition(p), plain_batch("k0")) for p in range(2)])
     del disk.files[HOME / "journal.json"]
     for partition in range(2):
         (path,) = segment_files(disk, topic, partition)
@@ -284,8 +284,8 @@ async def test_a_journal_of_version_1_is_replayed(flipped: bool) -> None:
     async with await open_log(disk, settings) as log:
         for partition in range(2):
             assert keys_of(await read_all(log, topic.id, partition)) == {0: b"k0", 1: b"k1", 2: b"k2"}
-        assert await log.bounds(topic.id, Partition(0)) == (await log.bounds(topic.id, Partition(1)))
-        assert (await log.append(topic.id, Partition(0), plain_batch("k3"))).base_offset == Offset(3)
+        assert await log.bounds(topic.partition(0)) == (await log.bounds(topic.partition(1)))
+        assert (await log.append(topic.partition(0), plain_batch("k3"))).base_offset == Offset(3)
 
 
 async def killed(options: EngineSettings) -> tuple[MemoryDisk, Topic, dict[Path, bytes]]:
@@ -295,7 +295,7 @@ async def killed(options: EngineSettings) -> tuple[MemoryDisk, Topic, dict[Path,
     topic = await log.create_topic("flights", partitions=2)
     older: dict[Path, bytes] = {}
     for number in range(40):
-        await log.append_many([(topic.id, Partition(p), plain_batch(f"k{number}")) for p in range(2)])
+        await log.append_many([(topic.partition(p), plain_batch(f"k{number}")) for p in range(2)])
         if number == 20:
             files = [path for path in disk.files if path.suffix == ".log"]
             older = {path: bytes(disk.files[path].content).ljust(disk.files[path].length, b"\0") for path in files}
@@ -329,7 +329,7 @@ async def test_a_newest_segment_without_what_was_acknowledged(change: str, journ
         if not log.recovery.damages:
             assert journal_bytes > 2000
             assert keys_of(await read_all(log, topic.id, 0)) == other
-            assert (await log.append(topic.id, Partition(0), plain_batch("next"))).base_offset == 40
+            assert (await log.append(topic.partition(0), plain_batch("next"))).base_offset == 40
             return
         (damage,) = log.recovery.damages
         assert damage.fields["file"] == str(path)
@@ -342,4 +342,4 @@ async def test_a_newest_segment_without_what_was_acknowledged(change: str, journ
             assert int(damage.fields["offset"]) <= 21
             assert "39" in damage.message or change == "removed", damage.message
         with pytest.raises(LogDamaged):
-            await log.append(topic.id, Partition(0), plain_batch("next"))
+            await log.append(topic.partition(0), plain_batch("next"))

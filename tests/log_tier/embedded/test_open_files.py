@@ -17,7 +17,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.model.errors import DuramenError, LogStopped, Overloaded, TableNotFound
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.log import Appended
 
 SOME = 3
@@ -97,7 +97,7 @@ async def test_many_partitions_are_written_with_few_open_files(together: bool) -
         topics = [await log.create_topic(f"t{number}", partitions=2) for number in range(10)]
         for turn in range(12):
             for topic in topics:
-                parts = [(topic.id, Partition(n), plain_batch(f"k{turn}", value=bytes(300))) for n in range(2)]
+                parts = [(topic.partition(n), plain_batch(f"k{turn}", value=bytes(300))) for n in range(2)]
                 if together:
                     assert all(isinstance(found, Appended) for found in await log.append_many(parts))
                 else:
@@ -118,12 +118,12 @@ async def test_a_commit_over_more_partitions_than_may_be_open_goes_through() -> 
     disk = CountingDisk()
     async with await EmbeddedLog.open(HOME, disk=disk, settings=EngineSettings(open_segments_max=SOME)) as log:
         topic = await log.create_topic("wide", partitions=20)
-        parts = [(topic.id, Partition(number), plain_batch("k")) for number in range(20)]
+        parts = [(topic.partition(number), plain_batch("k")) for number in range(20)]
         assert all(isinstance(found, Appended) for found in await log.append_many(parts))
-        await log.append(topic.id, Partition(0), plain_batch("k"))
+        await log.append(topic.partition(0), plain_batch("k"))
         assert len(disk.open_segments) == 20, "a commit that needs no new file closes none"
         other = await log.create_topic("other", partitions=1)
-        await log.append(other.id, Partition(0), plain_batch("k"))
+        await log.append(PartitionId(other.id, Partition(0)), plain_batch("k"))
         assert len(disk.open_segments) <= SOME
 
 
@@ -132,7 +132,7 @@ async def test_a_replay_of_many_segments_needs_few_open_files() -> None:
     async with await EmbeddedLog.open(HOME, disk=disk, settings=EngineSettings(open_segments_max=SOME)) as log:
         topic = await log.create_topic("wide", partitions=200)
         for turn in range(2):
-            parts = [(topic.id, Partition(number), plain_batch(f"k{turn}")) for number in range(200)]
+            parts = [(topic.partition(number), plain_batch(f"k{turn}")) for number in range(200)]
             assert all(isinstance(found, Appended) for found in await log.append_many(parts))
         lost = CountingDisk()
         killed = copy_of(disk)
@@ -158,7 +158,7 @@ async def _one_round(log: EmbeddedLog, number: int, acknowledged: dict[str, list
     for key in range(4):
         name = f"r{number}k{key}"
         parts = [
-            (topic.id, Partition(partition), plain_batch(name, value=bytes(400)))
+            (topic.partition(partition), plain_batch(name, value=bytes(400)))
             for topic in topics
             for partition in range(2)
         ]
@@ -169,7 +169,7 @@ async def _one_round(log: EmbeddedLog, number: int, acknowledged: dict[str, list
             else:
                 refused.append(result)
         try:
-            await log.append(topics[0].id, Partition(0), plain_batch(name + "x"))
+            await log.append(PartitionId(topics[0].id, Partition(0)), plain_batch(name + "x"))
             acknowledged[f"{topics[0].name}/0"].append(name + "x")
         except Overloaded as error:
             refused.append(error)
@@ -219,7 +219,7 @@ async def test_a_follower_waits_for_a_descriptor() -> None:
     disk = CountingDisk()
     async with await EmbeddedLog.open(HOME, disk=disk, settings=SMALL) as log:
         topic = await log.create_topic("flights", partitions=1)
-        await log.append(topic.id, Partition(0), plain_batch("a"))
+        await log.append(topic.partition(0), plain_batch("a"))
     async with await EmbeddedLog.open(HOME, disk=disk, settings=SMALL) as log:
         refused = asyncio.Event()
 
@@ -231,7 +231,7 @@ async def test_a_follower_waits_for_a_descriptor() -> None:
         with pytest.raises(Overloaded, match="cannot be read"):
             await read_all(log, topic.id)
         refused.clear()
-        chunks = log.read(topic.id, Partition(0), (await log.bounds(topic.id, Partition(0))).earliest, follow=True)
+        chunks = log.read(topic.partition(0), (await log.bounds(topic.partition(0))).earliest, follow=True)
         first = asyncio.ensure_future(anext(chunks))
         async with within(10):
             await refused.wait()
@@ -246,19 +246,19 @@ async def test_without_a_descriptor_a_deletion_is_refused_and_the_topic_stays() 
     disk = CountingDisk()
     async with await EmbeddedLog.open(HOME, disk=disk, settings=SMALL) as log:
         topic = await log.create_topic("flights", partitions=2)
-        both = [(topic.id, Partition(number), plain_batch("a")) for number in range(2)]
+        both = [(topic.partition(number), plain_batch("a")) for number in range(2)]
         assert all(isinstance(found, Appended) for found in await log.append_many(both))
         disk.allowed = lambda: False
         with pytest.raises(Overloaded):
             await log.delete_topic(topic.id)
         disk.allowed = lambda: True
         assert await log.topics() == [topic]
-        await log.append(topic.id, Partition(0), plain_batch("b"))
+        await log.append(topic.partition(0), plain_batch("b"))
         killed = copy_of(disk)
         await log.delete_topic(topic.id)
         assert await log.topics() == []
         with pytest.raises(TableNotFound):
-            await log.append(topic.id, Partition(0), plain_batch("c"))
+            await log.append(topic.partition(0), plain_batch("c"))
     async with await open_log(killed) as log:
         assert list(keys_of(await read_all(log, topic.id)).values()) == [b"a", b"b"]
     async with await open_log(disk) as log:
@@ -280,14 +280,14 @@ async def test_a_failed_sync_of_the_list_of_topics_stops_the_log(step: str) -> N
             await (log.create_topic("trains", partitions=1) if "new" in step else log.delete_topic(topic.id))
         disk.on_step = lambda what, path: None
         with pytest.raises(LogStopped):
-            await log.append(topic.id, Partition(0), plain_batch("k"))
+            await log.append(topic.partition(0), plain_batch("k"))
 
 
 async def test_a_failed_sync_of_a_file_that_is_let_go_stops_the_log() -> None:
     disk = CountingDisk()
     async with await EmbeddedLog.open(HOME, disk=disk, settings=EngineSettings(open_segments_max=2)) as log:
         topic = await log.create_topic("flights", partitions=4)
-        both = [(topic.id, Partition(number), plain_batch("k")) for number in range(2)]
+        both = [(topic.partition(number), plain_batch("k")) for number in range(2)]
         assert all(isinstance(found, Appended) for found in await log.append_many(both))
         journalled = disk.steps
 
@@ -297,5 +297,5 @@ async def test_a_failed_sync_of_a_file_that_is_let_go_stops_the_log() -> None:
 
         disk.on_step = on_step
         with pytest.raises(LogStopped):
-            await log.append(topic.id, Partition(2), plain_batch("k"))
+            await log.append(topic.partition(2), plain_batch("k"))
         assert disk.steps >= journalled

@@ -20,9 +20,9 @@ async def test_trimmed_logs_begin_later_and_say_so() -> None:
     async with await open_log(disk, SMALL) as log:
         topic = await log.create_topic("flights", partitions=1)
         for number in range(120):
-            await log.append(topic.id, ZERO, plain_batch(f"k{number}"))
-        assert await log.trim(topic.id, ZERO, Offset(1)) == 0, "whole segments only"
-        earliest = await log.trim(topic.id, ZERO, Offset(100))
+            await log.append(topic.partition(ZERO), plain_batch(f"k{number}"))
+        assert await log.trim(topic.partition(ZERO), Offset(1)) == 0, "whole segments only"
+        earliest = await log.trim(topic.partition(ZERO), Offset(100))
         assert 0 < earliest <= 100
         with pytest.raises(OffsetTrimmed, match=f"begins with offset {earliest}") as caught:
             await read_all(log, topic.id)
@@ -30,8 +30,8 @@ async def test_trimmed_logs_begin_later_and_say_so() -> None:
         assert sorted(keys_of(await read_all(log, topic.id, start=earliest))) == list(range(earliest, 120))
     async with await open_log(disk, SMALL) as log:
         assert log.recovery.damages == []
-        assert (await log.bounds(topic.id, ZERO)).earliest == earliest
-        assert (await log.append(topic.id, ZERO, plain_batch("after"))).base_offset == 120
+        assert (await log.bounds(topic.partition(ZERO))).earliest == earliest
+        assert (await log.append(topic.partition(ZERO), plain_batch("after"))).base_offset == 120
 
 
 async def test_a_reader_behind_a_trim_is_told() -> None:
@@ -39,11 +39,11 @@ async def test_a_reader_behind_a_trim_is_told() -> None:
     async with await open_log(disk, SMALL) as log:
         topic = await log.create_topic("flights", partitions=1)
         for number in range(120):
-            await log.append(topic.id, ZERO, plain_batch(f"k{number}"))
+            await log.append(topic.partition(ZERO), plain_batch(f"k{number}"))
     async with await open_log(disk, SMALL) as log:
-        chunks = log.read(topic.id, ZERO, Offset(0), follow=True, chunk_bytes=100)
+        chunks = log.read(topic.partition(ZERO), Offset(0), follow=True, chunk_bytes=100)
         await anext(chunks)
-        await log.trim(topic.id, ZERO, Offset(100))
+        await log.trim(topic.partition(ZERO), Offset(100))
         seen = 0
 
         async def read_on() -> None:
@@ -61,21 +61,23 @@ async def test_retention_removes_what_is_too_old_or_too_much() -> None:
     async with await EmbeddedLog.open(HOME, disk=MemoryDisk(), settings=SMALL, clock=lambda: now_ms[0]) as log:
         topic = await log.create_topic("flights", partitions=1)
         for number in range(120):
-            await log.append(topic.id, ZERO, plain_batch(f"k{number}"))
+            await log.append(topic.partition(ZERO), plain_batch(f"k{number}"))
             now_ms[0] += 1000
         everything = Offset(120)
-        assert await log.retain(topic.id, ZERO, FOREVER, below=everything) == 0
-        assert await log.retain(topic.id, ZERO, Retention(ms=3_600_000), below=everything) == 0
-        assert await log.retain(topic.id, ZERO, Retention(ms=1), below=Offset(0)) == 0, "only the bounds were checked"
-        by_age = await log.retain(topic.id, ZERO, Retention(ms=60_000), below=everything)
+        assert await log.retain(topic.partition(ZERO), FOREVER, below=everything) == 0
+        assert await log.retain(topic.partition(ZERO), Retention(ms=3_600_000), below=everything) == 0
+        assert await log.retain(topic.partition(ZERO), Retention(ms=1), below=Offset(0)) == 0, (
+            "only the bounds were checked"
+        )
+        by_age = await log.retain(topic.partition(ZERO), Retention(ms=60_000), below=everything)
         assert 0 < by_age <= 60, "records of the last minute stay"
-        held = await log.retain(topic.id, ZERO, Retention(ms=1, bytes=1), below=Offset(by_age + 1))
+        held = await log.retain(topic.partition(ZERO), Retention(ms=1, bytes=1), below=Offset(by_age + 1))
         assert held == by_age, "nothing from `below` on goes"
         bytes_left = sum(map(len, await read_all(log, topic.id, start=by_age)))
-        by_size = await log.retain(topic.id, ZERO, Retention(bytes=bytes_left // 2), below=everything)
+        by_size = await log.retain(topic.partition(ZERO), Retention(bytes=bytes_left // 2), below=everything)
         assert by_age < by_size < 120
         assert sum(map(len, await read_all(log, topic.id, start=by_size))) >= bytes_left // 2
-        newest = await log.retain(topic.id, ZERO, Retention(ms=1), below=everything)
+        newest = await log.retain(topic.partition(ZERO), Retention(ms=1), below=everything)
         assert newest < 120, "the newest segment stays"
         with pytest.raises(OffsetTrimmed, match=f"begins with offset {newest}"):
             await read_all(log, topic.id, start=by_size)
@@ -87,16 +89,16 @@ async def test_retention_and_a_trim_at_once_never_go_back() -> None:
     async with await EmbeddedLog.open(HOME, disk=disk, settings=SMALL, clock=lambda: now_ms[0]) as log:
         topic = await log.create_topic("flights", partitions=1)
         for number in range(120):
-            await log.append(topic.id, ZERO, plain_batch(f"k{number}"))
+            await log.append(topic.partition(ZERO), plain_batch(f"k{number}"))
             now_ms[0] += 1000
         found = await asyncio.gather(
-            log.retain(topic.id, ZERO, Retention(ms=60_000), below=Offset(120)),
-            log.trim(topic.id, ZERO, Offset(100)),
-            log.retain(topic.id, ZERO, Retention(ms=80_000), below=Offset(120)),
-            log.trim(topic.id, ZERO, Offset(20)),
+            log.retain(topic.partition(ZERO), Retention(ms=60_000), below=Offset(120)),
+            log.trim(topic.partition(ZERO), Offset(100)),
+            log.retain(topic.partition(ZERO), Retention(ms=80_000), below=Offset(120)),
+            log.trim(topic.partition(ZERO), Offset(20)),
         )
         assert list(found) == sorted(found), "each of them begins where the one before left off"
-        assert (await log.bounds(topic.id, ZERO)).earliest == max(found)
+        assert (await log.bounds(topic.partition(ZERO))).earliest == max(found)
     async with await EmbeddedLog.open(HOME, disk=disk, settings=SMALL, clock=lambda: now_ms[0]) as log:
         assert log.recovery.damages == []
-        assert (await log.bounds(topic.id, ZERO)).earliest == max(found)
+        assert (await log.bounds(topic.partition(ZERO))).earliest == max(found)

@@ -30,7 +30,7 @@ from log_tier.model.errors import (
     TableNotFound,
     Unavailable,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Bounds
 from log_tier.model.record import GROUPED, Operation
 
@@ -63,7 +63,7 @@ async def eventually_refused(log: KafkaLog, topic: TableId) -> DuramenError:
     async with within(DEADLINE_S):
         while True:
             try:
-                await log.append(topic, ZERO, plain_batch("a"))
+                await log.append(PartitionId(topic, ZERO), plain_batch("a"))
             except DuramenError as error:
                 return error
 
@@ -75,8 +75,8 @@ async def test_a_topic_that_was_made_again_is_another_log(log: KafkaLog, admin: 
     topic = await log.create_topic("flights", partitions=1)
     name = log.address.topic_name("flights")
     for _ in range(3):
-        await log.append(topic.id, ZERO, plain_batch("a", "b"))
-    chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
+        await log.append(topic.partition(ZERO), plain_batch("a", "b"))
+    chunks = log.read(topic.partition(ZERO), Offset(0), follow=True)
     async with aclosing(chunks):
         await anext(chunks)
         admin.delete_topics([name])[name].result()
@@ -87,7 +87,7 @@ async def test_a_topic_that_was_made_again_is_another_log(log: KafkaLog, admin: 
         with pytest.raises(TableNotFound):
             await asyncio.wait_for(_drain(chunks), DEADLINE_S)
     with pytest.raises(TableNotFound):
-        await log.bounds(topic.id, ZERO)
+        await log.bounds(topic.partition(ZERO))
 
 
 async def _drain(chunks: AsyncIterator[object]) -> None:
@@ -103,7 +103,7 @@ async def test_a_write_to_the_topic_made_again_is_noticed_by_its_offset(
     async with await KafkaLog.open(log.address) as slow:
         topic = await slow.create_topic("flights", partitions=1)
         name = log.address.topic_name("flights")
-        await slow.append(topic.id, ZERO, plain_batch("a", "b", "c"))
+        await slow.append(topic.partition(ZERO), plain_batch("a", "b", "c"))
         admin.delete_topics([name])[name].result()
         put_in(admin, name)
         error = await eventually_refused(slow, topic.id)
@@ -126,8 +126,8 @@ async def test_topics_of_others_are_adopted_and_left_alone(log: KafkaLog, admin:
     assert (topic.name, topic.partitions) == (name, 1)
     assert await log.adopt_topic(name) == topic
     assert await log.topics() == []
-    await log.append(topic.id, ZERO, plain_batch("a"))
-    for change in (log.delete_topic(topic.id), log.trim(topic.id, ZERO, Offset(1))):
+    await log.append(topic.partition(ZERO), plain_batch("a"))
+    for change in (log.delete_topic(topic.id), log.trim(topic.partition(ZERO), Offset(1))):
         with pytest.raises(InvalidRequest, match="belongs to others"):
             await change
     with pytest.raises(TableNotFound, match="no topic nowhere"):
@@ -143,7 +143,7 @@ async def test_weak_settings_are_told_once(log: KafkaLog, admin: AdminClient, ca
     name = put_in(admin, f"weak-{log.address.namespace}", unclean_leader_election_enable="true")
     with caplog.at_level(logging.WARNING, "log_tier.kafka"):
         topic = await log.adopt_topic(name)
-        await log.bounds(topic.id, ZERO)
+        await log.bounds(topic.partition(ZERO))
     told = [record.message for record in caplog.records if name in record.message]
     assert [word for word in ("replication 1", "unclean", "retention") if not any(word in each for each in told)] == []
     assert len(told) == len(await log.weaknesses(topic.id)) == 3
@@ -151,11 +151,13 @@ async def test_weak_settings_are_told_once(log: KafkaLog, admin: AdminClient, ca
 
 async def test_a_compacted_topic_takes_plain_writes_only(log: KafkaLog, admin: AdminClient) -> None:
     topic = await log.adopt_topic(put_in(admin, f"compacted-{log.address.namespace}", cleanup_policy="compact"))
-    await log.append(topic.id, ZERO, encode_batch(Columns([b"a", b"b"], [b"1", b""], [1, int(Operation.DELETE)])))
+    await log.append(
+        topic.partition(ZERO), encode_batch(Columns([b"a", b"b"], [b"1", b""], [1, int(Operation.DELETE)]))
+    )
     for attribute in (int(Operation.ADD), 0x101):
         with pytest.raises(InvalidRequest, match="plain puts and deletes only"):
-            await log.append(topic.id, ZERO, encode_batch(Columns([b"a"], [b"1"], [attribute])))
-    assert (await log.bounds(topic.id, ZERO)).latest == 1
+            await log.append(topic.partition(ZERO), encode_batch(Columns([b"a"], [b"1"], [attribute])))
+    assert (await log.bounds(topic.partition(ZERO))).latest == 1
 
 
 # --- batches
@@ -171,7 +173,7 @@ async def test_batches_of_several_writers_lie_whole(log: KafkaLog) -> None:
         return [place for _ in range(20) for place in await asyncio.gather(*(_one(writer) for _ in range(2)))]
 
     async def _one(writer: KafkaLog) -> Appended:
-        return await writer.append(topic.id, ZERO, batch)
+        return await writer.append(topic.partition(ZERO), batch)
 
     try:
         places = [place for each in await asyncio.gather(*map(write, writers)) for place in each]
@@ -186,30 +188,30 @@ async def test_batches_of_several_writers_lie_whole(log: KafkaLog) -> None:
 async def test_a_batch_larger_than_a_message_is_written_in_parts(log: KafkaLog, admin: AdminClient) -> None:
     topic = await log.adopt_topic(put_in(admin, f"small-{log.address.namespace}", max_message_bytes="20000"))
     keys = [b"k%03d" % n for n in range(100)]
-    place = await log.append(topic.id, ZERO, encode_batch(Columns(keys, [b"x" * 900] * 100), producer_id=7))
+    place = await log.append(topic.partition(ZERO), encode_batch(Columns(keys, [b"x" * 900] * 100), producer_id=7))
     assert place.base_offset == 0
     stored = await read_all(log, topic.id)
     assert len(stored) > 5
     assert [header.sequence for header in map(read_header, stored)] == [h.base_offset for h in map(read_header, stored)]
     assert list(keys_of(stored).values()) == keys
     with pytest.raises(LimitExceeded, match=r"max\.message\.bytes"):
-        await log.append(topic.id, ZERO, plain_batch("a", value=b"x" * 30_000))
+        await log.append(topic.partition(ZERO), plain_batch("a", value=b"x" * 30_000))
     group = Columns([b"a", b"b"], [b"x" * 9000] * 2, [1, 1 | GROUPED])
     with pytest.raises(LimitExceeded, match="atomic group"):
-        await log.append(topic.id, ZERO, encode_batch(group))
-    assert (await log.bounds(topic.id, ZERO)).latest == 99
+        await log.append(topic.partition(ZERO), encode_batch(group))
+    assert (await log.bounds(topic.partition(ZERO))).latest == 99
 
 
 async def test_a_batch_without_a_record_at_each_offset_is_refused(log: KafkaLog) -> None:
     topic = await log.create_topic("flights", partitions=1)
     with pytest.raises(BatchRefused, match="each of its 3 offsets"):
-        await log.append(topic.id, ZERO, encode_batch(Columns([b"a"], [b"1"]), span=3))
+        await log.append(topic.partition(ZERO), encode_batch(Columns([b"a"], [b"1"]), span=3))
 
 
 async def test_void_records_are_not_for_writing(log: KafkaLog) -> None:
     topic = await log.create_topic("flights", partitions=1)
     with pytest.raises(BatchRefused, match="void"):
-        await log.append(topic.id, ZERO, encode_batch(Columns([b"a"], [b"1"], [int(Operation.VOID)])))
+        await log.append(topic.partition(ZERO), encode_batch(Columns([b"a"], [b"1"], [int(Operation.VOID)])))
 
 
 async def test_kafkas_own_records_are_stepped_over(log: KafkaLog, kafka: str, admin: AdminClient) -> None:
@@ -224,7 +226,7 @@ async def test_kafkas_own_records_are_stepped_over(log: KafkaLog, kafka: str, ad
         producer.flush(30)
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
     async with within(DEADLINE_S):
-        while (bounds := await log.bounds(topic.id, ZERO)).latest < 3:  # noqa: ASYNC110
+        while (bounds := await log.bounds(topic.partition(ZERO))).latest < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert bounds == Bounds(Offset(0), Offset(3))
     stored = await read_all(log, topic.id)
@@ -250,9 +252,9 @@ async def test_a_slow_reader_is_paused_and_misses_nothing(log: KafkaLog, monkeyp
     monkeypatch.setattr(reader, "pause", pause)
     topic = await log.create_topic("flights", partitions=1)
     for n in range(40):
-        await log.append(topic.id, ZERO, plain_batch(*(f"k{n}-{at}" for at in range(50)), value=b"x" * 1000))
+        await log.append(topic.partition(ZERO), plain_batch(*(f"k{n}-{at}" for at in range(50)), value=b"x" * 1000))
     seen = 0
-    chunks = log.read(topic.id, ZERO, Offset(0), follow=True, chunk_bytes=1)
+    chunks = log.read(topic.partition(ZERO), Offset(0), follow=True, chunk_bytes=1)
     async with aclosing(chunks):
         async for chunk in chunks:
             (stored,) = split_batches(chunk.data)
@@ -268,27 +270,32 @@ async def test_a_slow_reader_is_paused_and_misses_nothing(log: KafkaLog, monkeyp
 async def test_a_follower_that_is_overtaken_by_a_trim_is_told(log: KafkaLog) -> None:
     topic = await log.create_topic("flights", partitions=1)
     for _ in range(10):
-        await log.append(topic.id, ZERO, plain_batch("a"))
-    assert await log.trim(topic.id, ZERO, Offset(5)) == 5
-    assert await log.trim(topic.id, ZERO, Offset(3)) == 5, "it is that far already"
+        await log.append(topic.partition(ZERO), plain_batch("a"))
+    assert await log.trim(topic.partition(ZERO), Offset(5)) == 5
+    assert await log.trim(topic.partition(ZERO), Offset(3)) == 5, "it is that far already"
     with pytest.raises(OffsetTrimmed) as caught:
         await read_all(log, topic.id, start=2)
     assert (caught.value.fields["asked"], caught.value.fields["earliest"]) == (2, 5)
-    assert await log.trim(topic.id, ZERO, Offset(100)) == 10, "all there is"
-    assert await log.bounds(topic.id, ZERO) == Bounds(Offset(10), Offset(9))
-    assert (await log.append(topic.id, ZERO, plain_batch("b"))).base_offset == 10
+    assert await log.trim(topic.partition(ZERO), Offset(100)) == 10, "all there is"
+    assert await log.bounds(topic.partition(ZERO)) == Bounds(Offset(10), Offset(9))
+    assert (await log.append(topic.partition(ZERO), plain_batch("b"))).base_offset == 10
 
 
 async def test_what_is_closed_says_so(kafka_url: str) -> None:
     log = await KafkaLog.open(kafka_url)
     topic = await log.create_topic("flights", partitions=1)
-    chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
+    chunks = log.read(topic.partition(ZERO), Offset(0), follow=True)
     waiting = asyncio.ensure_future(anext(chunks))
     await asyncio.sleep(0)
     while not waiting.done() and not log._fetcher._of:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     await log.close()
-    for late in (waiting, log.append(topic.id, ZERO, plain_batch("a")), log.bounds(topic.id, ZERO), log.topics()):
+    for late in (
+        waiting,
+        log.append(topic.partition(ZERO), plain_batch("a")),
+        log.bounds(topic.partition(ZERO)),
+        log.topics(),
+    ):
         with pytest.raises(ShuttingDown):
             await asyncio.wait_for(late, DEADLINE_S)
     await log.close()
@@ -301,21 +308,23 @@ async def test_a_broker_that_is_away_is_a_pause(start_brokers: StartBrokers) -> 
     brokers = await asyncio.to_thread(start_brokers, 1)
     async with await KafkaLog.open(f"kafka://{brokers.bootstrap}/pause") as log:
         topic = await log.create_topic("flights", partitions=1)
-        await log.append(topic.id, ZERO, plain_batch("a"))
-        chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
+        await log.append(topic.partition(ZERO), plain_batch("a"))
+        chunks = log.read(topic.partition(ZERO), Offset(0), follow=True)
         async with aclosing(chunks):
             await anext(chunks)
             brokers.pause(1)
-            under_way = asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("b")))
+            under_way = asyncio.ensure_future(log.append(topic.partition(ZERO), plain_batch("b")))
             done, _ = await asyncio.wait([under_way], timeout=1)
             assert not done, "nothing is acknowledged that no broker has"
-            given_up = asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("never")))
+            given_up = asyncio.ensure_future(log.append(topic.partition(ZERO), plain_batch("never")))
             await asyncio.sleep(0)
             given_up.cancel()
             brokers.resume(1)
             assert (await asyncio.wait_for(under_way, DEADLINE_S)).base_offset == 1
             assert keys_of(list(split_batches((await anext(chunks)).data))) == {1: b"b"}
-        assert (await log.append(topic.id, ZERO, plain_batch("c"))).base_offset == 2, "who gave up in the queue is out"
+        assert (await log.append(topic.partition(ZERO), plain_batch("c"))).base_offset == 2, (
+            "who gave up in the queue is out"
+        )
 
 
 async def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.kafka.engine import KafkaLog
 from log_tier.model.errors import DuramenError, LogDamaged, Unavailable, WriteUnknown
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import ReadChunk
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -33,13 +33,13 @@ async def test_an_unclean_election_is_noticed(start_brokers: StartBrokers) -> No
         name = log.address.topic_name("flights")
         await asyncio.to_thread(_make_unclean, brokers.bootstrap, name)
         for n in range(3):
-            await log.append(topic.id, ZERO, plain_batch(f"both{n}"))
+            await log.append(topic.partition(ZERO), plain_batch(f"both{n}"))
         leader = await asyncio.to_thread(brokers.leader_of, name, 0)
         assert leader is not None
         (follower,) = await asyncio.to_thread(_followers, brokers.bootstrap, name, leader)
         # Until only the leader is in sync, an append needs the follower too; what it cannot take back stays.
         await asyncio.to_thread(brokers.kill, follower)
-        chunks = log.read(topic.id, ZERO, Offset(0), follow=True)
+        chunks = log.read(topic.partition(ZERO), Offset(0), follow=True)
         async with aclosing(chunks):
             seen = await _append_alone(log, topic.id, chunks)
             await asyncio.to_thread(brokers.kill, leader)
@@ -52,7 +52,7 @@ async def test_an_unclean_election_is_noticed(start_brokers: StartBrokers) -> No
                 await asyncio.wait_for(_drain(chunks), DEADLINE_S)
         assert seen > 3
         with pytest.raises(LogDamaged):
-            await log.append(topic.id, ZERO, plain_batch("again"))
+            await log.append(topic.partition(ZERO), plain_batch("again"))
         async with await KafkaLog.open(url) as fresh:
             left = keys_of(await read_all(fresh, topic.id))
             assert [left[n] for n in range(3)] == [b"both0", b"both1", b"both2"]
@@ -83,7 +83,7 @@ async def _append_alone(log: KafkaLog, topic: TableId, chunks: AsyncGenerator[Re
     async with within(DEADLINE_S):
         while done < 20:
             try:
-                place = await log.append(topic, ZERO, plain_batch(f"alone{done}"))
+                place = await log.append(PartitionId(topic, ZERO), plain_batch(f"alone{done}"))
                 done += 1
             except (Unavailable, WriteUnknown):
                 continue
@@ -95,7 +95,7 @@ async def _append_alone(log: KafkaLog, topic: TableId, chunks: AsyncGenerator[Re
 async def _refused(log: KafkaLog, topic: TableId) -> DuramenError:
     while True:
         try:
-            await log.append(topic, ZERO, plain_batch("after"))
+            await log.append(PartitionId(topic, ZERO), plain_batch("after"))
         except (Unavailable, WriteUnknown):
             continue
         except DuramenError as error:

@@ -15,7 +15,7 @@ from deploy.kafka.brokers import Brokers
 from log_tier.kafka import KafkaLog
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import Unavailable
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from log_tier.model.log import Bounds
 
 pytestmark = pytest.mark.kafka
@@ -29,7 +29,7 @@ async def test_an_offset_that_nobody_knows_is_asked_for_again(kafka_url: str, mo
     log = await KafkaLog.open(kafka_url)
     try:
         topic = await log.create_topic("asked", partitions=1)
-        await log.append(topic.id, Partition(0), encode_batch(Columns([b"key"], [b"value"])))
+        await log.append(topic.partition(0), encode_batch(Columns([b"key"], [b"value"])))
         client = log._topics._cluster._client
         asked = 0
 
@@ -48,7 +48,7 @@ async def test_an_offset_that_nobody_knows_is_asked_for_again(kafka_url: str, mo
                 return answers
 
         monkeypatch.setattr(log._topics._cluster, "_client", WithoutLeader())
-        assert await log.bounds(topic.id, Partition(0)) == Bounds(Offset(0), Offset(0))
+        assert await log.bounds(topic.partition(0)) == Bounds(Offset(0), Offset(0))
         assert asked == 6
     finally:
         await log.close()
@@ -64,7 +64,7 @@ async def test_a_topic_that_a_broker_has_not_heard_of_yet_is_found(
         inner = finder._topics._cluster.metadata
         answers = iter([SimpleNamespace(topics={}), SimpleNamespace(topics={})])
         monkeypatch.setattr(finder._topics._cluster, "metadata", lambda: next(answers, None) or inner())
-        assert await finder.bounds(topic.id, Partition(0)) == Bounds(Offset(0), Offset(-1))
+        assert await finder.bounds(topic.partition(0)) == Bounds(Offset(0), Offset(-1))
         assert next(answers, None) is None, "it was asked again"
     finally:
         await maker.close()

@@ -9,11 +9,11 @@ import pytest
 from log_tier.model.batch import Batch, decode_batch, encode_batch
 from log_tier.model.batch_header import COMPRESSION_MASK, NOWHERE, Place, place_of, stamp_batch
 from log_tier.model.errors import BatchRefused, UnknownFormat
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import Partition, PartitionId, TableId
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TABLE = TableId("AAECAwQFBgcICQoLDA0ODw")
-PLACE = place_of(TABLE, Partition(3))
+PLACE = place_of(PartitionId(TABLE, Partition(3)))
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
@@ -41,7 +41,10 @@ def test_a_batch_of_version_1_is_stored_as_one_of_version_2() -> None:
     assert stored == fixture("plain")
 
 
-@pytest.mark.parametrize("other", [place_of(TABLE, Partition(2)), place_of(TableId("A" * 22), Partition(3)), NOWHERE])
+@pytest.mark.parametrize(
+    "other",
+    [place_of(PartitionId(TABLE, Partition(2))), place_of(PartitionId(TableId("A" * 22), Partition(3))), NOWHERE],
+)
 def test_the_stamp_proves_table_and_partition(other: Place) -> None:
     with pytest.raises(BatchRefused, match="another partition's"):
         decode_batch(fixture("plain"), other)

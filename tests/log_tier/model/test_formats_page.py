@@ -12,7 +12,7 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.record import Condition, Operation
 from log_tier.model.tokens import Token
 
@@ -24,7 +24,7 @@ def test_the_worked_example_is_the_frozen_batch() -> None:
     (block,) = re.findall(r"```hex batch_v2_plain\n(.*?)```", PAGE, re.DOTALL)
     data = bytes.fromhex("".join(line[:44] for line in block.splitlines()))
     assert data == bytes.fromhex((Path(__file__).parent / "fixtures" / "batch_v2_plain.hex").read_text())
-    batch = decode_batch(data, place_of(TableId("AAECAwQFBgcICQoLDA0ODw"), Partition(3)))
+    batch = decode_batch(data, place_of(PartitionId(TableId("AAECAwQFBgcICQoLDA0ODw"), Partition(3))))
     assert dict(zip(batch.columns.keys, batch.columns.values, strict=True)) == {b"UA1545": b"departed", b"gate": b"B7"}
     assert list(batch.offsets()) == [42, 43]
 

@@ -70,7 +70,7 @@ async def test_urls_that_name_no_log(url: str) -> None:
 async def test_nobody_there_means_nothing_was_sent(unused_port: int, topic: Topic) -> None:
     log = await RemoteLog.open(f"127.0.0.1:{unused_port}")
     with pytest.raises(Disconnected, match="duramen up") as caught:
-        await log.append(topic.id, ZERO, plain_batch("a"))
+        await log.append(topic.partition(ZERO), plain_batch("a"))
     assert caught.value.fields == {"sent": 0}
     await log.close()
 
@@ -80,7 +80,7 @@ async def test_a_reply_that_does_not_come_means_unknown(server: LogServer, topic
     with socket.create_server(("127.0.0.1", 0)) as silent:
         log = RemoteLog(f"127.0.0.1:{silent.getsockname()[1]}", call_timeout_s=0.2)
         with pytest.raises(WriteUnknown, match="append the same bytes again"):
-            await log.append(topic.id, ZERO, plain_batch("a"))
+            await log.append(topic.partition(ZERO), plain_batch("a"))
         await log.close()
 
 
@@ -89,14 +89,14 @@ async def test_what_is_too_large_for_one_call_goes_in_several(
 ) -> None:
     batches = [plain_batch("a" * length) for length in (10, 300, 20, 30)]
     monkeypatch.setattr(client, "_CALL_BYTES_MAX", 2 * len(batches[0]) + 100)
-    results = await remote.append_many([(topic.id, ZERO, batch) for batch in batches])
+    results = await remote.append_many([(topic.partition(ZERO), batch) for batch in batches])
     assert sorted(result.base_offset for result in results if isinstance(result, Appended)) == [0, 1, 2, 3]
 
 
 async def test_appends_together_without_a_reply_are_unknown_and_without_a_server_not_sent(
     unused_port: int, topic: Topic
 ) -> None:
-    parts = [(topic.id, ZERO, plain_batch("a"))] * 2
+    parts = [(topic.partition(ZERO), plain_batch("a"))] * 2
     with socket.create_server(("127.0.0.1", 0)) as silent:
         log = RemoteLog(f"127.0.0.1:{silent.getsockname()[1]}", call_timeout_s=0.2)
         assert [type(result) for result in await log.append_many(parts)] == [WriteUnknown] * 2
@@ -109,7 +109,7 @@ async def test_appends_together_without_a_reply_are_unknown_and_without_a_server
 
 async def test_a_second_copy_is_a_second_record_of_the_same_sequence(remote: RemoteLog, topic: Topic) -> None:
     batch = plain_batch("a", producer_id=7, sequence=3)
-    places = [await remote.append(topic.id, ZERO, batch) for _ in range(2)]
+    places = [await remote.append(topic.partition(ZERO), batch) for _ in range(2)]
     assert [place.base_offset for place in places] == [0, 1]
     stored = await read_all(remote, topic.id)
     assert [data[40:] for data in stored] == [batch[40:]] * 2
@@ -117,7 +117,11 @@ async def test_a_second_copy_is_a_second_record_of_the_same_sequence(remote: Rem
 
 async def test_many_appends_fail_and_succeed_by_themselves(remote: RemoteLog, topic: Topic) -> None:
     results = await remote.append_many(
-        [(topic.id, ZERO, plain_batch("a")), (topic.id, Partition(9), plain_batch("b")), (topic.id, ZERO, b"rubbish")]
+        [
+            (topic.partition(ZERO), plain_batch("a")),
+            (topic.partition(9), plain_batch("b")),
+            (topic.partition(ZERO), b"rubbish"),
+        ]
     )
     assert isinstance(results[0], Appended)
     assert [type(result) for result in results[1:]] == [TableNotFound, BatchRefused]
@@ -125,9 +129,9 @@ async def test_many_appends_fail_and_succeed_by_themselves(remote: RemoteLog, to
 
 async def test_a_follower_survives_its_server(server: LogServer, remote: RemoteLog, topic: Topic) -> None:
     found: dict[int, bytes] = {}
-    async with aclosing(remote.read(topic.id, ZERO, Offset(0), follow=True)) as chunks:
+    async with aclosing(remote.read(topic.partition(ZERO), Offset(0), follow=True)) as chunks:
         for round_number in range(3):
-            await server.log.append(topic.id, ZERO, plain_batch(f"a{round_number}", f"b{round_number}"))
+            await server.log.append(topic.partition(ZERO), plain_batch(f"a{round_number}", f"b{round_number}"))
             async with within(DEADLINE_S):
                 chunk = await anext(chunks)
             fresh = keys_of(list(split_batches(chunk.data)))
@@ -143,7 +147,7 @@ async def test_a_follower_survives_its_server(server: LogServer, remote: RemoteL
 
 
 async def test_a_reader_that_does_not_follow_is_told(server: LogServer, remote: RemoteLog, topic: Topic) -> None:
-    await server.log.append(topic.id, ZERO, plain_batch("a"))
+    await server.log.append(topic.partition(ZERO), plain_batch("a"))
     await server.stop()
     with pytest.raises(Disconnected):
         await read_all(remote, topic.id)
@@ -166,14 +170,18 @@ async def test_a_server_that_stops_ends_its_readers_with_a_reason(server: LogSer
 
 
 async def test_closing_ends_what_is_under_way_and_what_comes_later(remote: RemoteLog, topic: Topic) -> None:
-    following = remote.read(topic.id, ZERO, Offset(0), follow=True)
+    following = remote.read(topic.partition(ZERO), Offset(0), follow=True)
     waiting = asyncio.ensure_future(anext(following))
     await remote.topics()
     await remote.close()
     async with within(DEADLINE_S):
         with pytest.raises(DatabaseClosed):
             await waiting
-    for call in (remote.topics(), remote.append(topic.id, ZERO, plain_batch("a")), remote.bounds(topic.id, ZERO)):
+    for call in (
+        remote.topics(),
+        remote.append(topic.partition(ZERO), plain_batch("a")),
+        remote.bounds(topic.partition(ZERO)),
+    ):
         with pytest.raises(DatabaseClosed, match="connect again"):
             await call
     await remote.close()
@@ -214,7 +222,7 @@ def unused_port() -> int:
 async def test_a_reader_that_was_slow_is_told_of_a_shutdown(server: LogServer, topic: Topic) -> None:
     """The server waits for the client to take a chunk when it is told to stop."""
     for _ in range(40):
-        await server.log.append(topic.id, ZERO, plain_batch("key", value=b"x" * (1 << 20)))
+        await server.log.append(topic.partition(ZERO), plain_batch("key", value=b"x" * (1 << 20)))
     async with grpc.aio.insecure_channel(server.target, options=[("grpc.max_receive_message_length", -1)]) as channel:
         request = log_pb2.LogReadRequest(topic_id=table_id_to_bytes(topic.id), partition=0, start=0, follow=True)
         call = log_pb2_grpc.LogStub(channel).Read(request)  # type: ignore[no-untyped-call]

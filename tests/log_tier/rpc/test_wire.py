@@ -12,7 +12,7 @@ from kit.deadlines import within
 from kit.log.sample_batches import plain_batch
 
 from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError, ShuttingDown, WriteUnknown
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import Partition, PartitionId, TableId
 from log_tier.proto import log_pb2, log_pb2_grpc
 from log_tier.remote.remote_log import RemoteLog
 from log_tier.rpc.channel import SERVER_OPTIONS
@@ -137,7 +137,7 @@ async def test_a_task_that_is_cancelled_stays_cancelled(server: tuple[Scripted, 
 async def test_a_write_whose_channel_is_closed_may_have_happened(server: tuple[Scripted, str]) -> None:
     scripted, target = server
     log = RemoteLog(target)
-    writing = asyncio.ensure_future(log.append(TOPIC, ZERO, plain_batch("a")))
+    writing = asyncio.ensure_future(log.append(PartitionId(TOPIC, ZERO), plain_batch("a")))
     await scripted.begun.wait()
     await log.close()
     async with within(DEADLINE_S):
@@ -149,11 +149,11 @@ async def test_a_write_whose_server_breaks_may_have_happened(server: tuple[Scrip
     _, target = server
     log = RemoteLog(target)
     with pytest.raises(WriteUnknown, match="the server broke"):
-        await log.append(TOPIC, Partition(1), plain_batch("a"))
-    (result,) = await log.append_many([(TOPIC, ZERO, plain_batch("a"))])
+        await log.append(PartitionId(TOPIC, Partition(1)), plain_batch("a"))
+    (result,) = await log.append_many([(PartitionId(TOPIC, ZERO), plain_batch("a"))])
     assert isinstance(result, WriteUnknown)
     with pytest.raises(DuramenError) as caught:
-        await log.bounds(TOPIC, ZERO)
+        await log.bounds(PartitionId(TOPIC, ZERO))
     assert type(caught.value) is DuramenError, "a read that fails so has an error and nothing to wonder about"
     await log.close()
 

@@ -9,7 +9,7 @@ from kit.cluster.operated import DEADLINE_S, Operated
 
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import ConditionFailed, InvalidKey, InvalidRequest, TableNotFound
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.log import Bounds
 from log_tier.model.partitioner import partition_of
 from router.admin.answers.key_history import last_writes
@@ -127,7 +127,7 @@ async def test_a_retry_is_told_as_void(cluster: Operated) -> None:
     table = cluster.router.catalog.map.find("flights")
     batch = encode_batch(Columns([b"k"], [b"v"]), producer_id=7, sequence=0)
     for _ in range(2):
-        await cluster.log.log.append(table.id, Partition(0), batch)
+        await cluster.log.log.append(PartitionId(table.id, Partition(0)), batch)
     await cluster.until_level("flights")
     found = await cluster.admin.explain("flights", b"k")
     assert [each.verdict for each in found.writes] == ["void: a second copy of offset 0", "accepted"]
@@ -139,8 +139,10 @@ async def test_a_long_tail_is_searched_backwards_and_within_its_limit(cluster: O
     log, zero = cluster.log.log, Partition(0)
     for number in range(12):
         keys = [b"other%d" % each for each in range(999)] + [b"key" if number % 4 == 0 else b"no"]
-        await log.append(table.id, zero, encode_batch(Columns(keys, [b"v"] * 1000), compress=number % 2 == 0))
-    bounds = await log.bounds(table.id, zero)
+        await log.append(
+            PartitionId(table.id, zero), encode_batch(Columns(keys, [b"v"] * 1000), compress=number % 2 == 0)
+        )
+    bounds = await log.bounds(PartitionId(table.id, zero))
     assert bounds == Bounds(Offset(0), Offset(11_999))
     every = await last_writes(log, table.id, zero, b"key", bounds, limit=10)
     assert ([each.offset for each in every.writes], every.searched_from) == ([8999, 4999, 999], 0)

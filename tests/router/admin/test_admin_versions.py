@@ -14,7 +14,7 @@ from kit.index.version_building import build_version
 
 from duramen.aio import Table
 from log_tier.model.errors import CommandRejected, DiskFull, InvalidRequest, LogStopped, SnapshotDamaged, VersionMissing
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.remote.remote_log import RemoteLog
 from router.admin.verbs import Compact, Discard, Move, Rollback, Stage, Swap, TakeSnapshots
 from router.proto import admin_pb2 as pb
@@ -280,9 +280,9 @@ async def test_a_swap_that_ended_half_way_is_finished_and_its_barriers_count_onc
     await cluster.done(Stage("flights", await built(cluster, table, tmp_path, b"2")))
     inner, ended = RemoteLog.append_many, False
 
-    async def ends_half_way(self: RemoteLog, parts: Sequence[tuple[TableId, Partition, bytes]]) -> object:
+    async def ends_half_way(self: RemoteLog, parts: Sequence[tuple[PartitionId, bytes]]) -> object:
         nonlocal ended
-        if ended or not all(b'"version":2' in batch for _, _, batch in parts):
+        if ended or not all(b'"version":2' in batch for _, batch in parts):
             return await inner(self, parts)
         ended = True
         await self.append(*parts[0])

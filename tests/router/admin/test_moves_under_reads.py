@@ -15,7 +15,7 @@ from duramen.aio import Database
 from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import NotHosted
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from router.admin.verbs import Move
 from router.data.requests import ReadPart, ReadResult
 from router.data.tables import Tables
@@ -119,7 +119,7 @@ async def test_a_read_with_an_old_map_waits_for_the_newer_one(cluster: Operated)
             await gone.wait_version(catalog.map.version)
         part = ReadPart(table.id, Partition(0), KEYS, strong=True)
         with pytest.raises(NotHosted, match=f"node {source} holds no replica of flights/0; {target} does"):
-            gone.node.replica(table.id, Partition(0))
+            gone.node.replica(PartitionId(table.id, Partition(0)))
         (refused,) = await router.read([part], timeout=0.2)
         assert isinstance(refused, NotHosted)
         reading = asyncio.create_task(router.read([part], timeout=DEADLINE_S))

@@ -11,7 +11,7 @@ from kit.deadlines import within
 
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.errors import IndexDamaged, LogDamaged, ShuttingDown
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
@@ -48,7 +48,7 @@ def reads(data_plane: LocalData, table: TableRef, seen: SeenOffsets) -> DirectRe
 
 async def applied(data_plane: LocalData, table: TableRef) -> None:
     for replica in all_replicas(data_plane, table):
-        bounds = await data_plane.log.bounds(table.id, replica.partition)
+        bounds = await data_plane.log.bounds(PartitionId(table.id, replica.partition))
         await replica.wait_applied(bounds.latest, timeout=DEADLINE_S)
 
 
@@ -77,7 +77,7 @@ async def test_what_the_session_has_seen_is_waited_for_elsewhere(
     key = b"key"
     partition = partition_of(key, table.partitions)
     await write(data_plane, table, partition, puts((key, b"old")), outcomes=True)
-    replica = data_plane.node.replica(table.id, partition)
+    replica = data_plane.node.replica(PartitionId(table.id, partition))
     with held(replica):
         place = await write(data_plane, table, partition, puts((key, b"new")))
         assert reads.get(key) == b"old"
@@ -148,7 +148,7 @@ async def test_another_version_is_read_from_its_barrier_on(
     key = b"key"
     partition = partition_of(key, table.partitions)
     place = await write(data_plane, table, partition, puts((key, b"first")))
-    replica = data_plane.node.replica(table.id, partition)
+    replica = data_plane.node.replica(PartitionId(table.id, partition))
     await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
     LmdbIndex.open(
         replica.versions.folder.version(2), table_id=table.id, partition=partition
@@ -156,7 +156,7 @@ async def test_another_version_is_read_from_its_barrier_on(
     await replica.versions.add(2)
     assert reads.get(key) == b"first"
     barrier = barrier_batch(Barrier(2, 1), producer_id=7, sequence=0)
-    swapped = await data_plane.log.append(table.id, partition, barrier)
+    swapped = await data_plane.log.append(PartitionId(table.id, partition), barrier)
     await replica.wait_applied(swapped.base_offset, timeout=DEADLINE_S)
     assert reads.get(key) == b"first"
     first = replica.versions.level[1]

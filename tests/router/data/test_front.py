@@ -30,7 +30,7 @@ from log_tier.model.errors import (
     UnknownFormat,
     WriteUnknown,
 )
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
@@ -69,7 +69,7 @@ async def test_parts_are_answered_or_fail_by_themselves(data_plane: LocalData, t
 
 
 async def test_a_part_that_must_wait_fails_after_its_patience(data_plane: LocalData, table: TableRef) -> None:
-    with held(data_plane.node.replica(table.id, ZERO)):
+    with held(data_plane.node.replica(PartitionId(table.id, ZERO))):
         place = await write(data_plane, table, 0, puts((b"a", b"1")))
         behind, fresh = await read(
             data_plane,
@@ -84,7 +84,7 @@ async def test_a_part_that_must_wait_fails_after_its_patience(data_plane: LocalD
 
 
 async def test_strong_waits_for_what_the_log_holds(data_plane: LocalData, table: TableRef) -> None:
-    with held(data_plane.node.replica(table.id, ZERO)):
+    with held(data_plane.node.replica(PartitionId(table.id, ZERO))):
         await write(data_plane, table, 0, puts((b"a", b"1")))
         eventual, strong = await read(
             data_plane, ReadPart(table.id, ZERO, [b"a"]), ReadPart(table.id, ZERO, [b"a"], strong=True), timeout=0.02
@@ -124,7 +124,7 @@ async def test_a_stopped_replica_says_why_and_serves_what_it_has(
     data_plane: LocalData, table: TableRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await write(data_plane, table, 0, puts((b"a", b"1")), outcomes=True)
-    replica = data_plane.node.replica(table.id, ZERO)
+    replica = data_plane.node.replica(PartitionId(table.id, ZERO))
 
     def fail(batches: object) -> object:
         raise LogDamaged("byte 77 does not hold", position=77)
@@ -169,7 +169,7 @@ async def test_writes_fail_by_themselves(data_plane: LocalData, table: TableRef)
     assert kinds == [WriteResult, BatchRefused, BatchRefused, UnknownFormat, TableNotFound, TableNotFound]
     assert "checksum" in str(results[2])
     assert "format version 99, this process reads up to version 2" in str(results[3])
-    assert (await data_plane.log.bounds(table.id, ZERO)).latest == 0
+    assert (await data_plane.log.bounds(PartitionId(table.id, ZERO))).latest == 0
 
 
 async def test_outcomes_tell_what_became_of_each_record(data_plane: LocalData, table: TableRef) -> None:
@@ -214,7 +214,7 @@ async def test_a_second_copy_of_a_rejected_write_names_the_first_ones_offset(
 async def test_a_replica_that_lags_leaves_the_outcome_unknown_and_the_write_written(
     data_plane: LocalData, table: TableRef
 ) -> None:
-    with held(data_plane.node.replica(table.id, ZERO)):
+    with held(data_plane.node.replica(PartitionId(table.id, ZERO))):
         plain, judged = await data_plane.write(
             [WritePart(table.id, ONE, puts((b"a", b"1"))), WritePart(table.id, ZERO, puts((b"b", b"1")), True)],
             timeout=1.0,

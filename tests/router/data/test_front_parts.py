@@ -18,7 +18,7 @@ from kit.cluster.one_machine import (
 from kit.deadlines import until
 
 from log_tier.model.errors import ReplicaBehind, TableNotFound, WriteUnknown
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
@@ -36,7 +36,7 @@ async def test_a_bounded_read_of_a_replica_that_keeps_up(data_plane: LocalData, 
 
 
 async def test_a_bounded_read_of_a_replica_that_does_not(data_plane: LocalData, table: TableRef) -> None:
-    replica = data_plane.node.replica(table.id, ZERO)
+    replica = data_plane.node.replica(PartitionId(table.id, ZERO))
     with held(replica):
         await write(data_plane, table, 0, puts((b"k", b"v")))
         await until(lambda: replica.progress.stale_s > 0.02)

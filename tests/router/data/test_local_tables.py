@@ -28,7 +28,7 @@ from log_tier.model.errors import (
     TableExists,
     TableNotFound,
 )
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
@@ -70,7 +70,7 @@ async def test_a_caller_who_gives_up_leaves_no_half_made_table(
     await until(lambda: len(data_plane.node.hosted()) == 2)
     found = await data_plane.find_table("ships", timeout=DEADLINE_S)
     await write(data_plane, found, 0, puts((b"a", b"1")), outcomes=True)
-    assert data_plane.node.replica(found.id, Partition(0)).index.get_value(b"a") == b"1"
+    assert data_plane.node.replica(PartitionId(found.id, Partition(0))).index.get_value(b"a") == b"1"
 
 
 async def test_a_topic_without_its_command_is_taken_over(data_plane: LocalData) -> None:
@@ -87,7 +87,7 @@ async def test_a_topic_without_its_command_is_taken_over(data_plane: LocalData) 
 async def test_a_table_without_its_topic_is_gone_and_can_be_made_again(data_plane: LocalData, table: TableRef) -> None:
     """What a crash between the two steps of `drop` leaves."""
     await data_plane.log.delete_topic(table.id)
-    replica = data_plane.node.replica(table.id, ZERO)
+    replica = data_plane.node.replica(PartitionId(table.id, ZERO))
     await until(lambda: replica.state == "stopped")
     (answer,) = await data_plane.read([ReadPart(table.id, ZERO, [b"a"])], timeout=1)
     assert isinstance(answer, TableNotFound)
@@ -129,7 +129,7 @@ async def test_dropping_ends_whatever_waits(data_plane: LocalData, table: TableR
 async def test_what_is_closed_refuses(tmp_path: Path) -> None:
     async with one_machine(tmp_path) as data_plane:
         table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
-        with held(data_plane.node.replica(table.id, ZERO)):
+        with held(data_plane.node.replica(PartitionId(table.id, ZERO))):
             await write(data_plane, table, 0, puts((b"a", b"1")))
             reading = asyncio.ensure_future(read(data_plane, ReadPart(table.id, ZERO, [b"a"], Offset(0))))
             await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from kit.log.others_log import OthersLog
 from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.errors import InvalidName, InvalidRequest, LimitExceeded, TableExists, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Bounds
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
@@ -41,7 +41,7 @@ async def orders(log: OthersLog, *, records: int = 60, lost: int = 40) -> tuple[
     """A topic of others with records in its first partition, the first of them lost; and where it begins."""
     topic = await log.make_topic_of_others("orders-v1", partitions=2)
     for number in range(records):
-        await log.append(topic.id, ZERO, puts((b"old%d" % number, b"v" * 40)))
+        await log.append(topic.partition(ZERO), puts((b"old%d" % number, b"v" * 40)))
     return topic.id, await log.lose("orders-v1", 0, lost)
 
 
@@ -70,7 +70,7 @@ async def test_what_others_write_is_read_and_what_is_written_they_see(data_plane
         TableSpec("orders", partitions=2, over="orders-v1", partitioner="slot"), timeout=DEADLINE_S
     )
     assert table.partitioner == "slot"
-    await log.append(topic_id, ONE, puts((b"theirs", b"1")))
+    await log.append(PartitionId(topic_id, ONE), puts((b"theirs", b"1")))
     await write(data_plane, table, 0, puts((b"ours", b"2")), outcomes=True)
     assert await held(data_plane, table) == {b"theirs": b"1", b"ours": b"2"}
     assert [bounds.latest for bounds in await log.all_bounds(topic_id)] == [0, 0]
@@ -80,7 +80,10 @@ async def test_an_empty_partition_that_begins_late(data_plane: LocalData, log: O
     """Nothing applied yet and nothing to apply: it is ready, with everything before its start behind it."""
     _, earliest = await orders(log)
     table = await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
-    first, second = data_plane.node.replica(table.id, ZERO), data_plane.node.replica(table.id, ONE)
+    first, second = (
+        data_plane.node.replica(PartitionId(table.id, ZERO)),
+        data_plane.node.replica(PartitionId(table.id, ONE)),
+    )
     await first.wait_ready()
     await second.wait_ready()
     assert (first.index.applied, second.index.applied) == (59, NOTHING)
@@ -118,10 +121,10 @@ async def test_dropping_it_keeps_the_topic(data_plane: LocalData, log: OthersLog
     before = await held(data_plane, table)
     await data_plane.drop_table("orders", timeout=DEADLINE_S)
     assert log.removals == []
-    assert (await log.bounds(topic_id, ZERO)) == Bounds(earliest, Offset(59))
+    assert (await log.bounds(PartitionId(topic_id, ZERO))) == Bounds(earliest, Offset(59))
     with pytest.raises(TableNotFound):
         await data_plane.scan(ScanRequest(table.id), timeout=1)
-    assert not data_plane.node.replica_folder(table.id, ZERO).exists()
+    assert not data_plane.node.replica_folder(PartitionId(table.id, ZERO)).exists()
     again = await data_plane.create_table(TableSpec("again", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     assert again.id == table.id
     assert await held(data_plane, again) == before

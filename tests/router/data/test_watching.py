@@ -14,7 +14,7 @@ from log_tier.embedded import EngineSettings
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import DuramenError, InvalidRequest, LogDamaged, OffsetTrimmed, TableNotFound, TokenAhead
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
@@ -79,7 +79,7 @@ async def test_what_changed_nothing_is_void(data_plane: LocalData, table: TableR
 
 
 async def test_who_sees_a_change_can_read_it(data_plane: LocalData, table: TableRef) -> None:
-    replica = data_plane.node.replica(table.id, ZERO)
+    replica = data_plane.node.replica(PartitionId(table.id, ZERO))
     async with aclosing(data_plane.watch(table.id, {ZERO: Offset(0)})) as events:
         await following(events)
         with held(replica):
@@ -120,7 +120,7 @@ async def test_what_retention_removed(tmp_path: Path) -> None:
         table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
         for number in range(100):
             await write(data_plane, table, 0, puts((b"k%d" % number, bytes(50))), outcomes=True)
-        earliest = await data_plane.log.trim(table.id, ZERO, Offset(90))
+        earliest = await data_plane.log.trim(PartitionId(table.id, ZERO), Offset(90))
         with pytest.raises(OffsetTrimmed) as caught:
             await shown_to_the_end(data_plane, table, {ZERO: Offset(0)})
         assert caught.value.fields["earliest"] == earliest
@@ -131,7 +131,7 @@ async def test_verdicts_that_were_forgotten_are_not_taken_for_changes(
     data_plane: LocalData, table: TableRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A watch that is far behind would show rejected writes once the index has forgotten that they were rejected."""
-    replica = data_plane.node.replica(table.id, ZERO)
+    replica = data_plane.node.replica(PartitionId(table.id, ZERO))
     refused = operations((Operation.PUT, b"k", b"v"), condition=Condition.PRESENT)
     await write(data_plane, table, 0, refused, outcomes=True)
     async with aclosing(data_plane.watch(table.id, {ZERO: Offset(0)})) as events:
@@ -150,7 +150,7 @@ async def test_verdicts_that_are_forgotten_while_it_goes_on(
 ) -> None:
     """The same for a subscriber who was fast enough in the beginning."""
     monkeypatch.setattr(module, "_EVENTS_MAX", 1)
-    replica = data_plane.node.replica(table.id, ZERO)
+    replica = data_plane.node.replica(PartitionId(table.id, ZERO))
     monkeypatch.setattr(replica.index, "_limits", replica.index._limits._replace(verdicts=2))
     refused = operations((Operation.PUT, b"k", b"v"), condition=Condition.PRESENT)
     async with aclosing(data_plane.watch(table.id, {ZERO: Offset(0)})) as events:
@@ -175,7 +175,7 @@ async def test_a_follower_that_fails_ends_the_watch(
     def fail(first: Offset, last: Offset) -> object:
         raise failure
 
-    monkeypatch.setattr(data_plane.node.replica(table.id, ZERO).index, "outcomes", fail)
+    monkeypatch.setattr(data_plane.node.replica(PartitionId(table.id, ZERO)).index, "outcomes", fail)
     async with aclosing(data_plane.watch(table.id, {})) as events:
         await following(events)
         await write(data_plane, table, 0, puts((b"a", b"1")))

@@ -164,7 +164,7 @@ async def test_a_node_inside_a_program_has_no_address(cluster: TestCluster, memb
 
 async def test_digests(cluster: TestCluster, table: TableRef, membership: LiveMembership) -> None:
     place = await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
-    replica = cluster.nodes["n2"].data_plane.node.replica(table.id, ZERO)
+    replica = cluster.nodes["n2"].data_plane.node.replica(PartitionId(table.id, ZERO))
     await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
     from log_tier.model.identifiers import table_id_to_bytes
 

@@ -70,15 +70,15 @@ class SingleMachine:
         async with within(DEADLINE_S):
             await hosting.wait_version(self.catalog.map.version)
             await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None)
-        return hosting.node.replica(topic.id, ZERO)
+        return hosting.node.replica(topic.partition(ZERO))
 
     async def put(self, topic: Topic, *pairs: tuple[bytes, bytes]) -> Offset:
         batch = encode_batch(Columns([key for key, _ in pairs], [value for _, value in pairs]))
-        return Offset((await self.log.append(topic.id, ZERO, batch)).base_offset + len(pairs) - 1)
+        return Offset((await self.log.append(topic.partition(ZERO), batch)).base_offset + len(pairs) - 1)
 
     async def level(self, node: str, topic: Topic) -> Replica:
         replica = await self.replica(node, topic)
-        latest = (await self.log.bounds(topic.id, ZERO)).latest
+        latest = (await self.log.bounds(topic.partition(ZERO))).latest
         await replica.wait_applied(latest, timeout=DEADLINE_S)
         return replica
 
@@ -140,7 +140,7 @@ async def test_the_log_is_trimmed_below_a_snapshot_and_no_further(machine: Singl
     assert (await machine.job(plan("trim", topic, "n1", before=more))).state == "failed"
     assert (await machine.job(plan("compact", topic, "n1", below=more))).state == "failed"
     done = await machine.job(plan("trim", topic, "n1", before=last + 1))
-    earliest = (await machine.log.bounds(topic.id, ZERO)).earliest
+    earliest = (await machine.log.bounds(topic.partition(ZERO))).earliest
     assert done.tasks[0].note == f"the log begins at {earliest}"
     assert 0 < earliest <= last + 1
     # What was trimmed is in the snapshot: the index can be lost now.
@@ -178,7 +178,7 @@ async def test_a_move_and_its_way_back(machine: SingleMachine) -> None:
         assert (await machine.level(target, topic)).index.digest() == digest
         await machine.hostings[source].wait_version(machine.catalog.map.version)
         with pytest.raises(NotHosted, match=f"{target} does"):
-            machine.hostings[source].node.replica(topic.id, ZERO)
+            machine.hostings[source].node.replica(topic.partition(ZERO))
 
 
 async def test_a_replica_more_and_one_less(machine: SingleMachine) -> None:
@@ -234,7 +234,7 @@ async def test_a_past_that_is_gone_is_said(machine: SingleMachine) -> None:
     await machine.level("n1", topic)
     await machine.job(plan("snapshot", topic, "n1"))
     await machine.job(plan("trim", topic, "n1", before=last + 1))
-    assert (await machine.log.bounds(topic.id, ZERO)).earliest > 10
+    assert (await machine.log.bounds(topic.partition(ZERO))).earliest > 10
     job, _ = await copied(machine, topic, "gone", 5)
     assert job.tasks[0].note.startswith("offset_trimmed: flights/0 cannot be restored at offset 5")
     job, found = await copied(machine, topic, "there", last)
@@ -247,7 +247,7 @@ async def test_expiries_are_carried_over(machine: SingleMachine) -> None:
     topic = await machine.make_table()
     attributes = [attribute_of(Operation.PUT, expiry=Expiry.TTL), attribute_of(Operation.PUT)]
     columns = Columns([b"a", b"b"], [b"1", b"2"], attributes, expiries=[3_600_000, 0])
-    await machine.log.append(topic.id, ZERO, encode_batch(columns))
+    await machine.log.append(topic.partition(ZERO), encode_batch(columns))
     source = await machine.level("n1", topic)
     target = await machine.make_table("copy")
     how: dict[str, int | str] = {"source_table": topic.id, "source_partition": 0, "offset": 1}
@@ -334,7 +334,7 @@ async def over_a_trimmed_topic(machine: SingleMachine, *, replicas: int = 1) -> 
     """A table over a topic of 300 records, the first of which are gone; where it begins."""
     topic = await machine.log.create_topic("flights", partitions=1)
     last = await fill(machine, topic)
-    start = await machine.log.trim(topic.id, ZERO, Offset(last - 150))
+    start = await machine.log.trim(topic.partition(ZERO), Offset(last - 150))
     assert start > 50
     command = CreateTable(topic.id, "flights", 1, replicas, "murmur2", adopted=True, over="flights-v1", starts=(start,))
     await machine.catalog.submit(command)
@@ -351,7 +351,7 @@ async def test_replicas_of_a_table_that_begins_above_0(machine: SingleMachine) -
     assert (await machine.level("n2", topic)).index.digest() == digest
     assert (await machine.job(plan("snapshot", topic, "n1"))).state == "done"
     last = await fill(machine, topic, 200)
-    assert await machine.log.trim(topic.id, ZERO, Offset(last - 100)) > start
+    assert await machine.log.trim(topic.partition(ZERO), Offset(last - 100)) > start
     rebuilt = await machine.job(plan("rebuild", topic, "n2", source="log"))
     assert rebuilt.state == "failed"
     assert f"the table at {start}: what was between is trimmed" in rebuilt.tasks[0].note
@@ -363,7 +363,7 @@ async def test_a_snapshot_carries_where_its_table_begins(machine: SingleMachine)
     last = await fill(machine, topic, 10)
     digest = (await machine.level("n1", topic)).index.digest()
     assert (await machine.job(plan("snapshot", topic, "n1"))).state == "done"
-    assert await machine.log.trim(topic.id, ZERO, Offset(last)) > start
+    assert await machine.log.trim(topic.partition(ZERO), Offset(last)) > start
     rebuilt = await machine.job(plan("rebuild", topic, "n1"))
     assert rebuilt.tasks[0].note.startswith("came from snapshot "), rebuilt
     assert (await machine.level("n1", topic)).index.digest() == digest

@@ -120,13 +120,13 @@ class Machine:
         """One record a second, of ten keys in turn."""
         for _ in range(records):
             self.now_ms += 1000
-            last = await self.log.append(self.topic.id, ZERO, plain_batch(f"k{self.now_ms // 1000 % 10}"))
+            last = await self.log.append(self.topic.partition(ZERO), plain_batch(f"k{self.now_ms // 1000 % 10}"))
         return last.base_offset
 
     async def snapshot(self) -> SnapshotEntry:
         """Of everything that was written."""
-        replica = self.hosting.node.replica(self.topic.id, ZERO)
-        latest = (await self.log.bounds(self.topic.id, ZERO)).latest
+        replica = self.hosting.node.replica(self.topic.partition(ZERO))
+        latest = (await self.log.bounds(self.topic.partition(ZERO))).latest
         await replica.wait_applied(latest, timeout=DEADLINE_S)
         return await self.snapshots.take(replica)
 
@@ -134,7 +134,7 @@ class Machine:
         await self.catalog.submit(SetRetention(self.topic.id, ms, size))
 
     async def earliest(self) -> Offset:
-        return (await self.log.bounds(self.topic.id, ZERO)).earliest
+        return (await self.log.bounds(self.topic.partition(ZERO))).earliest
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from log_tier.model.errors import (
     OffsetTrimmed,
     TableNotFound,
 )
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import ReadChunk
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node import hosting as module
@@ -52,18 +52,18 @@ async def test_a_node_hosts_what_the_map_gives_it(hosting: Hosting, log: Embedde
     assert len(mine) == 1
     other = ONE if mine == [ZERO] else ZERO
     with pytest.raises(NotHosted, match=f"node n1 holds no replica of flights/{other}; n2 does"):
-        hosting.node.replica(topic.id, other)
+        hosting.node.replica(topic.partition(other))
     with pytest.raises(TableNotFound, match="partitions 0 to 1, not 2"):
-        hosting.node.replica(topic.id, Partition(2))
+        hosting.node.replica(topic.partition(2))
     with pytest.raises(TableNotFound, match="was dropped, or never was"):
-        hosting.node.replica(TableId("AAAAAAAAAAAAAAAAAAAAAA"), ZERO)
+        hosting.node.replica(PartitionId(TableId("AAAAAAAAAAAAAAAAAAAAAA"), ZERO))
 
 
 async def test_a_dropped_table_leaves_nothing(hosting: Hosting, log: EmbeddedLog, catalog: Catalog) -> None:
     topic = await make_table(log, catalog, replicas=2)
     await hosting.wait_version(catalog.map.version)
     await hosting.wait_hosted(topic.id)
-    replica = hosting.node.replica(topic.id, ZERO)
+    replica = hosting.node.replica(topic.partition(ZERO))
     await catalog.submit(DropTable(topic.id))
     await hosting.wait_version(catalog.map.version)
     assert not (hosting.node.folder / topic.id).exists()
@@ -94,7 +94,7 @@ async def test_a_move_brings_a_replica_up_and_takes_it_away_again(
         )
     )
     with pytest.raises(NotHosted, match=r"not open yet at node n1 \(copying\)"):
-        hosting.node.replica(topic.id, ZERO)
+        hosting.node.replica(topic.partition(ZERO))
     sources.gate.set()
     seen: list[str] = []
     async with within(DEADLINE_S):
@@ -102,11 +102,11 @@ async def test_a_move_brings_a_replica_up_and_takes_it_away_again(
             await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda phase, done, total: seen.append(phase))
             == "log"
         )
-    assert hosting.node.replica(topic.id, ZERO).applied == last
+    assert hosting.node.replica(topic.partition(ZERO)).applied == last
     await catalog.submit(AbortJob(job))
     await hosting.wait_version(catalog.map.version)
     assert not hosting.node.hosted()
-    assert not hosting.node.replica_folder(topic.id, ZERO).exists()
+    assert not hosting.node.replica_folder(topic.partition(ZERO)).exists()
 
 
 async def test_what_a_node_missed_while_it_was_away(
@@ -124,7 +124,7 @@ async def test_what_a_node_missed_while_it_was_away(
         (node.folder / folder).mkdir(parents=True)
     hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     await hosting.settled()
-    assert node.replica(topic.id, ZERO).index.get_value(b"a") is None, "an index has files once it is used"
+    assert node.replica(topic.partition(ZERO)).index.get_value(b"a") is None, "an index has files once it is used"
     await hosting.close()
     assert sorted(str(path.relative_to(node.folder)) for path in node.folder.glob("*/*")) == sorted(
         [f"{topic.id}/0", f"{unknown}/0"]
@@ -137,14 +137,14 @@ async def test_an_index_that_cannot_be_used_is_fetched_anew(
 ) -> None:
     topic = await make_table(log, catalog, partitions=1, replicas=2)
     last = await append(log, topic, ZERO, 3)
-    folder = node.replica_folder(topic.id, ZERO)
+    folder = node.replica_folder(topic.partition(ZERO))
     folder.mkdir(parents=True)
     (folder / "data.mdb").write_bytes(b"no index of ours")
     hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     async with within(DEADLINE_S):
         await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None)
     assert sources.asked == [("flights", 0, "auto")]
-    assert node.replica(topic.id, ZERO).applied == last
+    assert node.replica(topic.partition(ZERO)).applied == last
     await hosting.close()
 
 
@@ -152,16 +152,16 @@ async def test_a_trimmed_log_and_a_copy(log: EmbeddedLog, catalog: Catalog, node
     topic = await make_table(log, catalog, partitions=1, replicas=2)
     last = await append(log, topic, ZERO, 200)
     index = LmdbIndex.open(tmp_path / "copy", table_id=topic.id, partition=ZERO)
-    async for chunk in log.read(topic.id, ZERO, Offset(0), follow=False):
+    async for chunk in log.read(topic.partition(ZERO), Offset(0), follow=False):
         index.apply(chunk.data)
     index.close()
-    assert await log.trim(topic.id, ZERO, last) > 0
+    assert await log.trim(topic.partition(ZERO), last) > 0
     sources = Sources()
     sources.copy = tmp_path / "copy"
     hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
     async with within(DEADLINE_S):
         assert await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None) == "peer n9"
-    assert node.replica(topic.id, ZERO).applied == last
+    assert node.replica(topic.partition(ZERO)).applied == last
     await hosting.close()
 
 
@@ -212,15 +212,15 @@ async def test_a_replica_that_stopped_is_brought_up_again(
         async with within(DEADLINE_S):
             await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None)
             # Before its first record an index has no file, and there is none to keep.
-            await node.replica(topic.id, ZERO).wait_applied(await append(log, topic, ZERO), timeout=DEADLINE_S)
+            await node.replica(topic.partition(ZERO)).wait_applied(await append(log, topic, ZERO), timeout=DEADLINE_S)
             sources.asked.clear()
             for _ in range(2):
-                first = node.replica(topic.id, ZERO)
+                first = node.replica(topic.partition(ZERO))
                 breaking.trouble = [trouble]
                 last = await append(log, topic, ZERO)
                 await until(lambda first=first: node.hosted().get(PartitionId(topic.id, ZERO)) not in (None, first))  # type: ignore[misc]
-                await node.replica(topic.id, ZERO).wait_applied(last, timeout=DEADLINE_S)
-                await node.replica(topic.id, ZERO).wait_ready()
+                await node.replica(topic.partition(ZERO)).wait_applied(last, timeout=DEADLINE_S)
+                await node.replica(topic.partition(ZERO)).wait_ready()
         assert len(sources.asked) == 2 * fetched, "a good index is kept"
     finally:
         await hosting.close()

@@ -41,7 +41,7 @@ class LogEndsSetting:
 
     async def write(self, *keys: bytes, partition: int = 0) -> Offset:
         batch = encode_batch(columns_of([put(key, b"v") for key in keys]))
-        appended = await self.log.append(self.topic.id, Partition(partition), batch)
+        appended = await self.log.append(self.topic.partition(partition), batch)
         return Offset(appended.base_offset + len(keys) - 1)
 
 

@@ -72,7 +72,7 @@ async def host_all(node: Node, topic: Topic) -> None:
 
 async def put_expiring(log: EmbeddedLog, table_id: TableId, partition: Partition, ttl_ms: int) -> None:
     records = [put(b"key", b"v", expiry=Expiry.TTL, expiry_ms=ttl_ms)]
-    await log.append(table_id, partition, encode_batch(columns_of(records)))
+    await log.append(PartitionId(table_id, partition), encode_batch(columns_of(records)))
 
 
 async def test_partitions_are_hosted_one_by_one(node: Node, log: EmbeddedLog) -> None:
@@ -83,29 +83,29 @@ async def test_partitions_are_hosted_one_by_one(node: Node, log: EmbeddedLog) ->
     assert list(node.hosted()) == [(topic.id, 0), (topic.id, 2)]
     assert [(replica.name, replica.source) for replica in node] == [("flights/0", "peer n2"), ("flights/2", "peer n2")]
     with pytest.raises(NotHosted, match="ask another node") as caught:
-        node.replica(topic.id, ONE)
+        node.replica(topic.partition(ONE))
     assert caught.value.fields == {"table": topic.id, "partition": 1}
-    node.absent = lambda table_id, partition: TableNotFound(f"{table_id} was dropped")
+    node.absent = lambda partition: TableNotFound(f"{partition.table} was dropped")
     with pytest.raises(TableNotFound, match="was dropped"):
-        node.replica(TableId("AAAAAAAAAAAAAAAAAAAAAA"), ZERO)
+        node.replica(PartitionId(TableId("AAAAAAAAAAAAAAAAAAAAAA"), ZERO))
 
 
 async def test_unhosting_tells_who_waits_and_removes_the_folder(node: Node, log: EmbeddedLog, tmp_path: Path) -> None:
     topic = await log.create_topic("flights", partitions=2)
     await host_all(node, topic)
-    replica = node.replica(topic.id, ZERO)
+    replica = node.replica(topic.partition(ZERO))
     folder = tmp_path / "index" / topic.id
     for partition in (ZERO, ONE):
-        node.replica(topic.id, partition).index.get_value(b"a")  # an index that nobody uses has no files
+        node.replica(topic.partition(partition)).index.get_value(b"a")  # an index that nobody uses has no files
     assert (folder / "0").is_dir()
-    await node.unhost(topic.id, ZERO, NotHosted("n2 has flights/0 now"))
+    await node.unhost(topic.partition(ZERO), NotHosted("n2 has flights/0 now"))
     assert not (folder / "0").exists()
     assert (folder / "1").is_dir()
     assert list(node.hosted()) == [(topic.id, 1)]
     with pytest.raises(NotHosted, match="n2 has flights/0 now"):
         await replica.wait_applied(Offset(-1), timeout=1)
-    await node.unhost(topic.id, ZERO, NotHosted("again"))
-    await node.unhost(topic.id, ONE, NotHosted("the last one"), delete=False)
+    await node.unhost(topic.partition(ZERO), NotHosted("again"))
+    await node.unhost(topic.partition(ONE), NotHosted("the last one"), delete=False)
     assert (folder / "1" / "data.mdb").exists(), "it was not to be deleted"
 
 
@@ -124,16 +124,16 @@ async def test_one_partition_that_cannot_be_opened_says_why_until_it_can(
     await node.host(topic, ZERO)
     with pytest.raises(LogDamaged):
         await node.host(topic, ONE)
-    assert node.replica(topic.id, ZERO).state == "ready"
+    assert node.replica(topic.partition(ZERO)).state == "ready"
     errors = []
     for _ in range(2):
         with pytest.raises(LogDamaged, match="byte 77") as caught:
-            node.replica(topic.id, ONE)
+            node.replica(topic.partition(ONE))
         errors.append(caught.value)
     assert errors[0] is not errors[1]
     monkeypatch.undo()
     await node.host(topic, ONE)
-    assert node.replica(topic.id, ONE).state == "ready"
+    assert node.replica(topic.partition(ONE)).state == "ready"
 
 
 async def test_the_first_replica_moves_the_log_time_and_the_second_only_without_it(
@@ -162,15 +162,15 @@ async def test_an_idle_partition_expires_its_keys(node: Node, log: EmbeddedLog, 
     topic = await log.create_topic("flights", partitions=2)
     await host_all(node, topic)
     await put_expiring(log, topic.id, ZERO, 500)
-    replica = node.replica(topic.id, ZERO)
+    replica = node.replica(topic.partition(ZERO))
     await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
     clock.now_ms += 499
     await until(lambda: replica.index.next_expiry_ms() is not None)
     assert replica.index.get(b"key") is not None
     clock.now_ms += 1
     await until(lambda: replica.index.get(b"key") is None)
-    assert (await log.bounds(topic.id, ZERO)).latest == 1, "one no-op did it"
-    assert (await log.bounds(topic.id, ONE)).latest == -1, "where nothing expires nothing is written"
+    assert (await log.bounds(topic.partition(ZERO))).latest == 1, "one no-op did it"
+    assert (await log.bounds(topic.partition(ONE))).latest == -1, "where nothing expires nothing is written"
 
 
 async def test_a_log_whose_clock_is_behind_is_not_flooded(
@@ -190,7 +190,7 @@ async def test_a_log_whose_clock_is_behind_is_not_flooded(
     await put_expiring(log, topic.id, ZERO, 500)
     await until(lambda: len(ticks) > 60)
     await ahead.close()
-    assert 2 <= (await log.bounds(topic.id, ZERO)).latest <= 20
+    assert 2 <= (await log.bounds(topic.partition(ZERO))).latest <= 20
 
 
 async def test_trouble_with_one_replica_does_not_stop_the_clock_of_the_others(
@@ -200,14 +200,14 @@ async def test_trouble_with_one_replica_does_not_stop_the_clock_of_the_others(
     await host_all(node, topic)
     for partition in (ZERO, ONE):
         await put_expiring(log, topic.id, partition, 500)
-        await node.replica(topic.id, partition).wait_applied(Offset(0), timeout=DEADLINE_S)
+        await node.replica(topic.partition(partition)).wait_applied(Offset(0), timeout=DEADLINE_S)
 
     def damaged() -> int | None:
         raise IndexDamaged("a page cannot be read")
 
-    monkeypatch.setattr(node.replica(topic.id, ZERO).index, "next_expiry_ms", damaged)
+    monkeypatch.setattr(node.replica(topic.partition(ZERO)).index, "next_expiry_ms", damaged)
     clock.now_ms += 1000
-    await until(lambda: node.replica(topic.id, ONE).index.get(b"key") is None)
+    await until(lambda: node.replica(topic.partition(ONE)).index.get(b"key") is None)
     assert "a page cannot be read" in caplog.text
 
 
@@ -219,7 +219,7 @@ async def test_an_append_that_fails_is_tried_again(
     topic = await log.create_topic("flights", partitions=1)
     await host_all(node, topic)
     await put_expiring(log, topic.id, ZERO, 500)
-    replica = node.replica(topic.id, ZERO)
+    replica = node.replica(topic.partition(ZERO))
     await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
     inner, failures = log.append, [error, error]
 

@@ -28,19 +28,19 @@ async def test_a_rebuild_is_put_in_place_when_it_is_level(
     await hosting.wait_version(catalog.map.version)
     await hosting.wait_ready(name, lambda *_: None)
     last = await append(log, topic, ZERO, 5)
-    before = hosting.node.replica(*name)
+    before = hosting.node.replica(name)
     digest_at = before.wait_applied(last, timeout=DEADLINE_S)
     await digest_at
     digest = before.index.digest()
     sources.gate.clear()
     rebuilding = asyncio.create_task(hosting.rebuild(name, source="log", progress=lambda *_: None))
     await until(lambda: sources.asked[-1:] == [("flights", 0, "log")])
-    assert hosting.node.replica(*name) is before, "the old one is read meanwhile"
+    assert hosting.node.replica(name) is before, "the old one is read meanwhile"
     sources.gate.set()
     async with within(DEADLINE_S):
         assert await rebuilding == "log"
         await hosting.wait_ready(name, lambda *_: None)
-    after = hosting.node.replica(*name)
+    after = hosting.node.replica(name)
     assert after is not before
     assert after.index.digest() == digest
     assert sorted(path.name for path in (hosting.node.folder / topic.id).iterdir()) == ["0"]
@@ -53,11 +53,11 @@ async def test_a_rebuild_that_fails_leaves_the_old_one(
     name = PartitionId(topic.id, ZERO)
     await hosting.wait_version(catalog.map.version)
     await hosting.wait_ready(name, lambda *_: None)
-    before = hosting.node.replica(*name)
+    before = hosting.node.replica(name)
     sources.errors = [OffsetTrimmed("the log begins later")]
     with pytest.raises(OffsetTrimmed):
         await hosting.rebuild(name, source="log", progress=lambda *_: None)
-    assert hosting.node.replica(*name) is before
+    assert hosting.node.replica(name) is before
     assert before.state == "ready"
 
 
@@ -70,17 +70,17 @@ async def test_a_rebuild_of_what_is_older_than_the_version(
     await hosting.wait_version(catalog.map.version)
     await hosting.wait_ready(name, lambda *_: None)
     last = await append(log, topic, ZERO, 5)
-    before = hosting.node.replica(*name)
+    before = hosting.node.replica(name)
     await before.wait_applied(last, timeout=DEADLINE_S)
     LmdbIndex.open(before.versions.folder.version(2), table_id=topic.id, partition=ZERO).close()  # folds all of the log
     await before.versions.add(2)
     barrier = barrier_batch(Barrier(2, 1), producer_id=7, sequence=0)
-    swapped = (await log.append(topic.id, ZERO, barrier)).base_offset
+    swapped = (await log.append(topic.partition(ZERO), barrier)).base_offset
     await before.wait_applied(swapped, timeout=DEADLINE_S)
     with pytest.raises(InvalidRequest, match=f"up to offset {last} only, where version 2 went live"):
         async with within(DEADLINE_S):
             await hosting.rebuild(name, source="log", progress=lambda *_: None)
-    assert hosting.node.replica(*name) is before
+    assert hosting.node.replica(name) is before
     assert before.state == "ready"
     sources.asked.clear()
     with pytest.raises(InvalidRequest, match="restore it from a peer"):

@@ -24,7 +24,7 @@ from serving_tier.node.node import Node
 
 
 async def trimmed(log: EmbeddedLog, topic: Topic, before: int) -> Offset:
-    earliest = await log.trim(topic.id, ZERO, Offset(before))
+    earliest = await log.trim(topic.partition(ZERO), Offset(before))
     assert earliest > 0
     return earliest
 
@@ -32,7 +32,7 @@ async def trimmed(log: EmbeddedLog, topic: Topic, before: int) -> Offset:
 async def hosted(hosting: Hosting, catalog: Catalog, topic: Topic) -> LmdbIndex:
     await hosting.wait_version(catalog.map.version)
     await hosting.wait_hosted(topic.id)
-    replica = hosting.node.replica(topic.id, ZERO)
+    replica = hosting.node.replica(topic.partition(ZERO))
     await replica.wait_ready()
     return replica.index
 
@@ -51,7 +51,7 @@ async def test_a_table_that_begins_above_0(hosting: Hosting, log: EmbeddedLog, c
     # What its topic loses later is in the index; a new index cannot be made of the log alone.
     later = await trimmed(log, topic, 190)
     assert later > start
-    await node.unhost(topic.id, ZERO, NotHosted("begun anew"))
+    await node.unhost(topic.partition(ZERO), NotHosted("begun anew"))
     refused = f"has applied {start - 1}, the log begins at {later}"
     with pytest.raises(OffsetTrimmed, match=refused) as caught:
         await node.host(topic, ZERO, start=start)
@@ -68,7 +68,7 @@ async def test_another_table_over_the_same_topic(hosting: Hosting, log: Embedded
     second = await trimmed(log, topic, 150)
     assert second > first
     both = [command_batch(DropTable(topic.id), "drop"), command_batch(over(topic, second), "make")]
-    await log.append_many([(catalog.topic.id, ZERO, batch) for batch in both])
+    await log.append_many([(catalog.topic.partition(ZERO), batch) for batch in both])
     await catalog.wait_for(lambda cluster: topic.id in cluster.tables and cluster.tables[topic.id].starts == (second,))
     index = await hosted(hosting, catalog, topic)
     assert index.count() == 200 - second
@@ -82,7 +82,7 @@ async def test_an_index_that_was_left_of_an_earlier_table(
     """The node was away while the table was dropped and made again."""
     topic = await log.create_topic("flights", partitions=1)
     await append(log, topic, ZERO, 200)
-    folder = node.replica_folder(topic.id, ZERO)
+    folder = node.replica_folder(topic.partition(ZERO))
     folder.parent.mkdir()
     LmdbIndex.open(folder, table_id=topic.id, partition=ZERO).close()
     start = await trimmed(log, topic, 120)

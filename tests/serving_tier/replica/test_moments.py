@@ -93,7 +93,7 @@ async def test_an_offset_ahead_is_waited_for_and_hit(setting: ReplicaSetting, re
     await asyncio.sleep(0)
     # One commit, so they come in one chunk, which has to be cut.
     batches = [encode_batch(columns_of([put(b"%d" % n), put(b"x", b"%d" % n)])) for n in range(5)]
-    await setting.log.append_many([(setting.topic.id, ZERO, batch) for batch in batches])
+    await setting.log.append_many([(setting.topic.partition(ZERO), batch) for batch in batches])
     with await ahead as pinned:
         assert (pinned.applied, values(pinned)) == (3, {b"0": b"", b"1": b"", b"x": b"1"})
     await replica.wait_applied(Offset(9), timeout=DEADLINE_S)

@@ -99,7 +99,7 @@ async def test_an_index_ahead_of_its_log_is_refused_and_kept(setting: ReplicaSet
     shorter = await setting.log.create_topic("shorter", partitions=1)
     folder = setting.folder / "1"
     index = LmdbIndex.open(folder, table_id=shorter.id, partition=ZERO)
-    async for chunk in setting.log.read(setting.topic.id, ZERO, Offset(0), follow=False):
+    async for chunk in setting.log.read(setting.topic.partition(ZERO), Offset(0), follow=False):
         index.apply(chunk.data)
     index.close()
     for _ in range(2):
@@ -118,7 +118,7 @@ async def test_a_log_trimmed_beyond_the_index_is_refused(tmp_path: Path, setting
         small = ReplicaSetting(log, topic, setting.applier, setting.folder)
         for number in range(100):
             await small.write(b"k%d" % number, value=b"x" * 50)
-        earliest = await log.trim(topic.id, ZERO, Offset(90))
+        earliest = await log.trim(topic.partition(ZERO), Offset(90))
         assert earliest > 0
         with pytest.raises(OffsetTrimmed, match=f"has applied -1, the log begins at {earliest}") as caught:
             await small.open()

@@ -59,7 +59,7 @@ async def test_a_copy_of_a_live_replica_holds_the_same_elsewhere(nodes: TwoNodes
         await writing
     copied = LmdbIndex.open(folder, table_id=nodes.topic.id, partition=ZERO)
     assert copied.applied == manifest.offset >= 2999
-    async for chunk in nodes.log.read(nodes.topic.id, ZERO, Offset(copied.applied + 1), follow=False):
+    async for chunk in nodes.log.read(nodes.topic.partition(ZERO), Offset(copied.applied + 1), follow=False):
         copied.apply(chunk.data)
     with copied.pinned() as pinned:
         elsewhere = digest_pinned(pinned, buckets=16)

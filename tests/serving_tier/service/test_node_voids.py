@@ -20,7 +20,7 @@ PUT = attribute_of(Operation.PUT)
 
 async def append(nodes: TwoNodes, columns: Columns, *, producer: int = 0, sequence: int = 0) -> Offset:
     batch = encode_batch(columns, producer_id=producer, sequence=sequence)
-    appended = await nodes.log.append(nodes.topic.id, ZERO, batch)
+    appended = await nodes.log.append(nodes.topic.partition(ZERO), batch)
     return appended.base_offset
 
 
@@ -42,7 +42,7 @@ async def test_rejected_records_and_second_copies_are_named(nodes: TwoNodes) -> 
 
 
 async def test_it_waits_until_the_last_is_applied(nodes: TwoNodes) -> None:
-    replica = nodes.nodes[0].node.replica(nodes.topic.id, ZERO)
+    replica = nodes.nodes[0].node.replica(nodes.topic.partition(ZERO))
     await append(nodes, Columns([b"a"], [b"1"]))
     replica.hear(Offset(2), asked_s=replica.progress.clock())  # so it believes that the log goes on to there
     asked = asyncio.ensure_future(voids(nodes, 0, 2))
@@ -71,7 +71,7 @@ async def test_what_cannot_be_told_is_an_error(nodes: TwoNodes) -> None:
 
 async def test_verdicts_that_are_forgotten_are_not_guessed(nodes: TwoNodes) -> None:
     await append(nodes, Columns([b"a", b"b"], [b"1", b"2"]))
-    replica = nodes.nodes[0].node.replica(nodes.topic.id, ZERO)
+    replica = nodes.nodes[0].node.replica(nodes.topic.partition(ZERO))
     await replica.wait_applied(Offset(1), timeout=DEADLINE_S)
     state = replica.index._state
     replica.index._state = state._replace(verdicts_from=Offset(1))
@@ -86,7 +86,7 @@ async def test_verdicts_that_are_forgotten_are_not_guessed(nodes: TwoNodes) -> N
 
 async def test_a_replica_that_stands_still_is_named_when_the_time_is_over(nodes: TwoNodes) -> None:
     """The log holds the record, the replica has not applied it: the asker learns both offsets."""
-    replica = nodes.nodes[0].node.replica(nodes.topic.id, ZERO)
+    replica = nodes.nodes[0].node.replica(nodes.topic.partition(ZERO))
     await append(nodes, Columns([b"a"], [b"1"]))
     await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
     replica.hear(Offset(5), asked_s=replica.progress.clock())

@@ -130,7 +130,7 @@ async def test_replicas_come_and_go(nodes: TwoNodes) -> None:
         await node.host(other, ZERO, source="peer n2 at 7")
         await follower.until(lambda follower: follower.replicas[PartitionId(other.id, ZERO)].state == "ready")
         assert follower.replicas[PartitionId(other.id, ZERO)].source == "peer n2 at 7"
-        await node.unhost(other.id, ZERO, TableNotFound("dropped"))
+        await node.unhost(PartitionId(other.id, ZERO), TableNotFound("dropped"))
         node.refusals.clear()
         await follower.until(lambda follower: len(follower.replicas) == 1)
 

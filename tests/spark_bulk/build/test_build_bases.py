@@ -32,7 +32,7 @@ async def log_with(folder: Path, *records: int) -> AsyncIterator[tuple[Log, Tabl
     topic = await log.create_topic("flights", partitions=PARTITIONS)
     for partition, count in enumerate(records):
         for number in range(count):
-            await log.append(topic.id, Partition(partition), encode_batch(Columns([b"%d" % number], [b""])))
+            await log.append(topic.partition(partition), encode_batch(Columns([b"%d" % number], [b""])))
     place = TablePlace(topic, "slot", url, (Offset(0),) * PARTITIONS, ((),) * PARTITIONS, ((),) * PARTITIONS)
     try:
         yield log, place
@@ -61,7 +61,7 @@ async def test_without_a_token_it_is_the_end_and_an_empty_partition_gets_a_noop(
     async with log_with(tmp_path, 5, 0, 1) as (log, place):
         times = []
         for partition, last in ((0, 4), (2, 0)):
-            chunks = [each async for each in log.read(place.topic.id, Partition(partition), Offset(last), follow=False)]
+            chunks = [each async for each in log.read(place.topic.partition(partition), Offset(last), follow=False)]
             times.append(decode_batch(next(split_batches(chunks[0].data))).header.timestamp_ms)
     found = await find_bases(place, None, timeout_s=30)
     assert [base.offset for base in found] == [4, 0, 0]
@@ -69,7 +69,7 @@ async def test_without_a_token_it_is_the_end_and_an_empty_partition_gets_a_noop(
     assert found[1].log_time_ms >= times[0]
     assert [bounds.latest for bounds in await bounds_of(place)] == [4, 0, 0]
     log = await open_log(place.log_url)
-    async for chunk in log.read(place.topic.id, Partition(1), Offset(0), follow=False):
+    async for chunk in log.read(place.topic.partition(1), Offset(0), follow=False):
         assert decode_batch(chunk.data).columns.attributes == (Operation.NOOP,)
     await log.close()
     # Asked again nothing is written any more.
@@ -109,12 +109,12 @@ async def test_a_token_that_the_log_has_trimmed_is_refused(tmp_path: Path) -> No
     try:
         for _ in range(4):
             big = encode_batch(Columns([b"k"] * 2, [bytes(4 << 20)] * 2))
-            await log.append(topic.id, Partition(0), big)
-            await log.append(topic.id, Partition(0), encode_batch(Columns([b"k"], [b""])))
+            await log.append(topic.partition(0), big)
+            await log.append(topic.partition(0), encode_batch(Columns([b"k"], [b""])))
         for _ in range(20):
-            await log.append(topic.id, Partition(0), big)
-        earliest = await log.trim(topic.id, Partition(0), Offset(30))
-        latest = (await log.bounds(topic.id, Partition(0))).latest
+            await log.append(topic.partition(0), big)
+        earliest = await log.trim(topic.partition(0), Offset(30))
+        latest = (await log.bounds(topic.partition(0))).latest
     finally:
         await log.close()
     assert earliest > 0, "nothing was trimmed: segments are larger than this test thinks"

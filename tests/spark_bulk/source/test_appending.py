@@ -17,7 +17,7 @@ from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import DuramenError, InvalidRequest, Overloaded, TableNotFound, WriteUnknown
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Topic
 from log_tier.model.record import Operation
 from log_tier.open import open_log
@@ -40,7 +40,7 @@ class LossyLog:
         self._rate = rate
         self.lost = 0
 
-    async def append_many(self, parts: Sequence[tuple[TableId, Partition, bytes]]) -> list[Appended | DuramenError]:
+    async def append_many(self, parts: Sequence[tuple[PartitionId, bytes]]) -> list[Appended | DuramenError]:
         found: list[Appended | DuramenError] = []
         for part in parts:
             if self._random.random() < self._rate:
@@ -84,7 +84,7 @@ def records_of(folder: Path, topic: Topic) -> dict[int, list[tuple[int, int, byt
         async with await EmbeddedLog.open(folder) as log:
             for partition in map(Partition, range(PARTITIONS)):
                 rows = found.setdefault(partition, [])
-                reader: Any = log.read(topic.id, partition, Offset(0), follow=False)
+                reader: Any = log.read(topic.partition(partition), Offset(0), follow=False)
                 async with aclosing(reader) as chunks:
                     async for chunk in chunks:
                         for stored in split_batches(chunk.data):
@@ -109,7 +109,7 @@ def folded(folder: Path, topic: Topic) -> dict[bytes, tuple[bytes, int]]:
         async with await EmbeddedLog.open(folder) as log:
             for partition in map(Partition, range(PARTITIONS)):
                 index = MemoryIndex()
-                reader: Any = log.read(topic.id, partition, Offset(0), follow=False)
+                reader: Any = log.read(topic.partition(partition), Offset(0), follow=False)
                 async with aclosing(reader) as chunks:
                     async for chunk in chunks:
                         duplicates += index.apply(chunk.data).duplicates
@@ -265,7 +265,7 @@ def test_an_error_that_no_repetition_helps_ends_the_task(tmp_path: Path) -> None
 
 def test_a_round_that_failed_is_not_forgotten_by_the_next(tmp_path: Path, small_batches: None) -> None:
     class FailsFirst(LossyLog):
-        async def append_many(self, parts: Sequence[tuple[TableId, Partition, bytes]]) -> list[Appended | DuramenError]:
+        async def append_many(self, parts: Sequence[tuple[PartitionId, bytes]]) -> list[Appended | DuramenError]:
             if self.lost:
                 return await super().append_many(parts)
             self.lost += 1

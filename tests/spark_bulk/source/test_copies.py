@@ -246,7 +246,7 @@ def test_a_barrier_is_not_replayed_across(tmp_path: Path) -> None:
             topic = await log.create_topic("flights", partitions=1)
             put = encode_batch(Columns([b"a"], [b"1"]))
             for batch in (put, barrier_batch(Barrier(2, 7), producer_id=1, sequence=0), put):
-                await log.append(topic.id, ZERO, batch)
+                await log.append(topic.partition(ZERO), batch)
             return topic
 
     topic = asyncio.run(fill())

@@ -109,7 +109,7 @@ def _changes(
     """Every offset of an event that was not seen, with its change where it is one."""
     void = frozenset(event.void_offsets)
     shown = seen[event.partition]
-    place = place_of(table.id, event.partition)
+    place = place_of(table.partition(event.partition))
     for data in split_batches(event.batches):
         batch = decode_batch(data, place)
         columns, timestamp_ms = batch.columns, batch.header.timestamp_ms

@@ -28,7 +28,7 @@ from log_tier.model.errors import (
     TableNotFound,
     UnknownFormat,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from router.data.freshness import may_answer, needed_offset
 from router.data.requests import WritePart
 from router.endpoints.resp.command_spec import async_command, sync_command
@@ -53,7 +53,7 @@ def read(client: CommandContext, args: Sequence[bytes]) -> list[Any]:
     if node is None:
         raise _NOT_HERE
     try:
-        replica = node.replica(TableId(text_of(args[0])), Partition(integer(args[1])))
+        replica = node.replica(PartitionId(TableId(text_of(args[0])), Partition(integer(args[1]))))
         index = replica.index
         after = Offset(integer(args[2]))
         if not may_answer(index.applied, needed_offset(after, replica.floor), replica.failure):
@@ -70,7 +70,7 @@ async def wait_applied(client: CommandContext, args: Sequence[bytes]) -> Simple:
     if node is None:
         raise _NOT_HERE
     try:
-        replica = node.replica(TableId(text_of(args[0])), Partition(integer(args[1])))
+        replica = node.replica(PartitionId(TableId(text_of(args[0])), Partition(integer(args[1]))))
         await replica.wait_applied(Offset(integer(args[2])), timeout=_AWAIT_S)
     except DuramenError as error:
         raise problem_of(error) from error

@@ -33,7 +33,7 @@ from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError, OffsetTrimmed, TableNotFound
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.record import EXPIRY_SHIFT, OPERATION_MASK, PLAIN_PUT, Expiry, Operation
 from router.data.requests import WatchEvent
 from router.data.seam import DataPlane
@@ -296,7 +296,7 @@ class Notifications:
     async def _pass_on(
         self, number: int, table: TableId, event: WatchEvent, positions: dict[Partition, Offset]
     ) -> None:
-        place = place_of(table, event.partition)
+        place = place_of(PartitionId(table, event.partition))
         void = set(event.void_offsets)
         start = positions.get(event.partition, Offset(0))
         for data in split_batches(event.batches):

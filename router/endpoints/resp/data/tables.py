@@ -26,7 +26,7 @@ from typing import Final
 
 from log_tier.model.batch import Batch
 from log_tier.model.errors import DuramenError, TableExists, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
@@ -123,7 +123,7 @@ class ServedTable:
                 self.raise_floor(partition, max(before.index.shown, self.seen[partition]))
             replica: Replica | None = None
             with suppress(DuramenError):
-                replica = self.node.replica(self.ref.id, partition)
+                replica = self.node.replica(PartitionId(self.ref.id, partition))
             if replica is not None and (replica.failure is not None or replica.state == "replaying"):
                 replica = None
             self._let_go(partition)

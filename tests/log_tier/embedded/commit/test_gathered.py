@@ -20,7 +20,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.commit.quick_disk import QuickDisk
 from log_tier.model.errors import DiskFull, LogStopped, ShuttingDown
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from log_tier.model.log import Appended, Topic
 
 WARM_UP = 8
@@ -47,7 +47,7 @@ class Witness:
 
 
 async def gathered(log: EmbeddedLog, topic: Topic, key: str, partition: int = 0, value: bytes = b"v") -> Appended:
-    (place,) = await log.append_many([(topic.id, Partition(partition), plain_batch(key, value=value))], gathered=True)
+    (place,) = await log.append_many([(topic.partition(partition), plain_batch(key, value=value))], gathered=True)
     if isinstance(place, Appended):
         return place
     raise place
@@ -55,7 +55,7 @@ async def gathered(log: EmbeddedLog, topic: Topic, key: str, partition: int = 0,
 
 async def warm(log: EmbeddedLog, topic: Topic) -> None:
     for _ in range(WARM_UP):
-        await log.append(topic.id, ZERO, plain_batch("warm"))
+        await log.append(topic.partition(ZERO), plain_batch("warm"))
     await idle(log)
 
 
@@ -80,11 +80,11 @@ async def test_the_caller_commits_on_a_quick_disk() -> None:
         assert [step for step, _ in witness.steps][-1] == "sync"
         assert witness.threads() == {threading.get_ident()}
         assert place.base_offset == WARM_UP + 1
-        both = [(topic.id, Partition(number), plain_batch("both")) for number in range(2)]
+        both = [(topic.partition(number), plain_batch("both")) for number in range(2)]
         places = await log.append_many(both, gathered=True)
         assert [each.base_offset for each in places if isinstance(each, Appended)] == [WARM_UP + 2, 0]
         assert witness.threads() == {threading.get_ident()}
-        await log.append(topic.id, ZERO, plain_batch("there"))
+        await log.append(topic.partition(ZERO), plain_batch("there"))
         assert threading.get_ident() not in witness.threads()
         assert log._committer.commits_at_once == 2
         killed = copy_of(disk)
@@ -96,7 +96,7 @@ async def test_followers_hear_of_it() -> None:
     async with await open_log(MemoryDisk()) as log:
         topic = await log.create_topic("flights", partitions=1)
         await warm(log, topic)
-        chunks = log.read(topic.id, ZERO, Offset(WARM_UP), follow=True)
+        chunks = log.read(topic.partition(ZERO), Offset(WARM_UP), follow=True)
         waiting = asyncio.ensure_future(anext(chunks))
         await asyncio.sleep(0)
         await gathered(log, topic, "here")
@@ -118,9 +118,9 @@ async def test_nobody_is_overtaken() -> None:
                 assert may_go.wait(20)
 
         disk.on_step = on_step
-        first = asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("first")))
+        first = asyncio.ensure_future(log.append(topic.partition(ZERO), plain_batch("first")))
         assert await asyncio.to_thread(in_sync.wait, 20)
-        second = asyncio.ensure_future(log.append(topic.id, ZERO, plain_batch("second")))
+        second = asyncio.ensure_future(log.append(topic.partition(ZERO), plain_batch("second")))
         await asyncio.sleep(0)
         third = asyncio.ensure_future(gathered(log, topic, "third"))
         await asyncio.sleep(0)
@@ -159,7 +159,7 @@ async def test_a_failed_sync_is_final_here_too() -> None:
             with pytest.raises(LogStopped):
                 await gathered(log, topic, "later")
             with pytest.raises(LogStopped):
-                await log.append(topic.id, ZERO, plain_batch("later"))
+                await log.append(topic.partition(ZERO), plain_batch("later"))
         assert len(keys_of(await read_all(log, topic.id))) == WARM_UP
 
 
@@ -214,7 +214,7 @@ def test_many_loops_at_once(tmp_path: Path) -> None:
             if chance.random() < 0.6:
                 place = await gathered(log, topic, key, partition)
             else:
-                place = await log.append(topic.id, Partition(partition), batch)
+                place = await log.append(topic.partition(partition), batch)
             places.append((partition, int(place.base_offset), key))
         return places
 

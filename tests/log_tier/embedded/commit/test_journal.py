@@ -152,7 +152,7 @@ def test_a_commit_over_several_partitions_is_one_sync() -> None:
         disk = MemoryDisk()
         async with await open_log(disk) as log:
             topic = await log.create_topic("flights", partitions=4)
-            parts = [(topic.id, Partition(number), plain_batch(f"k{number}")) for number in range(4)]
+            parts = [(topic.partition(number), plain_batch(f"k{number}")) for number in range(4)]
             await log.append_many(parts)
             before = log.statistics().syncs
             synced: list[str] = []
@@ -175,15 +175,15 @@ def test_a_failed_sync_of_the_journal_stops_the_log() -> None:
 
         async with await open_log(disk) as log:
             topic = await log.create_topic("flights", partitions=3)
-            parts = [(topic.id, Partition(number), plain_batch(f"k{number}")) for number in range(3)]
+            parts = [(topic.partition(number), plain_batch(f"k{number}")) for number in range(3)]
             await log.append_many(parts)
             disk.on_step = fail
             places = await log.append_many(parts)
             assert all(isinstance(place, LogStopped) for place in places)
             disk.on_step = lambda what, path: None
             with pytest.raises(LogStopped):
-                await log.append(topic.id, Partition(0), plain_batch("later"))
-            assert (await log.bounds(topic.id, Partition(0))).latest == 0, "what was not acknowledged is not read"
+                await log.append(topic.partition(0), plain_batch("later"))
+            assert (await log.bounds(topic.partition(0))).latest == 0, "what was not acknowledged is not read"
 
     asyncio.run(story())
 
@@ -193,7 +193,7 @@ def test_acknowledged_writes_come_back_from_the_journal() -> None:
         disk = MemoryDisk()
         async with await open_log(disk) as log:
             topic = await log.create_topic("flights", partitions=2)
-            parts = [(topic.id, Partition(number), plain_batch(f"k{number}")) for number in range(2)]
+            parts = [(topic.partition(number), plain_batch(f"k{number}")) for number in range(2)]
             await log.append_many(parts)
             await log.append_many(parts)
             # Power fails: of the segments, only what was synced by itself is left.
@@ -221,7 +221,7 @@ def test_without_room_for_a_journal_each_partition_is_synced() -> None:
         async with await open_log(disk, SMALL) as log:
             assert any("no room for a journal" in note for note in log.recovery.notes)
             topic = await log.create_topic("flights", partitions=2)
-            parts = [(topic.id, Partition(number), plain_batch("k")) for number in range(2)]
+            parts = [(topic.partition(number), plain_batch("k")) for number in range(2)]
             places = await log.append_many(parts)
             assert not any(isinstance(place, DuramenError) for place in places)
         assert HOME / "journal.0" in disk.files

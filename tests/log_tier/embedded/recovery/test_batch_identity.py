@@ -23,7 +23,7 @@ from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of
 from log_tier.model.errors import LogDamaged
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from log_tier.model.log import Topic
 
 
@@ -35,7 +35,7 @@ async def two_alike(path: Path, records: int) -> tuple[Topic, Topic]:
             for topic in topics:
                 for partition in range(2):
                     value = f"{topic.name}{partition}".encode().ljust(20)
-                    await log.append(topic.id, Partition(partition), plain_batch(f"k{number:03}", value=value))
+                    await log.append(topic.partition(partition), plain_batch(f"k{number:03}", value=value))
     return topics[0], topics[1]
 
 
@@ -75,10 +75,10 @@ async def test_a_batch_of_an_older_client_is_stored_with_the_stronger_stamp() ->
     old = bytes.fromhex((Path(__file__).parents[2] / "model" / "fixtures" / "batch_v1_plain.hex").read_text())
     async with await open_log(disk) as log:
         topic = await log.create_topic("flights", partitions=1)
-        place = await log.append(topic.id, ZERO, old)
+        place = await log.append(topic.partition(ZERO), old)
         assert place.base_offset == 0
         (stored,) = await read_all(log, topic.id)
-        batch = decode_batch(stored, place_of(topic.id, ZERO))
+        batch = decode_batch(stored, place_of(topic.partition(ZERO)))
         assert batch.header.version == 2
         assert batch.columns.keys == decode_batch(old).columns.keys
 
@@ -91,7 +91,7 @@ async def test_segments_of_batch_version_1_are_read_on() -> None:
     overwrite(disk, path, b"".join(as_version_1(data[a:b]) for a, b in pairwise(ends)))
     async with await open_log(disk, LARGE) as log:
         assert str(log.recovery) == "nothing to recover"
-        assert (await log.append(topic.id, ZERO, plain_batch("new"))).base_offset == 3
+        assert (await log.append(topic.partition(ZERO), plain_batch("new"))).base_offset == 3
     async with await open_log(disk, LARGE) as log:
         assert keys_of(await read_all(log, topic.id)) == {0: b"k0", 1: b"k1", 2: b"k2", 3: b"new"}
 
@@ -112,8 +112,8 @@ async def test_another_partitions_checkpoint_removes_nothing() -> None:
         topic = await log.create_topic("flights", partitions=2)
         for number in range(60):
             for partition in range(2):
-                await log.append(topic.id, Partition(partition), plain_batch(f"k{number:02}", value=b"x" * 60))
-        await log.trim(topic.id, Partition(1), Offset(40))
+                await log.append(topic.partition(partition), plain_batch(f"k{number:02}", value=b"x" * 60))
+        await log.trim(topic.partition(1), Offset(40))
     mine, other = (segment_files(disk, topic, number)[0].parent / "checkpoint.json" for number in (0, 1))
     overwrite(disk, mine, bytes(disk.files[other].content))
     async with await open_log(disk) as log:

@@ -91,18 +91,18 @@ async def test_a_stranger_among_the_topics_is_named(tmp_path: Path) -> None:
 async def test_a_damaged_checkpoint_costs_a_note_and_nothing_else(tmp_path: Path) -> None:
     async with await EmbeddedLog.open(tmp_path) as log:
         topic = await log.create_topic("flights", partitions=1)
-        await log.append(topic.id, ZERO, plain_batch("a"))
+        await log.append(topic.partition(ZERO), plain_batch("a"))
     (checkpoint,) = tmp_path.glob("topics/*/0/checkpoint.json")
     checkpoint.write_bytes(b"garbage")
     async with await EmbeddedLog.open(tmp_path) as log:
         assert "without a checkpoint" in str(log.recovery)
         assert len(await read_all(log, topic.id)) == 1
-        assert (await log.append(topic.id, ZERO, plain_batch("b"))).base_offset == 1
+        assert (await log.append(topic.partition(ZERO), plain_batch("b"))).base_offset == 1
 
 
 async def test_a_deleted_topic_leaves_no_files(tmp_path: Path) -> None:
     async with await EmbeddedLog.open(tmp_path) as log:
         topic = await log.create_topic("flights", partitions=3)
-        await log.append(topic.id, ZERO, plain_batch("a"))
+        await log.append(topic.partition(ZERO), plain_batch("a"))
         await log.delete_topic(topic.id)
         assert list((tmp_path / "topics").iterdir()) == []

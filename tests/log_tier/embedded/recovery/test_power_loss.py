@@ -14,7 +14,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from log_tier.model.log import Topic
 
 PARTITIONS = 3
@@ -47,7 +47,7 @@ async def write_bursts(
 
     async def one(partition: int, key: str) -> None:
         # Every other one as its caller's own commit, where the log takes it so.
-        batch = (topic.id, Partition(partition), plain_batch(key, value=b"x" * 90))
+        batch = (topic.partition(partition), plain_batch(key, value=b"x" * 90))
         (place,) = await log.append_many([batch], gathered=len(acknowledged) % 2 == 0)
         if isinstance(place, DuramenError):
             raise place
@@ -104,7 +104,7 @@ def test_what_was_acknowledged_survives(
             assert promised.items() <= found.items()
             assert set(found.values()) <= sent
             for partition in range(PARTITIONS):
-                bounds = await log.bounds(topic.id, Partition(partition))
+                bounds = await log.bounds(topic.partition(partition))
                 assert sorted(offset for place, offset in found if place == partition) == list(range(bounds.latest + 1))
 
     asyncio.run(story())
@@ -120,10 +120,10 @@ def test_trimming_is_finished_or_not_begun(at: int, before: int, seed: int) -> N
             acknowledged: Seen = {}
             await write_bursts(log, topic, [[0]] * 60, acknowledged, "a")
             plug = Plug(disk, disk.steps + at, random.Random(seed), acknowledged)
-            await log.trim(topic.id, ZERO, Offset(before))
+            await log.trim(topic.partition(ZERO), Offset(before))
         async with await open_log(plug.survivor or disk) as log:
             assert log.recovery.damages == []
-            bounds = await log.bounds(topic.id, ZERO)
+            bounds = await log.bounds(topic.partition(ZERO))
             assert bounds.earliest <= before
             assert bounds.latest == 59
             found = keys_of(await read_all(log, topic.id, start=bounds.earliest))

@@ -30,7 +30,7 @@ from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import DuramenError, LogDamaged
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from log_tier.model.log import Bounds
 
 
@@ -38,13 +38,13 @@ async def test_a_clean_close_leaves_no_reserved_space_and_nothing_to_report(tmp_
     path = tmp_path / "log"
     async with await EmbeddedLog.open(path) as log:
         topic = await log.create_topic("flights", partitions=1)
-        await log.append(topic.id, ZERO, plain_batch("a"))
+        await log.append(topic.partition(ZERO), plain_batch("a"))
         (file,) = path.glob("topics/*/0/*.log")
         assert file.stat().st_size == PREALLOCATION_BYTES_MIN, "space is reserved while the log is open"
     assert file.stat().st_size == len(plain_batch("a"))
     async with await EmbeddedLog.open(path) as log:
         assert str(log.recovery) == "nothing to recover"
-        assert (await log.append(topic.id, ZERO, plain_batch("b"))).base_offset == 1
+        assert (await log.append(topic.partition(ZERO), plain_batch("b"))).base_offset == 1
         assert keys_of(await read_all(log, topic.id)) == {0: b"a", 1: b"b"}
 
 
@@ -94,7 +94,7 @@ async def test_the_newest_segment_cut_at_every_byte_of_its_last_4_kib(filling: s
         assert cut.files[path].durable.rstrip(b"\0") == whole[: ends[kept]].rstrip(b"\0")
         if at % 59 == 0:
             async with await open_log(cut, LARGE) as log:
-                place = await log.append(topic.id, ZERO, plain_batch("after"))
+                place = await log.append(topic.partition(ZERO), plain_batch("after"))
                 assert place.base_offset == kept
                 expected = {n: b"k%d" % n for n in range(kept)} | {kept: b"after"}
                 assert keys_of(await read_all(log, topic.id)) == expected
@@ -117,7 +117,7 @@ async def test_a_newest_segment_that_is_shorter_than_it_was_is_damage_at_whateve
                 assert damage.fields == {"file": str(path), "position": ends[kept], "offset": kept}
                 assert f"{at} bytes, and {reserved} were reserved" in damage.message
                 with pytest.raises(LogDamaged):
-                    await log.append(topic.id, ZERO, plain_batch("after"))
+                    await log.append(topic.partition(ZERO), plain_batch("after"))
                 found, met = await readable(log, topic)
                 assert found == {n: b"k%d" % n for n in range(kept)}
                 assert met is not None
@@ -127,13 +127,13 @@ async def test_an_older_copy_of_the_newest_segment_is_noticed_by_its_length_or_b
     disk = MemoryDisk()
     log = await open_log(disk, LARGE)
     topic = await log.create_topic("flights", partitions=1)
-    await log.append(topic.id, ZERO, plain_batch("k0", value=bytes(100)))
+    await log.append(topic.partition(ZERO), plain_batch("k0", value=bytes(100)))
     (path,) = segment_files(disk, topic)
     older = bytes(disk.files[path].content)
     reserved = disk.files[path].length
     count = 1
     while disk.files[path].length == reserved:
-        await log.append(topic.id, ZERO, plain_batch(f"k{count}", value=bytes(100)))
+        await log.append(topic.partition(ZERO), plain_batch(f"k{count}", value=bytes(100)))
         count += 1
     killed = copy_of(disk)
     await log.close()
@@ -146,7 +146,7 @@ async def test_an_older_copy_of_the_newest_segment_is_noticed_by_its_length_or_b
             assert damage.fields["offset"] == 1
             assert why in damage.message or f"offset {count - 2} is known" in damage.message
             with pytest.raises(LogDamaged):
-                await log.append(topic.id, ZERO, plain_batch("after"))
+                await log.append(topic.partition(ZERO), plain_batch("after"))
 
 
 async def test_after_a_kill_every_file_may_be_cut_again_by_a_close_or_a_second_kill(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ async def test_after_a_kill_every_file_may_be_cut_again_by_a_close_or_a_second_k
     log = await EmbeddedLog.open(tmp_path / "log")
     topic = await log.create_topic("flights", partitions=1)
     for number in range(3):
-        await log.append(topic.id, ZERO, plain_batch(f"k{number}"))
+        await log.append(topic.partition(ZERO), plain_batch(f"k{number}"))
     shutil.copytree(tmp_path / "log", tmp_path / "killed")
     await log.close()
     (file,) = (tmp_path / "killed").glob("topics/*/0/*.log")
@@ -194,7 +194,7 @@ async def test_a_torn_end_is_cut_once_and_the_shorter_file_is_right_from_then_on
             survivor = left.after_power_loss(random.Random(failed), keep_everything=keep_everything)
             async with await open_log(survivor, LARGE) as log:
                 assert not log.recovery.damages
-                assert (await log.append(topic.id, ZERO, plain_batch("after"))).base_offset == 5
+                assert (await log.append(topic.partition(ZERO), plain_batch("after"))).base_offset == 5
     assert failed > 3
 
 
@@ -213,11 +213,11 @@ async def test_a_cut_after_a_clean_close_is_damage_and_not_a_tear(filling: bytes
             assert damage.fields == {"file": str(path), "position": ends[kept], "offset": kept}
             assert bytes(cut.files[path].content) == whole[:at] + filling, "damage is never cut"
             with pytest.raises(LogDamaged):
-                await log.append(topic.id, ZERO, plain_batch("after"))
+                await log.append(topic.partition(ZERO), plain_batch("after"))
             found, met = await readable(log, topic)
             assert found == {n: b"k%d" % n for n in range(kept)}
             assert met is not None
-            other = await log.append(topic.id, Partition(1), plain_batch("other"))
+            other = await log.append(topic.partition(1), plain_batch("other"))
             assert other.base_offset == 0, "the other partitions go on"
 
 
@@ -226,8 +226,8 @@ async def test_a_torn_commit_of_many_batches_is_cut_although_later_ones_of_it_ar
     disk = MemoryDisk()
     log = await open_log(disk, LARGE)
     topic = await log.create_topic("flights", partitions=1)
-    await log.append(topic.id, ZERO, plain_batch("first"))
-    await asyncio.gather(*(log.append(topic.id, ZERO, plain_batch(f"k{n}")) for n in range(20)))
+    await log.append(topic.partition(ZERO), plain_batch("first"))
+    await asyncio.gather(*(log.append(topic.partition(ZERO), plain_batch(f"k{n}")) for n in range(20)))
     killed = copy_of(disk)
     await log.close()
     (path,) = segment_files(killed, topic)
@@ -241,4 +241,4 @@ async def test_a_torn_commit_of_many_batches_is_cut_although_later_ones_of_it_ar
     )
     async with await open_log(killed, LARGE) as log:
         assert [cut.offset for cut in log.recovery.cuts if isinstance(cut, Cut)] == [group]
-        assert (await log.append(topic.id, ZERO, plain_batch("again"))).base_offset == group
+        assert (await log.append(topic.partition(ZERO), plain_batch("again"))).base_offset == group

@@ -82,7 +82,7 @@ async def test_damage_in_the_middle_is_proved_by_what_was_written_after_its_sync
         (damage,) = log.recovery.damages
         assert damage.fields["position"] == ends[20]
         assert "offset 21 at byte" in damage.message
-        assert await log.bounds(topic.id, ZERO) == Bounds(Offset(0), Offset(19))
+        assert await log.bounds(topic.partition(ZERO)) == Bounds(Offset(0), Offset(19))
 
 
 @pytest.mark.parametrize("which", [0, 1, -1])
@@ -95,7 +95,7 @@ async def test_a_missing_segment_is_damage(which: int) -> None:
         (damage,) = log.recovery.damages
         assert "missing" in damage.message
         with pytest.raises(LogDamaged):
-            await log.append(topic.id, ZERO, plain_batch("after"))
+            await log.append(topic.partition(ZERO), plain_batch("after"))
         if which:
             found, met = await readable(log, topic)
             assert sorted(found) == list(range(int(missing.stem)))
@@ -131,7 +131,7 @@ async def test_an_index_file_that_lies_is_replaced_by_a_scan(content: bytes | st
         assert not log.recovery.damages
         for start in range(0, 120, 7):
             assert sorted(keys_of(await read_all(log, topic.id, start=start))) == list(range(start, 120))
-        assert (await log.append(topic.id, ZERO, plain_batch("after"))).base_offset == 120
+        assert (await log.append(topic.partition(ZERO), plain_batch("after"))).base_offset == 120
 
 
 async def test_opening_reads_only_the_end_of_each_segment() -> None:

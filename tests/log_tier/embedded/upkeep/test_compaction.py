@@ -85,9 +85,9 @@ async def write(log: EmbeddedLog, topic: Topic, batches: list[tuple[list[Record]
         if producer:
             sequences[producer] += len(batch)
         sent.append(data)
-        await log.append(topic.id, ZERO, data)
+        await log.append(topic.partition(ZERO), data)
         if chance.random() < 0.2:
-            await log.append(topic.id, ZERO, chance.choice(sent[-6:]))
+            await log.append(topic.partition(ZERO), chance.choice(sent[-6:]))
 
 
 def last_offset(stored: bytes) -> int:
@@ -119,7 +119,7 @@ async def check_every_crash(batches: list[bytes]) -> None:
         async with await open_log(disk, NOW) as log:
             topic = await log.create_topic("flights", partitions=1)
             for batch in batches:
-                await log.append(topic.id, ZERO, batch)
+                await log.append(topic.partition(ZERO), batch)
             before = await read_all(log, topic.id)
             first = disk.steps + step
 
@@ -130,7 +130,7 @@ async def check_every_crash(batches: list[bytes]) -> None:
                     survivors.append(disk.after_process_end())
 
             disk.on_step = on_step
-            await log.compact(topic.id, ZERO, Offset(10**6))
+            await log.compact(topic.partition(ZERO), Offset(10**6))
             disk.on_step = lambda what, path: None
             after = await read_all(log, topic.id)
             check_same_meaning(before, after, 10**6, snapshots=False)
@@ -187,11 +187,11 @@ async def test_what_may_be_a_duplicate_of_a_trimmed_record_covers_nothing() -> N
         topic = await log.create_topic("flights", partitions=1)
         batches = [original, *filler(15), plain_batch("k", value=b"new"), *filler(15), original, *filler(30)]
         for batch in batches:
-            await log.append(topic.id, ZERO, batch)
+            await log.append(topic.partition(ZERO), batch)
         before = await read_all(log, topic.id)
-        earliest = await log.trim(topic.id, ZERO, Offset(15))
+        earliest = await log.trim(topic.partition(ZERO), Offset(15))
         assert earliest > 0
-        assert await log.compact(topic.id, ZERO, Offset(10**6)) > 0
+        assert await log.compact(topic.partition(ZERO), Offset(10**6)) > 0
         after = await read_all(log, topic.id, start=earliest)
         snapshot = fold(State(), [data for data in before if last_offset(data) < earliest])
         assert fold(snapshot, after).live()[b"k"][0] == b"new"
@@ -208,7 +208,7 @@ def test_compacted_logs_mean_the_same(
             topic = await log.create_topic("flights", partitions=1)
             await write(log, topic, batches, repeat)
             before = await read_all(log, topic.id)
-            dropped = await log.compact(topic.id, ZERO, Offset(below))
+            dropped = await log.compact(topic.partition(ZERO), Offset(below))
         async with await open_log(copy_of(disk), LATER) as log:
             assert log.recovery.damages == []
             after = await read_all(log, topic.id)
@@ -217,7 +217,7 @@ def test_compacted_logs_mean_the_same(
             check_same_meaning(before, after, below, snapshots=keep_deletes)
             await write(log, topic, batches[::-1], repeat + 1)
             full = before + (await read_all(log, topic.id, start=decode_batch(before[-1]).header.last_offset + 1))
-            await log.compact(topic.id, ZERO, Offset(10**6))
+            await log.compact(topic.partition(ZERO), Offset(10**6))
             check_same_meaning(full, await read_all(log, topic.id), 10**6, snapshots=keep_deletes)
 
     asyncio.run(story())
@@ -236,8 +236,8 @@ def test_a_trimmed_log_is_compacted_with_care(
             topic = await log.create_topic("flights", partitions=1)
             await write(log, topic, batches, repeat)
             before = await read_all(log, topic.id)
-            earliest = await log.trim(topic.id, ZERO, Offset(trimmed))
-            await log.compact(topic.id, ZERO, Offset(10**6))
+            earliest = await log.trim(topic.partition(ZERO), Offset(trimmed))
+            await log.compact(topic.partition(ZERO), Offset(10**6))
             after = await read_all(log, topic.id, start=earliest)
             old = [data for data in before if decode_batch(data).header.last_offset < earliest]
             assert fold(fold(State(), old), after).live() == fold(State(), before).live()
@@ -265,11 +265,11 @@ def test_power_fails_in_the_middle_of_a_compaction(
                     survivors.append(disk.after_power_loss(chance))
 
             disk.on_step = on_step
-            await log.compact(topic.id, ZERO, Offset(10**6))
+            await log.compact(topic.partition(ZERO), Offset(10**6))
         async with await open_log(survivors[0] if survivors else disk, NOW) as log:
             assert log.recovery.damages == []
             check_same_meaning(before, await read_all(log, topic.id), 10**6, snapshots=False)
-            await log.compact(topic.id, ZERO, Offset(10**6))
+            await log.compact(topic.partition(ZERO), Offset(10**6))
             check_same_meaning(before, await read_all(log, topic.id), 10**6, snapshots=False)
 
     asyncio.run(story())
@@ -280,13 +280,13 @@ async def test_an_overwritten_key_shrinks_to_its_newest_record() -> None:
     async with await open_log(disk, NOW) as log:
         topic = await log.create_topic("flights", partitions=1)
         for number in range(200):
-            await log.append(topic.id, ZERO, plain_batch("same", value=b"%d" % number))
+            await log.append(topic.partition(ZERO), plain_batch("same", value=b"%d" % number))
         sizes = sum(inode.length for path, inode in disk.files.items() if path.suffix == ".log")
-        dropped = await log.compact(topic.id, ZERO, Offset(10**6))
+        dropped = await log.compact(topic.partition(ZERO), Offset(10**6))
         assert dropped > 150
         assert sum(inode.length for path, inode in disk.files.items() if path.suffix == ".log") < sizes / 2
-        assert (await log.bounds(topic.id, ZERO)).earliest == 0, "offsets never change"
-        assert await log.compact(topic.id, ZERO, Offset(10**6)) == 0, "there is nothing left to drop"
+        assert (await log.bounds(topic.partition(ZERO))).earliest == 0, "offsets never change"
+        assert await log.compact(topic.partition(ZERO), Offset(10**6)) == 0, "there is nothing left to drop"
         for start in range(0, 200, 9):
             assert min(keys_of(await read_all(log, topic.id, start=start))) >= start
 
@@ -295,10 +295,10 @@ async def test_a_producers_newest_batch_stays_as_a_shell() -> None:
     disk = MemoryDisk()
     async with await open_log(disk, NOW) as log:
         topic = await log.create_topic("flights", partitions=1)
-        await log.append(topic.id, ZERO, plain_batch("a", "b", producer_id=7, sequence=40))
+        await log.append(topic.partition(ZERO), plain_batch("a", "b", producer_id=7, sequence=40))
         for _ in range(60):
-            await log.append(topic.id, ZERO, plain_batch("a", "b"))
-        await log.compact(topic.id, ZERO, Offset(10**6))
+            await log.append(topic.partition(ZERO), plain_batch("a", "b"))
+        await log.compact(topic.partition(ZERO), Offset(10**6))
         shell = decode_batch((await read_all(log, topic.id))[0]).header
         assert (shell.base_offset, shell.records, shell.span) == (0, 0, 2)
         assert (shell.producer_id, shell.sequence) == (7, 40)
@@ -309,11 +309,11 @@ async def test_barriers_stay_and_cover_nothing() -> None:
     async with await open_log(disk, NOW) as log:
         topic = await log.create_topic("flights", partitions=1)
         for number in range(40):
-            await log.append(topic.id, ZERO, plain_batch("a", "b"))
+            await log.append(topic.partition(ZERO), plain_batch("a", "b"))
             if number % 10 == 0:
                 barrier = barrier_batch(Barrier(1 + number // 10, number), producer_id=0, sequence=0)
-                await log.append(topic.id, ZERO, barrier)
-        assert await log.compact(topic.id, ZERO, Offset(10**6)) > 50
+                await log.append(topic.partition(ZERO), barrier)
+        assert await log.compact(topic.partition(ZERO), Offset(10**6)) > 50
         left = [decode_batch(batch).columns for batch in await read_all(log, topic.id)]
         found = [parse_barrier(columns.values[0]) for columns in left if list(columns.keys) == [b""]]
         assert found == [Barrier(1, 0), Barrier(2, 10), Barrier(3, 20), Barrier(4, 30)]
@@ -324,12 +324,12 @@ async def test_deletes_stay_until_they_are_old_enough(old_enough: bool) -> None:
     disk = MemoryDisk()
     async with await open_log(disk, NOW if old_enough else LATER) as log:
         topic = await log.create_topic("flights", partitions=1)
-        await log.append(topic.id, ZERO, plain_batch("gone"))
+        await log.append(topic.partition(ZERO), plain_batch("gone"))
         delete = encode_batch(Columns([b"gone"], [b""], [attribute_of(Operation.DELETE)]))
-        await log.append(topic.id, ZERO, delete)
+        await log.append(topic.partition(ZERO), delete)
         for _ in range(30):
-            await log.append(topic.id, ZERO, plain_batch("other"))
-        await log.compact(topic.id, ZERO, Offset(10**6))
+            await log.append(topic.partition(ZERO), plain_batch("other"))
+        await log.compact(topic.partition(ZERO), Offset(10**6))
         assert (b"gone" in keys_of(await read_all(log, topic.id)).values()) is not old_enough
 
 
@@ -339,10 +339,10 @@ async def test_readers_in_the_middle_are_not_disturbed() -> None:
     async with await open_log(disk, options) as log:
         topic = await log.create_topic("flights", partitions=1)
         for number in range(200):
-            await log.append(topic.id, ZERO, plain_batch(f"k{number % 7}"))
-        chunks = log.read(topic.id, ZERO, Offset(0), follow=False, chunk_bytes=300)
+            await log.append(topic.partition(ZERO), plain_batch(f"k{number % 7}"))
+        chunks = log.read(topic.partition(ZERO), Offset(0), follow=False, chunk_bytes=300)
         seen = keys_of(list(split_batches((await anext(chunks)).data)))
-        await log.compact(topic.id, ZERO, Offset(10**6))
+        await log.compact(topic.partition(ZERO), Offset(10**6))
         async for chunk in chunks:
             seen.update(keys_of(list(split_batches(chunk.data))))
         assert seen.items() <= {n: b"k%d" % (n % 7) for n in range(200)}.items()

@@ -10,7 +10,7 @@ import pytest
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_from_bytes
 from log_tier.model.table_ref import TableRef
 from router.data.requests import WatchEvent
 from router.data.seam import Connection
@@ -23,7 +23,7 @@ ZERO = Partition(0)
 
 def stored(offset: int, key: bytes, *, partition: int = 0) -> bytes:
     batch = encode_batch(Columns([key], [b"v"]))
-    place = place_of(TABLE.id, Partition(partition))
+    place = place_of(PartitionId(TABLE.id, Partition(partition)))
     return stamp_batch(batch, base_offset=Offset(offset), timestamp_ms=1, unsynced=0, place=place)
 
 

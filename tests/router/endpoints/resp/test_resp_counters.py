@@ -9,7 +9,7 @@ from kit.deadlines import wait_until
 from kit.resp.raw_client import Raw, Status
 from kit.resp.server_thread import ServerThread
 
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 
 OK = Status("OK")
 
@@ -68,12 +68,12 @@ def test_conditions_hold_against_another_writer_of_the_log(server: ServerThread,
     assert raw.call("SET", key, "10") == OK
     assert raw.call("GET", key) == b"10", "it is applied before the replica is held"
     table = server.run(lambda: server.server.tables.open("default"))
-    replica = server.data_plane.node.replica(table.ref.id, Partition(0))
+    replica = server.data_plane.node.replica(PartitionId(table.ref.id, Partition(0)))
     before = server.server.writer.records
     with held(replica):
         # Not by this endpoint, so it does not know; and not applied, so the increment reads 10.
         batch = puts((key.encode(), b"20"))
-        server.run(lambda: server.data_plane.log.append(table.ref.id, Partition(0), batch))
+        server.run(lambda: server.data_plane.log.append(PartitionId(table.ref.id, Partition(0)), batch))
         raw.send(b"INCR %b\r\n" % key.encode())
         wait_until(lambda: server.server.writer.records != before, "the increment is written")
     assert raw.reply() == 21

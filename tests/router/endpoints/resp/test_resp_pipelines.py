@@ -15,7 +15,7 @@ from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.real_redis import RealRedis
 from kit.resp.server_thread import ServerThread
 
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 
 OK = Status("OK")
 QUEUED = Status("QUEUED")
@@ -138,11 +138,11 @@ def test_a_rejected_pipeline_runs_again_as_a_whole(alone: ServerThread, key: str
     with alone.connect() as raw:
         assert pipeline(raw, [("INCR", each) for each in keys]) == [1] * 5
         table = alone.run(lambda: alone.server.tables.open("default"))
-        replica = alone.data_plane.node.replica(table.ref.id, Partition(0))
+        replica = alone.data_plane.node.replica(PartitionId(table.ref.id, Partition(0)))
         before = alone.server.writer.records
         with held(replica):
             batch = puts((keys[2].encode(), b"20"))
-            alone.run(lambda: alone.data_plane.log.append(table.ref.id, Partition(0), batch))
+            alone.run(lambda: alone.data_plane.log.append(PartitionId(table.ref.id, Partition(0)), batch))
             raw.send(b"".join(packed("INCR", each) for each in keys) + packed("GET", keys[2]))
             wait_until(lambda: alone.server.writer.records != before, "the increments are written")
         assert [raw.reply() for _ in range(6)] == [2, 2, 21, 2, 2, b"21"]
@@ -157,7 +157,7 @@ def test_nobody_reads_what_is_not_on_stable_storage(alone: ServerThread, key: st
         assert raw.call("GET", key) == b"old", "it is applied before the replica is held"
         table = alone.run(lambda: alone.server.tables.open("default"))
         before = alone.server.writer.records
-        with held(alone.data_plane.node.replica(table.ref.id, Partition(0))):
+        with held(alone.data_plane.node.replica(PartitionId(table.ref.id, Partition(0)))):
             raw.send(packed("GETSET", key, "new") + packed("GET", key))
             wait_until(lambda: alone.server.writer.records != before, "the round is written")
             # A write to the key waits for the round; it answers when the round has ended, after it.

@@ -10,7 +10,7 @@ from kit.resp.raw_client import Raw, RawError, Status
 from kit.resp.server_thread import ServerThread
 
 from log_tier.model.errors import WriteUnknown
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.tokens import Token
 
 OK = Status("OK")
@@ -28,7 +28,7 @@ def test_reads_wait_for_what_was_acknowledged(server: ServerThread, raw: Raw, ke
     assert raw.call("SET", f"{key}-other", "1") == OK
     assert raw.call("MGET", key, f"{key}-other") == [b"old", b"1"]
     table = server.run(lambda: server.server.tables.open("default"))
-    replica = server.data_plane.node.replica(table.ref.id, Partition(0))
+    replica = server.data_plane.node.replica(PartitionId(table.ref.id, Partition(0)))
     with server.connect() as reader:
         with held(replica):
             assert raw.call("SET", key, "new") == OK

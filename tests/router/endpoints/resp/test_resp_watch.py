@@ -13,7 +13,7 @@ from kit.deadlines import wait_until
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
 
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 
 OK = Status("OK")
 QUEUED = Status("QUEUED")
@@ -183,7 +183,7 @@ def test_a_value_never_goes_back_behind_its_watched_version(
     raw, _ = pair
     assert raw.call("SET", key, "old") == OK
     table = alone.run(lambda: alone.server.tables.open("default"))
-    index = alone.data_plane.node.replica(table.ref.id, Partition(0)).index
+    index = alone.data_plane.node.replica(PartitionId(table.ref.id, Partition(0))).index
     go_on, commit = threading.Event(), index._commit
 
     def late(*state: Any) -> None:
@@ -196,7 +196,9 @@ def test_a_value_never_goes_back_behind_its_watched_version(
     monkeypatch.setattr(index, "_commit", late)
     try:
         # By another way than this endpoint, which does not know of it.
-        alone.run(lambda: alone.data_plane.log.append(table.ref.id, Partition(0), puts((key.encode(), b"new"))))
+        alone.run(
+            lambda: alone.data_plane.log.append(PartitionId(table.ref.id, Partition(0)), puts((key.encode(), b"new")))
+        )
         wait_until(lambda: (index.stored(key.encode()) or b"").endswith(b"new"), "the write is applied")
         assert raw.call("DURAMEN.GETV", key)[0] == b"new"
         assert raw.call("GET", key) == b"new"

@@ -20,7 +20,7 @@ from kit.resp.server_thread import ServerThread
 from duramen.client.model.results import Done
 from duramen.client.model.session import Session
 from duramen.client.transport.resp_fast_path import RespFastPath
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from router.data.direct_reads import NOT_FRESH
@@ -46,7 +46,7 @@ def table_of(server: ServerThread, name: str = "default") -> ServedTable:
 @contextmanager
 def behind(server: ServerThread, table: ServedTable, partition: Partition = ZERO) -> Iterator[None]:
     """Inside, the replica applies nothing."""
-    with held(server.data_plane.node.replica(table.ref.id, partition)):
+    with held(server.data_plane.node.replica(PartitionId(table.ref.id, partition))):
         yield
 
 
@@ -160,7 +160,9 @@ def test_a_token_holds_for_partitions_that_were_not_read_yet(wide: ServerThread,
         assert mine.call("SET", one, "old") == OK
         assert mine.call("GET", one) == b"old"
         wide.run(
-            lambda: wide.data_plane.node.replica(table.ref.id, behind_it).wait_applied(table.seen[behind_it], timeout=9)
+            lambda: wide.data_plane.node.replica(PartitionId(table.ref.id, behind_it)).wait_applied(
+                table.seen[behind_it], timeout=9
+            )
         )
         with behind(wide, table, behind_it):
             # By another server, as far as this one knows.

@@ -13,6 +13,7 @@ from kit.deadlines import within
 
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import Batch
+from log_tier.model.identifiers import PartitionId
 from log_tier.model.record import Operation
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
@@ -147,7 +148,9 @@ async def test_another_version_has_other_values(data_plane: LocalData) -> None:
     await level(table)
     assert get(reads, table, b"k") is not None
     before = cache_of(table).index
-    await data_plane.log.append(table.ref.id, ZERO, barrier_batch(Barrier(2, 1), producer_id=7, sequence=0))
+    await data_plane.log.append(
+        PartitionId(table.ref.id, ZERO), barrier_batch(Barrier(2, 1), producer_id=7, sequence=0)
+    )
     async with within(DEADLINE_S):
         while replica.index is before:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
