@@ -29,7 +29,7 @@ test-kafka: $(INSTALLED)  ## what needs real Kafka brokers: fetched with Maven, 
 test-spark: $(INSTALLED)  ## what needs a real Spark: Java 17 or newer
 	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "spark and not kafka and not campaign" $(ARGS)
 
-test-languages: $(INSTALLED)  ## programs in Go, Java and Node on duramen.v1.KV, built and run
+test-languages: $(INSTALLED)  ## programs in Go, Java and Node on duramen.v1.KV and RESP, built and run
 	@$(RUN)/python -m pytest -q -m languages $(ARGS)
 
 kafka: $(INSTALLED)  ## a Kafka broker on 127.0.0.1:9092 until Ctrl-C; BROKERS=3 runs three
