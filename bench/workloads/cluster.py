@@ -84,7 +84,7 @@ async def _elsewhere(settings: RunSettings) -> Measurement:
             began = perf_counter_ns()
             done = await table.put(key, value)
             put = perf_counter_ns() - began
-            part = requests.ReadPart(topic.id, partition, [key], done.offset)
+            part = requests.ReadPart(topic.partition(partition), [key], done.offset)
             (result,) = await next_server().read([part], timeout=10)
             if result.values != [value]:
                 raise AssertionError(f"{key!r} after {done.offset}: {result}")

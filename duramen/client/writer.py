@@ -28,7 +28,7 @@ from duramen.client.model.results import ManyDone
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DatabaseForked, DuramenError, InvalidRequest, WriteUnknown
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from router.data.requests import WritePart, WriteResult
 
@@ -177,7 +177,7 @@ class TableWriter:
                     sequence=sequence,
                     compress=self._lookup.context.compress,
                 )
-                flight.parts.append(WritePart(ref.id, number, batch))
+                flight.parts.append(WritePart(PartitionId(ref.id, number), batch))
                 flight.records[number] = len(keys)
                 keys.clear()
                 self._values[number].clear()
@@ -217,10 +217,12 @@ class TableWriter:
             final: DuramenError | None = None
             for part, result in zip(parts, results, strict=True):
                 if isinstance(result, WriteResult):
-                    records = flight.records[part.partition]
+                    records = flight.records[part.partition.partition]
                     last = _last_of(result, records)
-                    self._offsets[part.partition] = max(self._offsets.get(part.partition, NOTHING), last)
-                    context.session.saw(ref, part.partition, last)
+                    self._offsets[part.partition.partition] = max(
+                        self._offsets.get(part.partition.partition, NOTHING), last
+                    )
+                    context.session.saw(ref, part.partition.partition, last)
                     self.written += records
                     continue
                 # What is sent again is asked for its verdict, which knows the place of the copy that counts.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple, Self
 
 from log_tier.model.errors import TableNotFound
-from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
 from log_tier.model.log import Topic
 from log_tier.model.partitioner import Partitioner
 from log_tier.model.retention import Retention
@@ -144,7 +144,7 @@ class TableEntry:
 
     def partition(self, number: int) -> PartitionId:
         """The identity of one of its partitions."""
-        return PartitionId(self.id, Partition(number))
+        return partition_id(self.id, number)
 
     def start(self, partition: Partition) -> Offset:
         """The first offset that belongs to the table: a fold from there is complete."""

@@ -27,6 +27,7 @@ __all__ = [
     "TableId",
     "check_adopted_name",
     "check_name",
+    "partition_id",
     "partition_id_from_bytes",
     "table_id_from_bytes",
     "table_id_to_bytes",
@@ -45,8 +46,8 @@ TableId = NewType("TableId", str)
 class PartitionId(NamedTuple):
     """One partition of one table: what the log, a node and the data plane are called with.
 
-    Making one costs some six times what a plain pair does, so whoever serves a partition makes it once and keeps it. A
-    process has some thousands.
+    Making one costs some six times what a plain pair does. So whoever serves a partition keeps one, and `partition_id`
+    and `partition_id_from_bytes` remember those that they made.
     """
 
     table: TableId
@@ -75,7 +76,7 @@ NAME_LENGTH_MAX: Final = 120
 # each, a request converts none; a process that uses more tables converts some again, for 1.5 us each.
 _TABLE_IDS_KEPT: Final = 4096
 
-# The same for the partitions that messages name: a node serves some thousands.
+# The same for partitions: a node serves some thousands.
 _PARTITION_IDS_KEPT: Final = 16_384
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -129,6 +130,12 @@ def table_id_from_bytes(raw: bytes) -> TableId:
 
 
 @lru_cache(maxsize=_PARTITION_IDS_KEPT)
+def partition_id(table: TableId, partition: int) -> PartitionId:
+    """The identity of a partition: the same object at each call, as long as it is among those last asked for."""
+    return PartitionId(table, Partition(partition))
+
+
+@lru_cache(maxsize=_PARTITION_IDS_KEPT)
 def partition_id_from_bytes(table_id: bytes, partition: int) -> PartitionId:
     """The partition that a message names. Raises `InvalidRequest` where `table_id` is none."""
-    return PartitionId(table_id_from_bytes(table_id), Partition(partition))
+    return partition_id(table_id_from_bytes(table_id), partition)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import Offset, PartitionId, TableId, partition_id
 from log_tier.model.retention import Retention
 
 __all__ = ["Appended", "Bounds", "Log", "ReadChunk", "Topic"]
@@ -38,7 +38,7 @@ class Topic:
 
     def partition(self, number: int) -> PartitionId:
         """The identity of one of its partitions."""
-        return PartitionId(self.id, Partition(number))
+        return partition_id(self.id, number)
 
 
 class Appended(NamedTuple):

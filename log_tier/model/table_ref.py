@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from log_tier.model.identifiers import Partition, PartitionId, TableId
+from log_tier.model.identifiers import Partition, PartitionId, TableId, partition_id
 from log_tier.model.partitioner import Partitioner, partition_function
 
 __all__ = ["TableRef"]
@@ -26,7 +26,7 @@ class TableRef:
 
     def partition(self, number: int) -> PartitionId:
         """The identity of one of its partitions."""
-        return PartitionId(self.id, Partition(number))
+        return partition_id(self.id, number)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition_of", partition_function(self.partitions, self.partitioner))

@@ -21,7 +21,7 @@ def unanswered(parts: Sequence[WritePart], error: DuramenError | TimeoutError, t
         WriteUnknown(
             f"no reply came from the log within {timeout:.3g} s: the batch is in the log or it is not; append "
             "the same bytes again, a second copy is void",
-            partition=part.partition,
+            partition=part.partition.partition,
         )
         for part in parts
     ]

@@ -100,7 +100,7 @@ class LocalData:
         waiting: list[tuple[int, ReadPart]] = []
         for place, part in enumerate(parts):
             try:
-                replica = self.node.replica(PartitionId(part.table_id, part.partition))
+                replica = self.node.replica(part.partition)
                 needed = needed_offset(part.after, replica.floor)
                 if _decide(replica, needed, part.strong, part.lag_max_ms) is Decision.ANSWER:
                     results.append(read_keys(replica, part.keys, room))
@@ -121,26 +121,24 @@ class LocalData:
 
     async def _read_when_fresh(self, part: ReadPart, timeout: float, room: ReplyRoom) -> ReadResult | DuramenError:
         try:
-            replica = await self._fresh(
-                part.table_id, part.partition, part.after, part.strong, timeout, part.lag_max_ms
-            )
+            replica = await self._fresh(part.partition, part.after, part.strong, timeout, part.lag_max_ms)
             return read_keys(replica, part.keys, room)
         except DuramenError as error:
             return error
 
-    async def _replica(self, table_id: TableId, partition: Partition, timeout: float) -> Replica:
+    async def _replica(self, partition: PartitionId, timeout: float) -> Replica:
         """A replica of this process. Fetches the catalog's end before it reports a table as unknown."""
         try:
-            return self.node.replica(PartitionId(table_id, partition))
+            return self.node.replica(partition)
         except TableNotFound:
             async with in_time(timeout, "the table was not looked up"):
-                await self.tables.known(table_id)
-            return self.node.replica(PartitionId(table_id, partition))
+                await self.tables.known(partition.table)
+            return self.node.replica(partition)
 
     async def _fresh(
-        self, table_id: TableId, partition: Partition, after: Offset, strong: bool, timeout: float, lag_max_ms: int = 0
+        self, partition: PartitionId, after: Offset, strong: bool, timeout: float, lag_max_ms: int = 0
     ) -> Replica:
-        replica = await self._replica(table_id, partition, timeout)
+        replica = await self._replica(partition, timeout)
         needed = needed_offset(after, replica.floor)
         decision = _decide(replica, needed, strong, lag_max_ms)
         if decision is Decision.REFUSE:
@@ -149,7 +147,7 @@ class LocalData:
         if decision is Decision.ASK_END:
             # A replica that has not been level for too long is level again with what the log holds now.
             async with in_time(timeout, "the log did not tell its end"):
-                bounds = await self.log.bounds(PartitionId(table_id, partition))
+                bounds = await self.log.bounds(partition)
             needed = max(needed, bounds.latest)
         await replica.wait_applied(needed, timeout=timeout)
         return replica
@@ -168,7 +166,7 @@ class LocalData:
         try:
             async with asyncio.timeout(timeout):
                 appended = await self.log.append_many(
-                    [(PartitionId(part.table_id, part.partition), part.batch) for part in parts],
+                    [(part.partition, part.batch) for part in parts],
                     gathered=all(part.gathered for part in parts),
                 )
         except (DuramenError, TimeoutError) as error:
@@ -210,7 +208,7 @@ class LocalData:
         """Wait until a batch is applied, and tell what became of its records."""
         last = part.after
         try:
-            replica = await self._replica(part.table_id, part.partition, timeout)
+            replica = await self._replica(part.partition, timeout)
             await replica.wait_applied(last, timeout=timeout)
             found = replica.index.outcomes(part.base_offset, last)
         except DuramenError as error:
@@ -233,8 +231,7 @@ class LocalData:
         replicas = await asyncio.gather(
             *(
                 self._fresh(
-                    table.id,
-                    partition,
+                    PartitionId(table.id, partition),
                     request.after.get(partition, NOTHING),
                     request.strong,
                     timeout,
@@ -263,7 +260,7 @@ class LocalData:
         async with in_time(timeout, "the table was not looked up"):
             table = await self.tables.known(table_id)
         for partition in partitions or _every(table):
-            replica = await self._fresh(table_id, partition, NOTHING, True, timeout)
+            replica = await self._fresh(PartitionId(table_id, partition), NOTHING, True, timeout)
             state = replica.index.producer(producer_id)
             if state is not None:
                 found[partition] = state.last_sequence

@@ -17,7 +17,7 @@ __all__ = ["outcome_forgotten", "outcome_unknown", "outcomes_part", "write_unkno
 def outcomes_part(part: WritePart, place: Appended) -> OutcomesPart:
     """The question about a batch that got its place."""
     span = read_header(part.batch).span
-    return OutcomesPart(part.table_id, part.partition, place.base_offset, place.timestamp_ms, span)
+    return OutcomesPart(part.partition, place.base_offset, place.timestamp_ms, span)
 
 
 def outcome_unknown(part: OutcomesPart, reason: DuramenError) -> WriteUnknown:
@@ -26,7 +26,7 @@ def outcome_unknown(part: OutcomesPart, reason: DuramenError) -> WriteUnknown:
         f"the write is in the log at offset {part.base_offset}, what became of it is not known yet "
         f"({reason.message}): read the key with a token of that offset",
         offset=part.base_offset,
-        partition=part.partition,
+        partition=part.partition.partition,
     )
 
 
@@ -36,7 +36,7 @@ def outcome_forgotten(part: OutcomesPart) -> WriteUnknown:
         f"the write at offset {part.base_offset} is the second copy of one that is so old that its outcome is "
         "forgotten: read the key to know it, and its version",
         offset=part.base_offset,
-        partition=part.partition,
+        partition=part.partition.partition,
     )
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from log_tier.model.errors import Rejected
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.table_ref import TableRef
 
@@ -39,8 +39,7 @@ READ_REPLY_BYTES_MAX: Final = 32 * 1024 * 1024
 class ReadPart(NamedTuple):
     """Keys of one partition."""
 
-    table_id: TableId
-    partition: Partition
+    partition: PartitionId
     keys: Sequence[bytes]
     after: Offset = NOTHING
     """Answer from a state that holds this offset."""
@@ -65,8 +64,7 @@ class ReadResult(NamedTuple):
 class WritePart(NamedTuple):
     """One encoded batch for one partition."""
 
-    table_id: TableId
-    partition: Partition
+    partition: PartitionId
     batch: bytes
     outcomes: bool = False
     """Wait until it is applied and tell what became of its records: for conditions, updates and retries."""
@@ -99,8 +97,7 @@ class WriteResult(NamedTuple):
 class OutcomesPart(NamedTuple):
     """Records that are in the log, and whose verdicts are wanted."""
 
-    table_id: TableId
-    partition: Partition
+    partition: PartitionId
     base_offset: Offset
     """The place that the log gave their batch."""
     timestamp_ms: int

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from log_tier.model.errors import DuramenError, Rejected, UnknownFormat
-from log_tier.model.identifiers import NOTHING, Offset, Partition, table_id_from_bytes, table_id_to_bytes
+from log_tier.model.identifiers import (
+    NOTHING,
+    Offset,
+    Partition,
+    partition_id_from_bytes,
+    table_id_from_bytes,
+    table_id_to_bytes,
+)
 from log_tier.model.partitioner import PARTITIONERS
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
@@ -58,8 +65,8 @@ def read_request(parts: Sequence[ReadPart], *, patience: float) -> kv.ReadReques
         patience_ms=int(patience * 1000),
         parts=[
             kv.ReadPart(
-                table_id=table_id_to_bytes(part.table_id),
-                partition=part.partition,
+                table_id=table_id_to_bytes(part.partition.table),
+                partition=part.partition.partition,
                 after=part.after,
                 strong=part.strong,
                 keys=part.keys,
@@ -74,8 +81,7 @@ def read_parts_from(request: kv.ReadRequest) -> list[ReadPart]:
     """Server's side."""
     return [
         ReadPart(
-            table_id_from_bytes(part.table_id),
-            Partition(part.partition),
+            partition_id_from_bytes(part.table_id, part.partition),
             list(part.keys),
             Offset(part.after),
             part.strong,
@@ -126,8 +132,8 @@ def write_request(parts: Sequence[WritePart], *, patience: float = 0.0) -> kv.Wr
         patience_ms=int(patience * 1000),
         parts=[
             kv.WritePart(
-                table_id=table_id_to_bytes(part.table_id),
-                partition=part.partition,
+                table_id=table_id_to_bytes(part.partition.table),
+                partition=part.partition.partition,
                 batch=part.batch,
                 outcomes=part.outcomes,
             )
@@ -139,7 +145,7 @@ def write_request(parts: Sequence[WritePart], *, patience: float = 0.0) -> kv.Wr
 def write_parts_from(request: kv.WriteRequest) -> list[WritePart]:
     """Server's side."""
     return [
-        WritePart(table_id_from_bytes(part.table_id), Partition(part.partition), part.batch, part.outcomes)
+        WritePart(partition_id_from_bytes(part.table_id, part.partition), part.batch, part.outcomes)
         for part in request.parts
     ]
 
@@ -198,8 +204,8 @@ def outcomes_request(parts: Sequence[OutcomesPart]) -> kv.OutcomesRequest:
     return kv.OutcomesRequest(
         parts=[
             kv.OutcomesPart(
-                table_id=table_id_to_bytes(part.table_id),
-                partition=part.partition,
+                table_id=table_id_to_bytes(part.partition.table),
+                partition=part.partition.partition,
                 base_offset=part.base_offset,
                 timestamp_ms=part.timestamp_ms,
                 span=part.span,
@@ -213,8 +219,7 @@ def outcomes_parts_from(request: kv.OutcomesRequest) -> list[OutcomesPart]:
     """Server's side."""
     return [
         OutcomesPart(
-            table_id_from_bytes(part.table_id),
-            Partition(part.partition),
+            partition_id_from_bytes(part.table_id, part.partition),
             Offset(part.base_offset),
             part.timestamp_ms,
             part.span,

@@ -39,9 +39,9 @@ class LocalFirstConnection:
         self._data_plane = data_plane
         self._others = others
 
-    def _is_here(self, table_id: TableId, partition: Partition) -> bool:
+    def _is_here(self, partition: PartitionId) -> bool:
         try:
-            replica = self._data_plane.node.replica(PartitionId(table_id, partition))
+            replica = self._data_plane.node.replica(partition)
         except DuramenError:
             return False
         return replica.failure is None and replica.state == "ready"
@@ -50,7 +50,7 @@ class LocalFirstConnection:
         here: list[int] = []
         elsewhere: list[int] = []
         for number, part in enumerate(parts):
-            (here if self._is_here(part.table_id, part.partition) else elsewhere).append(number)
+            (here if self._is_here(part.partition) else elsewhere).append(number)
         return here, elsewhere
 
     async def read(
@@ -71,7 +71,7 @@ class LocalFirstConnection:
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> list[WriteResult | DuramenError]:
         """The log accepts every partition's batches from any node."""
-        if all(not part.outcomes or self._is_here(part.table_id, part.partition) for part in parts):
+        if all(not part.outcomes or self._is_here(part.partition) for part in parts):
             return list(await self._data_plane.write(parts, timeout=timeout, patience=patience))
         return list(await self._others.write(parts, timeout=timeout, patience=patience))
 
@@ -89,7 +89,7 @@ class LocalFirstConnection:
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
         entry = self._data_plane.catalog.map.tables.get(request.table_id)
         wanted = request.partitions or [Partition(number) for number in range(entry.partitions if entry else 0)]
-        if wanted and all(self._is_here(request.table_id, partition) for partition in wanted):
+        if wanted and all(self._is_here(PartitionId(request.table_id, partition)) for partition in wanted):
             return await self._data_plane.scan(request, timeout=timeout)
         return await self._others.scan(request, timeout=timeout)
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from log_tier.catalog.catalog import Catalog, Maps
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
@@ -110,11 +110,11 @@ class RoutedConnection:
         async with in_time(timeout, "the table was not looked up"):
             table = await self._routes.known(table_id)
         wanted = partitions or [Partition(number) for number in range(table.partitions)]
-        parts = [ReadPart(table_id, partition, (), NOTHING, strong=True) for partition in wanted]
+        parts = [ReadPart(PartitionId(table_id, partition), (), NOTHING, strong=True) for partition in wanted]
         found: dict[Partition, int] = {}
 
         async def ask(member: Askable, numbers: Sequence[int], timeout: float, _: float) -> Mapping[int, DuramenError]:
-            mine = [parts[number].partition for number in numbers]
+            mine = [parts[number].partition.partition for number in numbers]
             found.update(
                 await member.ask(
                     lambda connection: connection.producer(table_id, producer_id, timeout=timeout, partitions=mine)

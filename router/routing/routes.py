@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DeadlineExceeded, DuramenError, TableNotFound
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import Offset, PartitionId, TableId
 from router.membership.live_membership import LiveMembership
 from router.routing.choice import Candidate, Fitness, assign, fitness_of
 from router.routing.targets import THROUGH, Askable, Through
@@ -26,13 +26,8 @@ class Part(Protocol):
     """A part of a request: it concerns one partition."""
 
     @property
-    def table_id(self) -> TableId:
-        """Its table."""
-        ...
-
-    @property
-    def partition(self) -> Partition:
-        """Its partition."""
+    def partition(self) -> PartitionId:
+        """Its table and partition."""
         ...
 
     @property
@@ -64,17 +59,17 @@ class Routes:
 
     def candidates(self, part: Part) -> list[Candidate]:
         """Every replica that may be asked for a part, in the map's order. Raises `TableNotFound`."""
-        name = PartitionId(part.table_id, part.partition)
-        table = self.maps.map.tables.get(part.table_id)
+        table_id, partition = name = part.partition
+        table = self.maps.map.tables.get(table_id)
         if table is None:
-            raise TableNotFound(f"no table has the id {part.table_id}: it was dropped, or never was", table=name[0])
-        if not 0 <= part.partition < table.partitions:
+            raise TableNotFound(f"no table has the id {table_id}: it was dropped, or never was", table=table_id)
+        if not 0 <= partition < table.partitions:
             raise TableNotFound(
-                f"table {table.name} has partitions 0 to {table.partitions - 1}, not {part.partition}", table=table.id
+                f"table {table.name} has partitions 0 to {table.partitions - 1}, not {partition}", table=table.id
             )
         found: list[Candidate] = []
         members = self.membership.members
-        for node, role in table.assignments[part.partition]:
+        for node, role in table.assignments[partition]:
             member = members.get(node)
             if member is not None and role != "joining":
                 fitness = fitness_of(member.view, name, part.after, part.lag_max_ms)
@@ -114,7 +109,7 @@ class Routes:
         Costs a look for each part where all is known.
         """
         tables = self.maps.map.tables
-        unknown = {part.table_id for part in parts if part.table_id not in tables}
+        unknown = {part.partition.table for part in parts if part.partition.table not in tables}
         for table_id in unknown:
             with suppress(TableNotFound):
                 await self.known(table_id)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from router.data.in_time import in_time
 from router.data.merge import PartitionPage, merge_pages, page_share
 from router.data.requests import ReadPart, ScanRequest, ScanResult
@@ -38,8 +38,7 @@ class RoutedScans:
         partitions = request.partitions or [Partition(number) for number in range(table.partitions)]
         parts = [
             ReadPart(
-                table.id,
-                partition,
+                PartitionId(table.id, partition),
                 (),
                 request.after.get(partition, NOTHING),
                 request.strong,
@@ -50,7 +49,7 @@ class RoutedScans:
         pages: list[ScanResult] = []
 
         async def ask(member: Askable, numbers: Sequence[int], timeout: float, _: float) -> Mapping[int, DuramenError]:
-            mine = [parts[number].partition for number in numbers]
+            mine = [parts[number].partition.partition for number in numbers]
             asked = replace(
                 request,
                 partitions=mine,

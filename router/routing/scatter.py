@@ -61,7 +61,7 @@ class Scatter:
         """
         routes = self._routes
         tables = routes.maps.map.tables
-        if any(part.table_id not in tables for part in parts):
+        if any(part.partition.table not in tables for part in parts):
             left = deadline - asyncio.get_running_loop().time()
             async with in_time(left, "the tables were not looked up"):
                 await routes.all_known(parts)
@@ -140,8 +140,8 @@ class _Run:
 
     def _has_others(self, number: int) -> bool:
         part = self._parts[number]
-        table = self._routes.maps.map.tables.get(part.table_id)
-        return table is not None and len(table.assignments[part.partition]) > 1
+        table = self._routes.maps.map.tables.get(part.partition.table)
+        return table is not None and len(table.assignments[part.partition.partition]) > 1
 
     def start(self, member: Askable, numbers: Sequence[int]) -> None:
         """Ask one node once, in a task."""
@@ -211,10 +211,10 @@ class _Run:
         part = self._parts[number]
         lost = "; ".join(f"{node}: {error.message}" for node, error in self._routes.membership.failures())
         return NotHosted(
-            f"no node that can be asked holds table {part.table_id} partition {part.partition} "
+            f"no node that can be asked holds table {part.partition.table} partition {part.partition.partition} "
             f"({lost or 'every node answers'})",
-            table=part.table_id,
-            partition=part.partition,
+            table=part.partition.table,
+            partition=part.partition.partition,
         )
 
     async def finish(self) -> Mapping[int, DuramenError]:

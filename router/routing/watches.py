@@ -15,7 +15,7 @@ from typing import Final
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.batch_header import read_header, split_batches
 from log_tier.model.errors import Disconnected, DuramenError, InvalidRequest, NotHosted, OffsetTrimmed, Unavailable
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from router.data.requests import ReadPart, WatchEvent
 from router.routing.choice import Candidate, Fitness
 from router.routing.retry_policy import worth_elsewhere
@@ -91,7 +91,7 @@ class _Watch:
         placed: list[tuple[int, list[Candidate]]] = []
         for partition in partitions:
             tried = self._tried.get(partition, {})
-            part = ReadPart(self._table_id, partition, (), self.positions.get(partition, NOTHING))
+            part = ReadPart(PartitionId(self._table_id, partition), (), self.positions.get(partition, NOTHING))
             candidates = [
                 each
                 for each in self._routes.candidates(part)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError
-from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Appended, Log
 from router.data.appending import unanswered
 from router.data.outcomes import outcome_unknown, outcomes_part
@@ -43,9 +42,7 @@ class RoutedWrites:
         appended: Sequence[Appended | DuramenError]
         try:
             async with asyncio.timeout(timeout):
-                appended = await self._log.append_many(
-                    [(PartitionId(part.table_id, part.partition), part.batch) for part in parts]
-                )
+                appended = await self._log.append_many([(part.partition, part.batch) for part in parts])
         except (DuramenError, TimeoutError) as error:
             appended = unanswered(parts, error, timeout)
         results: _Results = []

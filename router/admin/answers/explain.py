@@ -88,7 +88,7 @@ async def _held(
     held = pb.AdminHeldKey(
         node=node, role=role, state=view.state if situation.is_alive(node) else ReportedState.LOST, applied=view.applied
     )
-    part = ReadPart(table.id, partition, [key])
+    part = ReadPart(PartitionId(table.id, partition), [key])
 
     async def question(connection: DataPlane) -> Sequence[ReadResult | DuramenError]:
         return await connection.read([part], timeout=_ASK_S)
@@ -124,7 +124,8 @@ async def _verdicts(
     if judge is None:
         return None, ["unknown: no replica is there to say"] * len(tail.writes)
     parts = [
-        OutcomesPart(table.id, partition, found.base_offset, found.timestamp_ms, found.span) for found in tail.writes
+        OutcomesPart(PartitionId(table.id, partition), found.base_offset, found.timestamp_ms, found.span)
+        for found in tail.writes
     ]
 
     async def question(connection: DataPlane) -> Sequence[WriteResult | DuramenError]:

@@ -8,9 +8,9 @@ from typing import Generic, Protocol, TypeVar
 from log_tier.model.batch import encode_batch
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import PartitionId
 from router.data.gather.columns_builder import ColumnsBuilder
 from router.data.gather.progress import Progress
-from router.data.gather.rounds import Place
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 
 __all__ = ["BatchBuilder", "Callers"]
@@ -55,7 +55,7 @@ class BatchBuilder(Generic[C]):
 
     __slots__ = ("callers", "calls", "columns", "content_bytes", "data", "place", "progress", "records")
 
-    def __init__(self, place: Place, callers: Callable[[ColumnsBuilder, Progress], C]) -> None:
+    def __init__(self, place: PartitionId, callers: Callable[[ColumnsBuilder, Progress], C]) -> None:
         self.place = place
         self.columns = ColumnsBuilder()
         self.progress = Progress()
@@ -73,12 +73,12 @@ class BatchBuilder(Generic[C]):
     def part(self, *, apart: bool, gathered: bool) -> WritePart:
         """This batch as a part of a request. `apart`: verdicts are asked for later. `gathered`: see `WritePart`."""
         outcomes = not apart and self.callers.want_verdict(repeated=self.progress.repeated)
-        return WritePart(self.place[0], self.place[1], self.data, outcomes, gathered)
+        return WritePart(self.place, self.data, outcomes, gathered)
 
     def question(self, result: WriteResult) -> OutcomesPart:
         """It is in the log: the question what became of its records, which its callers now wait for."""
         span = read_header(self.data).span
-        part = OutcomesPart(*self.place, result.base_offset, result.timestamp_ms, span)
+        part = OutcomesPart(self.place, result.base_offset, result.timestamp_ms, span)
         self.progress.asks(part)
         return part
 

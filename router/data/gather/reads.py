@@ -26,7 +26,7 @@ from log_tier.model.errors import (
     Overloaded,
     ReplicaBehind,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId, partition_id
 from log_tier.model.table_ref import TableRef
 from router.data.gather.pending_calls import PendingCalls
 from router.data.gather.session import SeenOffsets
@@ -99,7 +99,7 @@ class _Group:
         if len(calls) > 1:
             keys = [key for call in calls for key in call.keys]
         after = session.offsets(self.table)[self.partition] if self.after is None else self.after
-        return ReadPart(self.table.id, self.partition, keys, after, self.strong, self.lag_max_ms)
+        return ReadPart(partition_id(self.table.id, self.partition), keys, after, self.strong, self.lag_max_ms)
 
     def piece(self, calls: Sequence[_Call], loop: asyncio.AbstractEventLoop) -> _Group:
         """A group like this one, for other calls."""

@@ -26,11 +26,9 @@ from typing import Final, Generic, NoReturn, Protocol, TypeVar
 
 from log_tier.model.batch import BATCH_RECORDS_MAX
 from log_tier.model.errors import DuramenError, LimitExceeded, Overloaded
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import PartitionId
 
-__all__ = ["PENDING_BYTES_MAX", "Gathered", "Place", "Rounds", "Rules"]
-
-Place = tuple[TableId, Partition]
+__all__ = ["PENDING_BYTES_MAX", "Gathered", "Rounds", "Rules"]
 
 PENDING_BYTES_MAX: Final = 256 * 1024 * 1024
 """Content that waits in one gatherer. Beyond it callers write faster than the log can sync."""
@@ -78,7 +76,7 @@ class Gathered(Protocol):
     """Its encoded bytes; empty as long as it takes more records."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PartitionId:
         """The table and partition."""
         ...
 
@@ -107,16 +105,16 @@ class Rounds(Generic[T, B]):
         "waiting",
     )
 
-    def __init__(self, rules: Rules, new: Callable[[Place, T], B]) -> None:
+    def __init__(self, rules: Rules, new: Callable[[PartitionId, T], B]) -> None:
         """`new`: makes an empty batch for a partition. It is called whenever something may have to leave that could not
         before."""
         self._rules = rules
         self._new = new
         self._closed: DuramenError | None = None
         """Why no call may join any more."""
-        self._queues: dict[Place, deque[B]] = {}
+        self._queues: dict[PartitionId, deque[B]] = {}
         """The batches that wait, the oldest first. No queue is empty."""
-        self.under_way: dict[Place, B] = {}
+        self.under_way: dict[PartitionId, B] = {}
         """From the moment at which a batch leaves until its fate is known or given up."""
         self.in_flight = 0
         """Requests under way. One whose batches only wait for their next try does not count."""
@@ -144,7 +142,7 @@ class Rounds(Generic[T, B]):
                 size=size,
             )
 
-    def batch_for(self, place: Place, table: T, size: int, records: int) -> B:
+    def batch_for(self, place: PartitionId, table: T, size: int, records: int) -> B:
         """The batch that one more call of so many records and bytes joins, with both counted. O(1).
 
         Raises `Overloaded` where too much waits, and the error given to `close`.
@@ -213,10 +211,13 @@ class Rounds(Generic[T, B]):
         if rules.split_calls and not self.in_flight:
             calls = sum(self._queues[place][0].calls for place in free)
             if calls >= rules.split_calls:
-                groups = [[place for place in free if place[1] % 2 == 0], [place for place in free if place[1] % 2]]
+                groups = [
+                    [place for place in free if place.partition % 2 == 0],
+                    [place for place in free if place.partition % 2],
+                ]
         return [self._request(group) for group in groups if group]
 
-    def _request(self, places: Iterable[Place]) -> list[B]:
+    def _request(self, places: Iterable[PartitionId]) -> list[B]:
         """The oldest batches of these partitions, as many as one request carries: now under way."""
         batches: list[B] = []
         size = 0
@@ -246,7 +247,7 @@ class Rounds(Generic[T, B]):
         del self.under_way[batch.place]
         self.pending_bytes -= batch.content_bytes
 
-    def at(self, place: Place) -> list[B]:
+    def at(self, place: PartitionId) -> list[B]:
         """The batches of one partition that are not settled, in their order."""
         flying = self.under_way.get(place)
         return [*(() if flying is None else (flying,)), *self._queues.get(place, ())]

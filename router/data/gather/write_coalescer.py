@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DatabaseClosed, DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, partition_id
 from log_tier.model.table_ref import TableRef
 from router.data.gather.batch_builder import BatchBuilder
 from router.data.gather.columns_builder import ColumnsBuilder
 from router.data.gather.pending_calls import PendingCalls
 from router.data.gather.progress import Progress
-from router.data.gather.rounds import Place, Rules
+from router.data.gather.rounds import Rules
 from router.data.gather.session import SeenOffsets
 from router.data.gather.writes import WriteGatherer
 from router.data.requests import WriteOutcome, WriteResult
@@ -172,7 +172,7 @@ class WriteCoalescer:
         count = len(records.keys)
         size = _content_bytes(records)
         self.gatherer.rounds.check_size(count, size)
-        batch = self.gatherer.rounds.batch_for((table.id, partition), table, size, count)
+        batch = self.gatherer.rounds.batch_for(partition_id(table.id, partition), table, size, count)
         start = batch.columns.add(records)
         return batch.callers.add(start, count, outcomes=outcomes, deadline=deadline)
 
@@ -180,7 +180,7 @@ class WriteCoalescer:
         self, table: TableRef, partition: Partition, records: Columns, data: bytes, *, deadline: float
     ) -> asyncio.Future[Written]:
         """Send a batch again that somebody else has encoded and sent, with what came of it unknown. See `submit`."""
-        batch = self._new_batch((table.id, partition), table)
+        batch = self._new_batch(partition_id(table.id, partition), table)
         batch.columns.add(records)
         batch.data = data
         batch.progress.unknown = batch.progress.repeated = True
@@ -188,9 +188,9 @@ class WriteCoalescer:
         self.gatherer.send_again(batch)
         return batch.callers.add(0, batch.records, outcomes=False, deadline=deadline)
 
-    def _new_batch(self, place: Place, table: TableRef) -> BatchBuilder[FutureCalls]:
+    def _new_batch(self, place: PartitionId, table: TableRef) -> BatchBuilder[FutureCalls]:
         def callers(_: ColumnsBuilder, progress: Progress) -> FutureCalls:
-            return FutureCalls(table, place[1], self._session, progress, self._loop)
+            return FutureCalls(table, place.partition, self._session, progress, self._loop)
 
         return BatchBuilder(place, callers)
 

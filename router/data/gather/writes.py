@@ -13,9 +13,10 @@ from typing import Final, Generic
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.errors import DeadlineExceeded, DuramenError, WriteUnknown
+from log_tier.model.identifiers import PartitionId
 from router.data.gather.batch_builder import BatchBuilder, C
 from router.data.gather.progress import Fate, place_in
-from router.data.gather.rounds import Place, Rounds, Rules, T
+from router.data.gather.rounds import Rounds, Rules, T
 from router.data.outcomes import outcome_unknown
 from router.data.requests import OutcomesPart, WriteResult
 from router.data.seam import DataPlane
@@ -35,7 +36,7 @@ class WriteGatherer(Generic[T, C]):
         producer_id: int,
         rules: Rules,
         *,
-        new: Callable[[Place, T], BatchBuilder[C]],
+        new: Callable[[PartitionId, T], BatchBuilder[C]],
         closed: Callable[[], DuramenError],
         compress: bool = False,
     ) -> None:
@@ -53,13 +54,13 @@ class WriteGatherer(Generic[T, C]):
         self._rules = rules
         self._compress = compress
         self._closed_error = closed
-        self._sequences: dict[Place, int] = {}
+        self._sequences: dict[PartitionId, int] = {}
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._new = new
         self._tasks = TaskSet()
 
-    def _begin(self, place: Place, table: T) -> BatchBuilder[C]:
+    def _begin(self, place: PartitionId, table: T) -> BatchBuilder[C]:
         self._schedule()
         return self._new(place, table)
 

@@ -83,7 +83,7 @@ async def test_the_order_of_puts_is_kept(between: InBetween, flights: Table) -> 
     assert offsets == list(range(200))
     assert await flights.get(b"k") == b"199"
     for parts in between.writes:
-        places = [part.partition for part in parts]
+        places = [part.partition.partition for part in parts]
         assert len(places) == len(set(places)), "a partition has one batch in a request"
 
 
@@ -193,7 +193,7 @@ async def test_a_partition_that_is_tried_again_does_not_hold_up_the_others(betwe
         parts = between.writes[-1]
         results = await call()
         return [
-            duramen.Overloaded("full") if part.partition in blocked else result
+            duramen.Overloaded("full") if part.partition.partition in blocked else result
             for part, result in zip(parts, results, strict=True)
         ]
 
@@ -201,7 +201,7 @@ async def test_a_partition_that_is_tried_again_does_not_hold_up_the_others(betwe
         parts = between.reads[-1]
         results = await call()
         return [
-            duramen.Overloaded("full") if part.partition in blocked else result
+            duramen.Overloaded("full") if part.partition.partition in blocked else result
             for part, result in zip(parts, results, strict=True)
         ]
 

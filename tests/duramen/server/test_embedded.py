@@ -26,13 +26,13 @@ ZERO = Partition(0)
 
 async def put(data_plane: LocalData, table: TableRef, key: bytes, value: bytes) -> Offset:
     batch = encode_batch(Columns([key], [value]))
-    (result,) = await data_plane.write([WritePart(table.id, ZERO, batch)], timeout=DEADLINE_S)
+    (result,) = await data_plane.write([WritePart(PartitionId(table.id, ZERO), batch)], timeout=DEADLINE_S)
     assert isinstance(result, WriteResult)
     return result.base_offset
 
 
 async def get(data_plane: LocalData, table: TableRef, key: bytes, after: Offset) -> bytes | None:
-    (result,) = await data_plane.read([ReadPart(table.id, ZERO, [key], after)], timeout=DEADLINE_S)
+    (result,) = await data_plane.read([ReadPart(PartitionId(table.id, ZERO), [key], after)], timeout=DEADLINE_S)
     assert isinstance(result, ReadResult), result
     return result.values[0]
 

@@ -165,7 +165,7 @@ def stale_answers(patch: Patch) -> None:
     async def read(self: LocalData, parts: Any, **how: Any) -> Any:
         results = []
         for part, result in zip(parts, await inner(self, parts, **how), strict=True):
-            place = (part.table_id, part.partition, tuple(part.keys))
+            place = (part.partition, tuple(part.keys))
             if isinstance(result, ReadResult):
                 kept = cache.setdefault(place, result)
                 result = kept._replace(applied=result.applied)

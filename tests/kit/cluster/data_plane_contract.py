@@ -12,7 +12,7 @@ from kit.cluster.one_machine import DEADLINE_S, NO_TABLE, ONE, ZERO, puts
 from kit.cluster.silent_log import TIMEOUT_S, check_ends_in_time, silent_log
 from kit.deadlines import within
 from log_tier.model.errors import DuramenError, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
@@ -23,12 +23,14 @@ __all__ = ["DataPlaneContract"]
 Call = Callable[[DataPlane], Awaitable[object]]
 
 CALLS: Final[dict[str, Call]] = {
-    "read": lambda it: it.read([ReadPart(NO_TABLE, ZERO, [b"k"], NOTHING)], timeout=TIMEOUT_S),
-    "write": lambda it: it.write([WritePart(NO_TABLE, ZERO, puts((b"k", b"v")))], timeout=TIMEOUT_S),
+    "read": lambda it: it.read([ReadPart(PartitionId(NO_TABLE, ZERO), [b"k"], NOTHING)], timeout=TIMEOUT_S),
+    "write": lambda it: it.write([WritePart(PartitionId(NO_TABLE, ZERO), puts((b"k", b"v")))], timeout=TIMEOUT_S),
     "judged write": lambda it: it.write(
-        [WritePart(NO_TABLE, ZERO, puts((b"k", b"v")), outcomes=True)], timeout=TIMEOUT_S
+        [WritePart(PartitionId(NO_TABLE, ZERO), puts((b"k", b"v")), outcomes=True)], timeout=TIMEOUT_S
     ),
-    "outcomes": lambda it: it.outcomes([OutcomesPart(NO_TABLE, ZERO, Offset(0), 1_000, 1)], timeout=TIMEOUT_S),
+    "outcomes": lambda it: it.outcomes(
+        [OutcomesPart(PartitionId(NO_TABLE, ZERO), Offset(0), 1_000, 1)], timeout=TIMEOUT_S
+    ),
     "scan": lambda it: it.scan(ScanRequest(NO_TABLE), timeout=TIMEOUT_S),
     "producer": lambda it: it.producer(NO_TABLE, 7, timeout=TIMEOUT_S),
 }
@@ -46,16 +48,16 @@ class DataPlaneContract:
         found = results if isinstance(results, list) else [results]
         assert found
         assert all(isinstance(result, DuramenError) for result in found), "it cannot know"
-        (read,) = await connection.read([ReadPart(table.id, ZERO, [b"k"])], timeout=DEADLINE_S)
+        (read,) = await connection.read([ReadPart(PartitionId(table.id, ZERO), [b"k"])], timeout=DEADLINE_S)
         assert isinstance(read, ReadResult), "and goes on when the log is back"
 
     async def test_parts_succeed_and_fail_by_themselves(self, connection: DataPlane, data_plane: LocalData) -> None:
         table = await data_plane.create_table(TableSpec("flights", 2), timeout=DEADLINE_S)
         written = await connection.write(
             [
-                WritePart(table.id, ONE, puts((b"one", b"1"))),
-                WritePart(NO_TABLE, ZERO, puts((b"none", b"0"))),
-                WritePart(table.id, ZERO, puts((b"zero", b"0"))),
+                WritePart(PartitionId(table.id, ONE), puts((b"one", b"1"))),
+                WritePart(PartitionId(NO_TABLE, ZERO), puts((b"none", b"0"))),
+                WritePart(PartitionId(table.id, ZERO), puts((b"zero", b"0"))),
             ],
             timeout=DEADLINE_S,
         )
@@ -63,9 +65,9 @@ class DataPlaneContract:
         assert [result.base_offset for result in written if isinstance(result, WriteResult)] == [0, 0]
         read = await connection.read(
             [
-                ReadPart(table.id, ONE, [b"one", b"zero"], Offset(0)),
-                ReadPart(NO_TABLE, ZERO, [b"none"]),
-                ReadPart(table.id, ZERO, [b"zero"], Offset(0)),
+                ReadPart(PartitionId(table.id, ONE), [b"one", b"zero"], Offset(0)),
+                ReadPart(PartitionId(NO_TABLE, ZERO), [b"none"]),
+                ReadPart(PartitionId(table.id, ZERO), [b"zero"], Offset(0)),
             ],
             timeout=DEADLINE_S,
         )
@@ -77,12 +79,14 @@ class DataPlaneContract:
     ) -> None:
         table = await data_plane.create_table(TableSpec("flights", 2), timeout=DEADLINE_S)
         batch = puts((b"a", b"1"), (b"b", b"2"), producer_id=7, sequence=0)
-        (written,) = await connection.write([WritePart(table.id, ONE, batch, outcomes=True)], timeout=DEADLINE_S)
+        (written,) = await connection.write(
+            [WritePart(PartitionId(table.id, ONE), batch, outcomes=True)], timeout=DEADLINE_S
+        )
         assert isinstance(written, WriteResult)
         page = await connection.scan(ScanRequest(table.id, after={ONE: Offset(1)}), timeout=DEADLINE_S)
         assert (list(page.keys), list(page.values), page.more) == ([b"a", b"b"], [b"1", b"2"], False)
         assert await connection.producer(table.id, 7, timeout=DEADLINE_S) == {ONE: 1}
-        part = OutcomesPart(table.id, ONE, Offset(0), written.timestamp_ms, 2)
+        part = OutcomesPart(PartitionId(table.id, ONE), Offset(0), written.timestamp_ms, 2)
         (known,) = await connection.outcomes([part], timeout=DEADLINE_S)
         assert isinstance(known, WriteResult)
         assert known.base_offset == 0
@@ -94,7 +98,7 @@ class DataPlaneContract:
         async with within(DEADLINE_S), aclosing(connection.watch(table.id, {})) as events:
             assert (await anext(events)).positions == {ZERO: 0}
             batch = puts((b"a", b"1"))
-            (written,) = await connection.write([WritePart(table.id, ZERO, batch)], timeout=DEADLINE_S)
+            (written,) = await connection.write([WritePart(PartitionId(table.id, ZERO), batch)], timeout=DEADLINE_S)
             assert isinstance(written, WriteResult)
             event = await anext(events)
             assert (event.partition, event.latest) == (ZERO, 0)

@@ -64,7 +64,9 @@ async def write(
     data_plane: LocalData, table: TableRef, partition: int, batch: bytes, *, outcomes: bool = False
 ) -> WriteResult:
     """Write one part, which must succeed."""
-    (result,) = await data_plane.write([WritePart(table.id, Partition(partition), batch, outcomes)], timeout=DEADLINE_S)
+    (result,) = await data_plane.write(
+        [WritePart(PartitionId(table.id, Partition(partition)), batch, outcomes)], timeout=DEADLINE_S
+    )
     assert isinstance(result, WriteResult), result
     return result
 

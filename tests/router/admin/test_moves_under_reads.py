@@ -117,7 +117,7 @@ async def test_a_read_with_an_old_map_waits_for_the_newer_one(cluster: Operated)
         gone = cluster.nodes[source].node.hosting
         async with within(DEADLINE_S):
             await gone.wait_version(catalog.map.version)
-        part = ReadPart(table.id, Partition(0), KEYS, strong=True)
+        part = ReadPart(PartitionId(table.id, Partition(0)), KEYS, strong=True)
         with pytest.raises(NotHosted, match=f"node {source} holds no replica of flights/0; {target} does"):
             gone.node.replica(PartitionId(table.id, Partition(0)))
         (refused,) = await router.read([part], timeout=0.2)

@@ -100,10 +100,12 @@ async def test_a_stopped_replica_does_not_answer_for_what_it_lacks(
             await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
     assert reads.get(b"k") is NOT_FRESH, "the slow path decides what a stopped replica is good for"
     partition = partition_of(b"k", table.partitions)
-    (found,) = await data_plane.read([ReadPart(table.id, partition, [b"k"])], timeout=DEADLINE_S)
+    (found,) = await data_plane.read([ReadPart(PartitionId(table.id, partition), [b"k"])], timeout=DEADLINE_S)
     assert isinstance(found, ReadResult)
     assert found.values == [None], "a consistent state, if an old one"
-    (refused,) = await data_plane.read([ReadPart(table.id, partition, [b"k"], Offset(0))], timeout=DEADLINE_S)
+    (refused,) = await data_plane.read(
+        [ReadPart(PartitionId(table.id, partition), [b"k"], Offset(0))], timeout=DEADLINE_S
+    )
     assert isinstance(refused, LogDamaged)
 
 

@@ -48,13 +48,13 @@ async def test_parts_are_answered_or_fail_by_themselves(data_plane: LocalData, t
     place = await write(data_plane, table, 0, puts((b"a", b"1"), (b"b", b"")))
     results = await read(
         data_plane,
-        ReadPart(table.id, ZERO, [b"b", b"absent", b"a"], Offset(place.base_offset + 1)),
-        ReadPart(NO_TABLE, ZERO, [b"a"]),
-        ReadPart(table.id, Partition(99), [b"a"]),
-        ReadPart(table.id, ZERO, [b""]),
-        ReadPart(table.id, ZERO, [b"a", b"x" * 512]),
-        ReadPart(table.id, ONE, [b"a"], Offset(5)),
-        ReadPart(table.id, ONE, []),
+        ReadPart(PartitionId(table.id, ZERO), [b"b", b"absent", b"a"], Offset(place.base_offset + 1)),
+        ReadPart(PartitionId(NO_TABLE, ZERO), [b"a"]),
+        ReadPart(PartitionId(table.id, Partition(99)), [b"a"]),
+        ReadPart(PartitionId(table.id, ZERO), [b""]),
+        ReadPart(PartitionId(table.id, ZERO), [b"a", b"x" * 512]),
+        ReadPart(PartitionId(table.id, ONE), [b"a"], Offset(5)),
+        ReadPart(PartitionId(table.id, ONE), []),
     )
     assert results[0] == ReadResult(Offset(1), [b"", None, b"1"], [1, -1, 0], None)
     assert [type(result) for result in results[1:6]] == [
@@ -73,13 +73,13 @@ async def test_a_part_that_must_wait_fails_after_its_patience(data_plane: LocalD
         place = await write(data_plane, table, 0, puts((b"a", b"1")))
         behind, fresh = await read(
             data_plane,
-            ReadPart(table.id, ZERO, [b"a"], place.base_offset),
-            ReadPart(table.id, ONE, [b"a"]),
+            ReadPart(PartitionId(table.id, ZERO), [b"a"], place.base_offset),
+            ReadPart(PartitionId(table.id, ONE), [b"a"]),
             patience=0.01,
         )
         assert isinstance(behind, ReplicaBehind)
         assert isinstance(fresh, ReadResult)
-    (found,) = await read(data_plane, ReadPart(table.id, ZERO, [b"a"], place.base_offset))
+    (found,) = await read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], place.base_offset))
     assert found.values == [b"1"]
 
 
@@ -87,11 +87,14 @@ async def test_strong_waits_for_what_the_log_holds(data_plane: LocalData, table:
     with held(data_plane.node.replica(PartitionId(table.id, ZERO))):
         await write(data_plane, table, 0, puts((b"a", b"1")))
         eventual, strong = await read(
-            data_plane, ReadPart(table.id, ZERO, [b"a"]), ReadPart(table.id, ZERO, [b"a"], strong=True), timeout=0.02
+            data_plane,
+            ReadPart(PartitionId(table.id, ZERO), [b"a"]),
+            ReadPart(PartitionId(table.id, ZERO), [b"a"], strong=True),
+            timeout=0.02,
         )
         assert eventual.values == [None]
         assert isinstance(strong, ReplicaBehind)
-    (strong,) = await read(data_plane, ReadPart(table.id, ZERO, [b"a"], strong=True))
+    (strong,) = await read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], strong=True))
     assert strong.values == [b"1"]
 
 
@@ -100,7 +103,7 @@ async def test_the_room_of_a_reply_is_shared_by_its_parts(data_plane: LocalData,
     value = bytes(4 * MIB)
     places = [await write(data_plane, table, number % 4, puts((b"k%d" % number, value))) for number in range(10)]
     parts = [
-        ReadPart(table.id, Partition(number % 4), [b"k%d" % number], place.base_offset)
+        ReadPart(PartitionId(table.id, Partition(number % 4)), [b"k%d" % number], place.base_offset)
         for number, place in enumerate(places)
     ]
     results = await read(data_plane, *parts)
@@ -113,11 +116,11 @@ async def test_the_room_of_a_reply_is_shared_by_its_parts(data_plane: LocalData,
 @pytest.mark.parametrize("strong", [False, True])
 async def test_too_many_keys_or_parts(data_plane: LocalData, table: TableRef, strong: bool) -> None:
     with pytest.raises(LimitExceeded, match=f"at most {READ_KEYS_MAX} keys, this one for {READ_KEYS_MAX + 1}"):
-        await read(data_plane, ReadPart(table.id, ZERO, [b"k"] * (READ_KEYS_MAX + 1), strong=strong))
+        await read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"k"] * (READ_KEYS_MAX + 1), strong=strong))
     with pytest.raises(LimitExceeded, match=f"at most {PARTS_MAX} parts"):
-        await read(data_plane, *[ReadPart(table.id, ZERO, [], strong=strong)] * (PARTS_MAX + 1))
+        await read(data_plane, *[ReadPart(PartitionId(table.id, ZERO), [], strong=strong)] * (PARTS_MAX + 1))
     with pytest.raises(LimitExceeded, match=f"at most {PARTS_MAX} parts"):
-        await data_plane.write([WritePart(table.id, ZERO, b"")] * (PARTS_MAX + 1), timeout=1)
+        await data_plane.write([WritePart(PartitionId(table.id, ZERO), b"")] * (PARTS_MAX + 1), timeout=1)
 
 
 async def test_a_stopped_replica_says_why_and_serves_what_it_has(
@@ -130,15 +133,17 @@ async def test_a_stopped_replica_says_why_and_serves_what_it_has(
         raise LogDamaged("byte 77 does not hold", position=77)
 
     monkeypatch.setattr(replica.index, "fold_in", fail)
-    (unknown,) = await data_plane.write([WritePart(table.id, ZERO, puts((b"a", b"2")), True)], timeout=DEADLINE_S)
+    (unknown,) = await data_plane.write(
+        [WritePart(PartitionId(table.id, ZERO), puts((b"a", b"2")), True)], timeout=DEADLINE_S
+    )
     assert isinstance(unknown, WriteUnknown)
     assert "byte 77" in unknown.message
     assert unknown.fields == {"offset": 1, "partition": 0}
     satisfied, later, strong = await read(
         data_plane,
-        ReadPart(table.id, ZERO, [b"a"], first.base_offset),
-        ReadPart(table.id, ZERO, [b"a"], Offset(1)),
-        ReadPart(table.id, ZERO, [b"a"], strong=True),
+        ReadPart(PartitionId(table.id, ZERO), [b"a"], first.base_offset),
+        ReadPart(PartitionId(table.id, ZERO), [b"a"], Offset(1)),
+        ReadPart(PartitionId(table.id, ZERO), [b"a"], strong=True),
     )
     assert satisfied.values == [b"1"]
     assert isinstance(later, LogDamaged)
@@ -156,12 +161,12 @@ async def test_writes_fail_by_themselves(data_plane: LocalData, table: TableRef)
     flipped[-1] ^= 1
     results = await data_plane.write(
         [
-            WritePart(table.id, ZERO, good),
-            WritePart(table.id, ZERO, b"rubbish"),
-            WritePart(table.id, ZERO, bytes(flipped)),
-            WritePart(table.id, ZERO, good[:4] + b"\x63" + good[5:]),
-            WritePart(table.id, Partition(4), good),
-            WritePart(NO_TABLE, ZERO, good),
+            WritePart(PartitionId(table.id, ZERO), good),
+            WritePart(PartitionId(table.id, ZERO), b"rubbish"),
+            WritePart(PartitionId(table.id, ZERO), bytes(flipped)),
+            WritePart(PartitionId(table.id, ZERO), good[:4] + b"\x63" + good[5:]),
+            WritePart(PartitionId(table.id, Partition(4)), good),
+            WritePart(PartitionId(NO_TABLE, ZERO), good),
         ],
         timeout=DEADLINE_S,
     )
@@ -216,13 +221,16 @@ async def test_a_replica_that_lags_leaves_the_outcome_unknown_and_the_write_writ
 ) -> None:
     with held(data_plane.node.replica(PartitionId(table.id, ZERO))):
         plain, judged = await data_plane.write(
-            [WritePart(table.id, ONE, puts((b"a", b"1"))), WritePart(table.id, ZERO, puts((b"b", b"1")), True)],
+            [
+                WritePart(PartitionId(table.id, ONE), puts((b"a", b"1"))),
+                WritePart(PartitionId(table.id, ZERO), puts((b"b", b"1")), True),
+            ],
             timeout=1.0,
         )
     assert isinstance(plain, WriteResult)
     assert isinstance(judged, WriteUnknown)
     assert judged.fields == {"offset": 0, "partition": 0}
-    (found,) = await read(data_plane, ReadPart(table.id, ZERO, [b"b"], Offset(0)))
+    (found,) = await read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"b"], Offset(0)))
     assert found.values == [b"1"]
 
 

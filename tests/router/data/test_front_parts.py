@@ -30,7 +30,9 @@ ADD = operations((Operation.ADD, b"n", b"1"))
 
 async def test_a_bounded_read_of_a_replica_that_keeps_up(data_plane: LocalData, table: TableRef) -> None:
     await write(data_plane, table, 0, puts((b"k", b"v")), outcomes=True)
-    (found,) = await data_plane.read([ReadPart(table.id, ZERO, [b"k"], lag_max_ms=60_000)], timeout=DEADLINE_S)
+    (found,) = await data_plane.read(
+        [ReadPart(PartitionId(table.id, ZERO), [b"k"], lag_max_ms=60_000)], timeout=DEADLINE_S
+    )
     assert isinstance(found, ReadResult)
     assert found.values == [b"v"]
 
@@ -42,9 +44,9 @@ async def test_a_bounded_read_of_a_replica_that_does_not(data_plane: LocalData, 
         await until(lambda: replica.progress.stale_s > 0.02)
         behind, loose, other = await data_plane.read(
             [
-                ReadPart(table.id, ZERO, [b"k"], lag_max_ms=20),
-                ReadPart(table.id, ZERO, [b"k"], lag_max_ms=3_600_000),
-                ReadPart(table.id, ONE, [b"k"], lag_max_ms=20),
+                ReadPart(PartitionId(table.id, ZERO), [b"k"], lag_max_ms=20),
+                ReadPart(PartitionId(table.id, ZERO), [b"k"], lag_max_ms=3_600_000),
+                ReadPart(PartitionId(table.id, ONE), [b"k"], lag_max_ms=20),
             ],
             timeout=0.1,
         )
@@ -53,7 +55,7 @@ async def test_a_bounded_read_of_a_replica_that_does_not(data_plane: LocalData, 
         assert isinstance(other, ReadResult), "nothing was written there: it is level with the log"
         with pytest.raises(ReplicaBehind):
             await data_plane.scan(ScanRequest(table.id, lag_max_ms=20), timeout=0.05)
-    (found,) = await data_plane.read([ReadPart(table.id, ZERO, [b"k"], lag_max_ms=20)], timeout=DEADLINE_S)
+    (found,) = await data_plane.read([ReadPart(PartitionId(table.id, ZERO), [b"k"], lag_max_ms=20)], timeout=DEADLINE_S)
     assert isinstance(found, ReadResult)
     assert found.values == [b"v"]
 
@@ -88,7 +90,10 @@ async def test_some_partitions_of_a_producer(data_plane: LocalData, table: Table
 async def test_outcomes_asked_later(data_plane: LocalData, table: TableRef) -> None:
     with held(*all_replicas(data_plane, table)):
         plain, pending = await data_plane.write(
-            [WritePart(table.id, ONE, puts((b"k", b"v"))), WritePart(table.id, ZERO, ADD, outcomes=True)],
+            [
+                WritePart(PartitionId(table.id, ONE), puts((b"k", b"v"))),
+                WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True),
+            ],
             timeout=DEADLINE_S,
             patience=0.01,
         )
@@ -96,15 +101,19 @@ async def test_outcomes_asked_later(data_plane: LocalData, table: TableRef) -> N
         assert isinstance(pending, WriteResult)
         assert pending.pending
         assert not pending.outcomes
-        (unknown,) = await data_plane.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=1.0, patience=5.0)
+        (unknown,) = await data_plane.write(
+            [WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=1.0, patience=5.0
+        )
         assert isinstance(unknown, WriteResult), "it is in the log: ask again"
-        (unknown,) = await data_plane.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=1.0)
+        (unknown,) = await data_plane.write([WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=1.0)
         assert isinstance(unknown, WriteUnknown)
-        asked = OutcomesPart(table.id, ZERO, pending.base_offset, pending.timestamp_ms, 1)
+        asked = OutcomesPart(PartitionId(table.id, ZERO), pending.base_offset, pending.timestamp_ms, 1)
         (behind,) = await data_plane.outcomes([asked], timeout=0.02)
         assert isinstance(behind, ReplicaBehind)
+    elsewhere = asked._replace(partition=PartitionId(NO_TABLE, ZERO))
     known, nowhere, beyond = await data_plane.outcomes(
-        [asked, asked._replace(table_id=NO_TABLE), asked._replace(base_offset=Offset(99))], timeout=DEADLINE_S
+        [asked, elsewhere, asked._replace(base_offset=Offset(99))],
+        timeout=DEADLINE_S,
     )
     assert isinstance(known, WriteResult)
     assert (known.base_offset, known.timestamp_ms, known.pending) == (0, pending.timestamp_ms, False)

@@ -89,7 +89,7 @@ async def test_a_table_without_its_topic_is_gone_and_can_be_made_again(data_plan
     await data_plane.log.delete_topic(table.id)
     replica = data_plane.node.replica(PartitionId(table.id, ZERO))
     await until(lambda: replica.state == "stopped")
-    (answer,) = await data_plane.read([ReadPart(table.id, ZERO, [b"a"])], timeout=1)
+    (answer,) = await data_plane.read([ReadPart(PartitionId(table.id, ZERO), [b"a"])], timeout=1)
     assert isinstance(answer, TableNotFound)
     again = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
     assert again.id != table.id
@@ -118,7 +118,7 @@ async def test_dropping_ends_whatever_waits(data_plane: LocalData, table: TableR
     replicas = all_replicas(data_plane, table)
     with held(*replicas):
         await write(data_plane, table, 0, puts((b"a", b"1")))
-        reading = asyncio.ensure_future(read(data_plane, ReadPart(table.id, ZERO, [b"a"], Offset(0))))
+        reading = asyncio.ensure_future(read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], Offset(0))))
         await asyncio.sleep(0)
         dropping = asyncio.ensure_future(data_plane.drop_table("flights", timeout=1))
         (result,) = await reading
@@ -131,14 +131,14 @@ async def test_what_is_closed_refuses(tmp_path: Path) -> None:
         table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
         with held(data_plane.node.replica(PartitionId(table.id, ZERO))):
             await write(data_plane, table, 0, puts((b"a", b"1")))
-            reading = asyncio.ensure_future(read(data_plane, ReadPart(table.id, ZERO, [b"a"], Offset(0))))
+            reading = asyncio.ensure_future(read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], Offset(0))))
             await asyncio.sleep(0)
             closing = asyncio.ensure_future(data_plane.close())
             (result,) = await reading
         await closing
         assert isinstance(result, ShuttingDown)
-        (result,) = await data_plane.write([WritePart(table.id, ZERO, puts((b"a", b"1")))], timeout=1)
+        (result,) = await data_plane.write([WritePart(PartitionId(table.id, ZERO), puts((b"a", b"1")))], timeout=1)
         assert isinstance(result, ShuttingDown)
     async with one_machine(tmp_path) as data_plane:
-        (found,) = await read(data_plane, ReadPart(table.id, ZERO, [b"a"], Offset(0)))
+        (found,) = await read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], Offset(0)))
         assert found.values == [b"1"]

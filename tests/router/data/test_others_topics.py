@@ -90,7 +90,9 @@ async def test_an_empty_partition_that_begins_late(data_plane: LocalData, log: O
     assert first.index.count() == 60 - earliest
     written = await write(data_plane, table, 0, puts((b"new", b"1")), outcomes=True)
     assert written.base_offset == 60
-    (answer,) = await data_plane.read([ReadPart(table.id, ZERO, [b"new"], written.base_offset)], timeout=DEADLINE_S)
+    (answer,) = await data_plane.read(
+        [ReadPart(PartitionId(table.id, ZERO), [b"new"], written.base_offset)], timeout=DEADLINE_S
+    )
     assert isinstance(answer, ReadResult)
     assert (answer.values, answer.versions, answer.applied) == ([b"1"], [60], 60)
 

@@ -47,11 +47,11 @@ def membership(cluster: TestCluster) -> LiveMembership:
 
 
 def read_of(table: TableRef):  # type: ignore[no-untyped-def]
-    return lambda connection: connection.read([ReadPart(table.id, ZERO, [b"k"])], timeout=DEADLINE_S)
+    return lambda connection: connection.read([ReadPart(PartitionId(table.id, ZERO), [b"k"])], timeout=DEADLINE_S)
 
 
 async def test_what_the_nodes_say(cluster: TestCluster, table: TableRef, membership: LiveMembership) -> None:
-    place = await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
+    place = await written(cluster.router, WritePart(PartitionId(table.id, ZERO), puts((b"k", b"v"))))
     name = PartitionId(table.id, ZERO)
     for node in ("n1", "n2", "n3"):
         await until(lambda node=node: membership.nodes()[node].replicas[name].applied == place.base_offset)  # type: ignore[misc]
@@ -163,7 +163,7 @@ async def test_a_node_inside_a_program_has_no_address(cluster: TestCluster, memb
 
 
 async def test_digests(cluster: TestCluster, table: TableRef, membership: LiveMembership) -> None:
-    place = await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
+    place = await written(cluster.router, WritePart(PartitionId(table.id, ZERO), puts((b"k", b"v"))))
     replica = cluster.nodes["n2"].data_plane.node.replica(PartitionId(table.id, ZERO))
     await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
     from log_tier.model.identifiers import table_id_to_bytes

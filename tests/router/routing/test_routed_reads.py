@@ -21,7 +21,7 @@ from log_tier.model.errors import (
     TableNotFound,
     TokenAhead,
 )
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from router.data.requests import ReadPart, ReadResult, WritePart
 from router.routing.hedge_budget import Budget
@@ -30,7 +30,7 @@ ZERO = Partition(0)
 
 
 async def put(cluster: TestCluster, table: TableRef, key: bytes, value: bytes, partition: int = 0) -> Offset:
-    result = await written(cluster.router, WritePart(table.id, Partition(partition), puts((key, value))))
+    result = await written(cluster.router, WritePart(PartitionId(table.id, Partition(partition)), puts((key, value))))
     return result.base_offset
 
 
@@ -46,7 +46,7 @@ def value(result: ReadResult | DuramenError) -> bytes | None:
 async def test_a_read_is_never_older_than_it_asks(cluster: TestCluster, table: TableRef) -> None:
     for number in range(100):
         offset = await put(cluster, table, b"k", b"%d" % number)
-        (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"], offset))
+        (found,) = await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"], offset))
         assert value(found) == b"%d" % number
         assert found.applied >= offset
 
@@ -54,7 +54,7 @@ async def test_a_read_is_never_older_than_it_asks(cluster: TestCluster, table: T
 async def test_reads_are_shared_by_the_nodes(cluster: TestCluster, table: TableRef) -> None:
     await put(cluster, table, b"k", b"v")
     for _ in range(100):
-        await read(cluster, ReadPart(table.id, ZERO, [b"k"]))
+        await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"]))
     counted = Counter({node.id: node.gated.asked.count("read") for node in cluster.nodes.values()})
     assert 100 <= sum(counted.values()) <= 100 + cluster.router.reads.overtakings
     assert min(counted.values()) > 10
@@ -62,8 +62,15 @@ async def test_reads_are_shared_by_the_nodes(cluster: TestCluster, table: TableR
 
 async def test_parts_of_all_nodes_in_their_order(cluster: TestCluster, spread: TableRef) -> None:
     offsets = [await put(cluster, spread, b"k", b"%d" % number, number) for number in range(7)]
-    parts = [ReadPart(spread.id, Partition(number), [b"k"], offsets[number]) for number in (3, 0, 6, 1, 5, 2, 4)]
-    found = await read(cluster, *parts, ReadPart(spread.id, ZERO, [b""]), ReadPart(spread.id, ZERO, [b"k"], Offset(9)))
+    parts = [
+        ReadPart(PartitionId(spread.id, Partition(number)), [b"k"], offsets[number]) for number in (3, 0, 6, 1, 5, 2, 4)
+    ]
+    found = await read(
+        cluster,
+        *parts,
+        ReadPart(PartitionId(spread.id, ZERO), [b""]),
+        ReadPart(PartitionId(spread.id, ZERO), [b"k"], Offset(9)),
+    )
     assert [value(result) for result in found[:7]] == [b"3", b"0", b"6", b"1", b"5", b"2", b"4"]
     assert [type(result) for result in found[7:]] == [InvalidKey, TokenAhead]
     assert await read(cluster) == []
@@ -72,7 +79,7 @@ async def test_parts_of_all_nodes_in_their_order(cluster: TestCluster, spread: T
 @pytest.mark.parametrize("kill", ["stop", "stop_politely"])
 async def test_no_read_fails_when_a_node_ends(cluster: TestCluster, table: TableRef, kill: str) -> None:
     offset = await put(cluster, table, b"k", b"v")
-    parts = [ReadPart(table.id, ZERO, [b"k"], offset)]
+    parts = [ReadPart(PartitionId(table.id, ZERO), [b"k"], offset)]
     stop = asyncio.Event()
     answered = 0
 
@@ -98,7 +105,7 @@ async def test_no_read_fails_when_a_node_ends(cluster: TestCluster, table: Table
 async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, table: TableRef) -> None:
     """And those that it kept are answered elsewhere within a second, not at their deadline."""
     offset = await put(cluster, table, b"k", b"v")
-    part = ReadPart(table.id, ZERO, [b"k"], offset)
+    part = ReadPart(PartitionId(table.id, ZERO), [b"k"], offset)
     cluster.router.reads.budget = Budget(share=0.0, most=0.0)  # nobody asks twice
     loop = asyncio.get_running_loop()
 
@@ -125,7 +132,7 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
 
 async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: TableRef) -> None:
     await put(cluster, table, b"k", b"v")
-    part = ReadPart(table.id, ZERO, [b"k"], Offset(0))
+    part = ReadPart(PartitionId(table.id, ZERO), [b"k"], Offset(0))
     reads = cluster.router.reads
     reads.lateness.late_s = 0.02
     reads.budget = Budget(share=1.0)
@@ -144,7 +151,7 @@ async def test_a_second_question_only_within_the_budget(cluster: TestCluster, ta
     for node in cluster.nodes.values():
         node.gated.slow_s = 0.1
     for _ in range(5):
-        await read(cluster, ReadPart(table.id, ZERO, [b"k"]))
+        await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"]))
     assert reads.overtakings == 2
 
 
@@ -153,14 +160,14 @@ async def test_a_lagging_replica_does_not_delay_a_read(cluster: TestCluster, tab
     with held(first):
         offset = await put(cluster, table, b"k", b"v")
         for _ in range(20):
-            (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"], offset))
+            (found,) = await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"], offset))
             assert value(found) == b"v"
 
 
 async def test_when_all_lag_the_reader_waits(cluster: TestCluster, table: TableRef) -> None:
     with held(*cluster.replicas(table, 0)):
         offset = await put(cluster, table, b"k", b"v")
-        part = ReadPart(table.id, ZERO, [b"k"], offset)
+        part = ReadPart(PartitionId(table.id, ZERO), [b"k"], offset)
         (behind,) = await read(cluster, part, timeout=0.4)
         assert isinstance(behind, ReplicaBehind)
         (impatient,) = await read(cluster, part, patience=0.01)
@@ -175,7 +182,7 @@ async def test_when_all_lag_the_reader_waits(cluster: TestCluster, table: TableR
 async def test_strong_reads_see_what_anybody_was_told(cluster: TestCluster, table: TableRef) -> None:
     for number in range(30):
         await put(cluster, table, b"k", b"%d" % number)
-        (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"], strong=True))
+        (found,) = await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"], strong=True))
         assert value(found) == b"%d" % number
 
 
@@ -186,13 +193,13 @@ async def test_a_bounded_read_goes_by_the_replicas_lag(cluster: TestCluster, tab
         await until(lambda: all(replica.progress.stale_s > 0.05 for replica in replicas))
         stale, bound = await read(
             cluster,
-            ReadPart(table.id, ZERO, [b"k"]),
-            ReadPart(table.id, ZERO, [b"k"], lag_max_ms=50),
+            ReadPart(PartitionId(table.id, ZERO), [b"k"]),
+            ReadPart(PartitionId(table.id, ZERO), [b"k"], lag_max_ms=50),
             timeout=0.3,
         )
         assert value(stale) is None
         assert isinstance(bound, ReplicaBehind)
-    (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"], lag_max_ms=50), timeout=DEADLINE_S)
+    (found,) = await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"], lag_max_ms=50), timeout=DEADLINE_S)
     assert value(found) == b"v"
 
 
@@ -207,10 +214,10 @@ async def test_a_damaged_replica_does_not_matter(
     for node in ("n1", "n2"):
         monkeypatch.setattr(cluster.nodes[node].data_plane, "read", damaged)
     for _ in range(20):
-        (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"], Offset(0)))
+        (found,) = await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"], Offset(0)))
         assert value(found) == b"v"
     monkeypatch.setattr(cluster.nodes["n3"].data_plane, "read", damaged)
-    (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"], Offset(0)))
+    (found,) = await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"], Offset(0)))
     assert isinstance(found, IndexDamaged)
 
 
@@ -227,7 +234,7 @@ async def test_a_replica_that_was_taken_away(cluster: TestCluster, table: TableR
     await until(lambda: routes.maps.map.version > old.version + 1)
     routes.maps._feed.map = old  # type: ignore[attr-defined]
     for _ in range(20):
-        (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"], offset))
+        (found,) = await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"], offset))
         assert value(found) == b"v"
     assert any("read" in cluster.nodes[node].gated.asked for node in ("n2", "n3"))
 
@@ -239,7 +246,7 @@ async def test_a_replica_that_moves_while_it_is_read(cluster: TestCluster, sprea
     async def reader() -> int:
         count = 0
         while not stop.is_set():
-            (found,) = await read(cluster, ReadPart(spread.id, ZERO, [b"k"], offset))
+            (found,) = await read(cluster, ReadPart(PartitionId(spread.id, ZERO), [b"k"], offset))
             assert value(found) == b"v"
             count += 1
         return count
@@ -258,7 +265,7 @@ async def test_the_only_node_of_a_partition_is_away(cluster: TestCluster, spread
     offset = await put(cluster, spread, b"k", b"v")
     (holder,) = (node for node in cluster.nodes.values() if (spread.id, ZERO) in node.data_plane.node.hosted())
     await holder.stop()
-    part = ReadPart(spread.id, ZERO, [b"k"], offset)
+    part = ReadPart(PartitionId(spread.id, ZERO), [b"k"], offset)
     (away,) = await read(cluster, part, timeout=0.3)
     assert isinstance(away, DuramenError)
     assert away.retryable
@@ -273,16 +280,16 @@ async def test_dropped_tables(cluster: TestCluster, table: TableRef) -> None:
     await cluster.router.drop_table("flights", timeout=DEADLINE_S)
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    (found,) = await read(cluster, ReadPart(table.id, ZERO, [b"k"]))
+    (found,) = await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"]))
     assert isinstance(found, TableNotFound)
     assert loop.time() - begun < 0.5
     for node in cluster.nodes.values():
-        (found,) = await node.data_plane.read([ReadPart(table.id, ZERO, [b"k"])], timeout=2.0)
+        (found,) = await node.data_plane.read([ReadPart(PartitionId(table.id, ZERO), [b"k"])], timeout=2.0)
         assert isinstance(found, TableNotFound)
 
 
 async def test_a_node_answers_only_for_what_it_holds(cluster: TestCluster, spread: TableRef) -> None:
-    parts = [ReadPart(spread.id, Partition(number), [b"k"]) for number in range(7)]
+    parts = [ReadPart(PartitionId(spread.id, Partition(number)), [b"k"]) for number in range(7)]
     for node in cluster.nodes.values():
         results = await node.data_plane.read(parts, timeout=2.0)
         held_here = {number for number in range(7) if (spread.id, Partition(number)) in node.data_plane.node.hosted()}

@@ -10,7 +10,7 @@ from kit.cluster.one_machine import held, puts
 from kit.deadlines import within
 
 from log_tier.model.errors import LimitExceeded, ReplicaBehind, TableNotFound
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
@@ -25,7 +25,7 @@ async def fill(cluster: TestCluster, table: TableRef, pairs: dict[bytes, bytes] 
         groups.setdefault(partition_of(key, table.partitions), []).append((key, value))
     last: dict[Partition, Offset] = {}
     for partition, group in groups.items():
-        result = await written(cluster.router, WritePart(table.id, partition, puts(*group)))
+        result = await written(cluster.router, WritePart(PartitionId(table.id, partition), puts(*group)))
         last[partition] = Offset(result.base_offset + len(group) - 1)
     return last
 
@@ -121,7 +121,7 @@ async def test_errors(cluster: TestCluster, table: TableRef) -> None:
     with pytest.raises(TableNotFound):
         await cluster.router.scan(ScanRequest(TableId("BBBBBBBBBBBBBBBBBBBBBB")), timeout=DEADLINE_S)
     with held(*cluster.replicas(table, 0)):
-        place = await written(cluster.router, WritePart(table.id, Partition(0), puts((b"k", b"v"))))
+        place = await written(cluster.router, WritePart(PartitionId(table.id, Partition(0)), puts((b"k", b"v"))))
         after = {Partition(0): place.base_offset}
         with pytest.raises(ReplicaBehind):
             await cluster.router.scan(ScanRequest(table.id, after=after), timeout=0.3)

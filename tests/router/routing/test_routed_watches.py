@@ -15,7 +15,7 @@ from kit.deadlines import until
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import Disconnected, InvalidRequest, OffsetTrimmed, TableNotFound
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
 from router.data.requests import WritePart
@@ -55,7 +55,9 @@ class Watcher:
 
 async def fill(cluster: TestCluster, table: TableRef, count: int) -> None:
     for number in range(count):
-        await written(cluster.router, WritePart(table.id, Partition(number % table.partitions), puts((b"k", b"v"))))
+        await written(
+            cluster.router, WritePart(PartitionId(table.id, Partition(number % table.partitions)), puts((b"k", b"v")))
+        )
 
 
 async def test_from_now_and_from_the_beginning(cluster: TestCluster, table: TableRef) -> None:
@@ -111,9 +113,9 @@ async def test_a_partition_that_moves_is_followed(cluster: TestCluster, spread: 
 
 
 async def test_records_that_changed_nothing_are_named(cluster: TestCluster, table: TableRef) -> None:
-    await written(cluster.router, WritePart(table.id, Partition(0), puts((b"k", b"v"))))
+    await written(cluster.router, WritePart(PartitionId(table.id, Partition(0)), puts((b"k", b"v"))))
     refused = operations((Operation.PUT, b"k", b"w"), condition=Condition.ABSENT)
-    await written(cluster.router, WritePart(table.id, Partition(0), refused))
+    await written(cluster.router, WritePart(PartitionId(table.id, Partition(0)), refused))
     watcher = Watcher(cluster, table, {Partition(n): Offset(0) for n in range(4)})
     await until(lambda: watcher.seen.get(Partition(0)) == [0, 1])
     assert watcher.void == {(Partition(0), Offset(1))}
@@ -170,12 +172,12 @@ async def test_a_watch_from_now_begins_at_the_end_of_the_log_and_not_of_a_replic
     cluster: TestCluster, table: TableRef
 ) -> None:
     """What is acknowledged before the first event came is not shown, and all that comes after it is."""
-    await written(cluster.router, WritePart(table.id, ZERO, puts((b"a", b"1"))))
+    await written(cluster.router, WritePart(PartitionId(table.id, ZERO), puts((b"a", b"1"))))
     replicas = cluster.replicas(table, ZERO)
     for replica in replicas:
         await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
     with held(*replicas):
-        done = await written(cluster.router, WritePart(table.id, ZERO, puts((b"b", b"2"))))
+        done = await written(cluster.router, WritePart(PartitionId(table.id, ZERO), puts((b"b", b"2"))))
         async with aclosing(cast("Any", cluster.router.watch(table.id, {}))) as events:
             first = await anext(events)
     assert first.positions[ZERO] == done.base_offset + 1

@@ -10,7 +10,7 @@ from kit.cluster.in_process import DEADLINE_S, TestCluster, written
 from kit.cluster.one_machine import NO_TABLE, held, operations, puts
 
 from log_tier.model.errors import BatchRefused, ConditionFailed, DuramenError, TableNotFound, WriteUnknown
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.remote.remote_log import RemoteLog
@@ -36,10 +36,10 @@ def through(cluster: TestCluster, log: Any) -> RoutedConnection:
 async def test_parts_succeed_or_fail_by_themselves(cluster: TestCluster, table: TableRef) -> None:
     results = await cluster.router.write(
         [
-            WritePart(table.id, ZERO, puts((b"k", b"v"))),
-            WritePart(table.id, Partition(1), b"no batch"),
-            WritePart(NO_TABLE, ZERO, puts((b"k", b"v"))),
-            WritePart(table.id, Partition(2), ADD, outcomes=True),
+            WritePart(PartitionId(table.id, ZERO), puts((b"k", b"v"))),
+            WritePart(PartitionId(table.id, Partition(1)), b"no batch"),
+            WritePart(PartitionId(NO_TABLE, ZERO), puts((b"k", b"v"))),
+            WritePart(PartitionId(table.id, Partition(2)), ADD, outcomes=True),
         ],
         timeout=DEADLINE_S,
     )
@@ -50,10 +50,10 @@ async def test_parts_succeed_or_fail_by_themselves(cluster: TestCluster, table: 
 
 async def test_outcomes_from_whichever_replica(cluster: TestCluster, table: TableRef) -> None:
     for number in range(30):
-        result = await written(cluster.router, WritePart(table.id, ZERO, ADD, outcomes=True))
+        result = await written(cluster.router, WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True))
         assert result.outcomes[0].result == b"%d" % (number + 1)
-    await written(cluster.router, WritePart(table.id, ZERO, puts((b"k", b"v"))))
-    result = await written(cluster.router, WritePart(table.id, ZERO, ABSENT, outcomes=True))
+    await written(cluster.router, WritePart(PartitionId(table.id, ZERO), puts((b"k", b"v"))))
+    result = await written(cluster.router, WritePart(PartitionId(table.id, ZERO), ABSENT, outcomes=True))
     assert isinstance(result.outcomes[0].rejected, ConditionFailed)
 
 
@@ -61,21 +61,23 @@ async def test_outcomes_while_nodes_end(cluster: TestCluster, table: TableRef) -
     for number, node in enumerate(("n1", "n2")):
         await cluster.nodes[node].stop()
         for turn in range(10):
-            result = await written(cluster.router, WritePart(table.id, ZERO, ADD, outcomes=True))
+            result = await written(cluster.router, WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True))
             assert result.outcomes[0].result == b"%d" % (10 * number + turn + 1)
 
 
 async def test_outcomes_that_nobody_knows_in_time(cluster: TestCluster, table: TableRef) -> None:
     with held(*cluster.replicas(table, 0)):
-        (unknown,) = await cluster.router.write([WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=0.3)
+        (unknown,) = await cluster.router.write(
+            [WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=0.3
+        )
         assert isinstance(unknown, WriteUnknown)
         assert unknown.fields == {"offset": 0, "partition": 0}
         (pending,) = await cluster.router.write(
-            [WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=DEADLINE_S, patience=0.02
+            [WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=DEADLINE_S, patience=0.02
         )
         assert isinstance(pending, WriteResult)
         assert (pending.base_offset, pending.pending, pending.outcomes) == (1, True, ())
-        asked = [OutcomesPart(table.id, ZERO, Offset(number), 0, 1) for number in range(2)]
+        asked = [OutcomesPart(PartitionId(table.id, ZERO), Offset(number), 0, 1) for number in range(2)]
         unknown, _ = await cluster.router.outcomes(asked, timeout=0.2)
         assert isinstance(unknown, WriteUnknown)
     found = await cluster.router.outcomes(asked, timeout=DEADLINE_S)
@@ -85,20 +87,20 @@ async def test_outcomes_that_nobody_knows_in_time(cluster: TestCluster, table: T
 async def test_a_lagging_replica_is_not_waited_for(cluster: TestCluster, table: TableRef) -> None:
     with held(cluster.replicas(table, 0)[0]):
         for number in range(10):
-            result = await written(cluster.router, WritePart(table.id, ZERO, ADD, outcomes=True))
+            result = await written(cluster.router, WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True))
             assert result.outcomes[0].result == b"%d" % (number + 1)
 
 
 async def test_a_log_that_is_away_refuses_and_is_found_again(cluster: TestCluster, table: TableRef) -> None:
     await cluster.log.stop()
-    (lost,) = await cluster.router.write([WritePart(table.id, ZERO, ADD)], timeout=0.5)
+    (lost,) = await cluster.router.write([WritePart(PartitionId(table.id, ZERO), ADD)], timeout=0.5)
     assert isinstance(lost, DuramenError)
     await cluster.log.start()
     loop = asyncio.get_running_loop()
     begun = loop.time()
     result: object = lost
     while isinstance(result, DuramenError) and loop.time() - begun < DEADLINE_S:
-        (result,) = await cluster.router.write([WritePart(table.id, ZERO, ADD)], timeout=1.0)
+        (result,) = await cluster.router.write([WritePart(PartitionId(table.id, ZERO), ADD)], timeout=1.0)
     assert isinstance(result, WriteResult), result
 
 
@@ -112,7 +114,9 @@ async def test_a_log_that_does_not_answer(
     monkeypatch.setattr(cluster.log.log, "append", hang)
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    results = await cluster.router.write([WritePart(table.id, ZERO, ADD), WritePart(table.id, ZERO, ADD)], timeout=0.2)
+    results = await cluster.router.write(
+        [WritePart(PartitionId(table.id, ZERO), ADD), WritePart(PartitionId(table.id, ZERO), ADD)], timeout=0.2
+    )
     assert [type(result) for result in results] == [WriteUnknown] * 2
     assert loop.time() - begun < 1.0
 
@@ -122,9 +126,9 @@ async def test_a_log_that_cannot_be_reached_from_here(cluster: TestCluster, tabl
     log = await RemoteLog.open("127.0.0.1:1")
     connection = through(cluster, log)
     try:
-        result = await written(connection, WritePart(table.id, ZERO, ADD, outcomes=True))
+        result = await written(connection, WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True))
         assert result.outcomes[0].result == b"1"
-        (refused,) = await connection.write([WritePart(NO_TABLE, ZERO, ADD)], timeout=2.0)
+        (refused,) = await connection.write([WritePart(PartitionId(NO_TABLE, ZERO), ADD)], timeout=2.0)
         assert isinstance(refused, TableNotFound)
     finally:
         await log.close()
@@ -134,7 +138,7 @@ async def test_a_log_that_cannot_be_reached_from_here(cluster: TestCluster, tabl
 async def test_no_log_at_all(cluster: TestCluster, table: TableRef) -> None:
     connection = through(cluster, None)
     try:
-        result = await written(connection, WritePart(table.id, ZERO, ADD, outcomes=True))
+        result = await written(connection, WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True))
         assert result.outcomes[0].result == b"1"
         description = await connection.describe_table("flights", timeout=DEADLINE_S)
         assert [part.latest for part in description.partitions] == [0, -1, -1, -1]
@@ -145,7 +149,7 @@ async def test_no_log_at_all(cluster: TestCluster, table: TableRef) -> None:
 async def test_producers(cluster: TestCluster, spread: TableRef) -> None:
     for partition in (1, 4):
         batch = puts((b"a", b"1"), (b"b", b"2"), producer_id=77, sequence=partition)
-        await written(cluster.router, WritePart(spread.id, Partition(partition), batch))
+        await written(cluster.router, WritePart(PartitionId(spread.id, Partition(partition)), batch))
     found = await cluster.router.producer(spread.id, 77, timeout=DEADLINE_S)
     assert found == {Partition(1): 2, Partition(4): 5}
     assert await cluster.router.producer(spread.id, 78, timeout=DEADLINE_S) == {}

@@ -136,7 +136,7 @@ async def cluster() -> Cluster:
 
 
 def part(partition: int = 0, after: int = -1) -> ReadPart:
-    return ReadPart(TABLE, Partition(partition), [b"k"], Offset(after))
+    return ReadPart(PartitionId(TABLE, Partition(partition)), [b"k"], Offset(after))
 
 
 def always(error: DuramenError) -> Behaviour:
@@ -320,7 +320,7 @@ async def test_a_partition_that_nobody_holds(cluster: Cluster) -> None:
 
 async def test_parts_of_unknown_tables_fail_by_themselves(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("router.routing.routes._NEWS_S", 0.01)
-    unknown = ReadPart(TableId("BBBBBBBBBBBBBBBBBBBBBB"), Partition(0), [b"k"])
+    unknown = ReadPart(PartitionId(TableId("BBBBBBBBBBBBBBBBBBBBBB"), Partition(0)), [b"k"])
     failed = await cluster.run(part(0), unknown, part(7), part(1))
     assert {number: type(error) for number, error in failed.items()} == {1: TableNotFound, 2: TableNotFound}
     assert "flights has partitions 0 to 1, not 7" in failed[2].message

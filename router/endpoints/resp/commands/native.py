@@ -79,7 +79,7 @@ async def wait_applied(client: CommandContext, args: Sequence[bytes]) -> Simple:
 
 async def write(client: CommandContext, args: Sequence[bytes]) -> list[int]:
     """DURAMEN.WRITE: see the module's text."""
-    part = WritePart(TableId(text_of(args[0])), Partition(integer(args[1])), args[2])
+    part = WritePart(PartitionId(TableId(text_of(args[0])), Partition(integer(args[1]))), args[2])
     try:
         result = await client.server.batches.append(part)
     except _NOT_WRITTEN as error:

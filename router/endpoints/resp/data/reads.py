@@ -60,8 +60,7 @@ class Reads(LocalReads):
         found = {}
         parts = [
             ReadPart(
-                table.ref.id,
-                partition,
+                table.ids[partition],
                 mine[at : at + _KEYS_MAX],
                 self.floor(table, partition, freshness),
                 freshness.level == "strong",
@@ -76,7 +75,7 @@ class Reads(LocalReads):
                     if isinstance(result, TableNotFound):
                         table.gone = True
                     raise result
-                table.raise_floor(part.partition, result.applied)
+                table.raise_floor(part.partition.partition, result.applied)
                 expiries = result.expiries or [0] * len(part.keys)
                 for key, value, version, expiry in zip(
                     part.keys, result.values, result.versions, expiries, strict=True

@@ -19,9 +19,9 @@ from typing import Final
 
 from log_tier.model.batch import Columns
 from log_tier.model.errors import ShuttingDown
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from router.data.gather.batch_builder import BatchBuilder
-from router.data.gather.rounds import Place, Rules
+from router.data.gather.rounds import Rules
 from router.data.gather.writes import WriteGatherer
 from router.data.seam import Connection
 from router.endpoints.resp.data.drafts import Waiter, Waiters
@@ -57,14 +57,14 @@ class SharedWriter:
     ) -> None:
         """Write values, whatever was there. About 2 µs, however many. Raises `Overloaded`, `ShuttingDown`."""
         size = sum(map(len, keys)) + sum(map(len, values))
-        batch = self._rounds.batch_for((table.ref.id, partition), table, size, len(keys))
+        batch = self._rounds.batch_for(table.ids[partition], table, size, len(keys))
         callers = batch.callers
         callers.firsts.append(batch.columns.put_all(keys, values))
         callers.plain.append(waiter)
 
     def put_one(self, table: ServedTable, partition: Partition, key: bytes, value: bytes, waiter: Waiter) -> None:
         """Write one value, whatever was there. About 1 µs. Raises `Overloaded`, `ShuttingDown`."""
-        batch = self._rounds.batch_for((table.ref.id, partition), table, len(key) + len(value), 1)
+        batch = self._rounds.batch_for(table.ids[partition], table, len(key) + len(value), 1)
         callers = batch.callers
         callers.firsts.append(batch.columns.put(key, value))
         callers.plain.append(waiter)
@@ -90,7 +90,7 @@ class SharedWriter:
 
     def _batch_of(self, table: ServedTable, partition: Partition, size: int, records: int) -> BatchBuilder[Waiters]:
         self._rounds.check_size(records, size)
-        return self._rounds.batch_for((table.ref.id, partition), table, size, records)
+        return self._rounds.batch_for(table.ids[partition], table, size, records)
 
     @staticmethod
     def _wait(batch: BatchBuilder[Waiters], first: int, count: int, waiter: Waiter, *, judged: bool) -> None:
@@ -103,7 +103,7 @@ class SharedWriter:
 
     async def settled(self, table: ServedTable, partition: Partition, keys: Set[bytes]) -> None:
         """Return when no record of these keys that was gathered before this call is still on its way. O(records)."""
-        for batch in self._rounds.at((table.ref.id, partition)):
+        for batch in self._rounds.at(table.ids[partition]):
             if not keys.isdisjoint(batch.columns.keys):
                 await batch.callers.landed()
 
@@ -112,7 +112,7 @@ class SharedWriter:
         await self._gatherer.close()
 
 
-def _new_batch(place: Place, table: ServedTable) -> BatchBuilder[Waiters]:
+def _new_batch(place: PartitionId, table: ServedTable) -> BatchBuilder[Waiters]:
     return BatchBuilder(place, lambda columns, _: Waiters(table, place[1], columns))
 
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from log_tier.model.batch import Batch
 from log_tier.model.errors import DuramenError, TableExists, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
@@ -76,6 +76,7 @@ class ServedTable:
         "floor",
         "fresh",
         "gone",
+        "ids",
         "node",
         "page",
         "partition_of",
@@ -94,6 +95,8 @@ class ServedTable:
         """What reader processes are told of it."""
         self._room = room
         self.partitions = ref.partitions
+        self.ids: Final = [ref.partition(number) for number in range(ref.partitions)]
+        """The identity of each partition, made once."""
         self.partition_of = ref.partition_of
         self._floors = floors
         self.seen = floors.seen
@@ -123,7 +126,7 @@ class ServedTable:
                 self.raise_floor(partition, max(before.index.shown, self.seen[partition]))
             replica: Replica | None = None
             with suppress(DuramenError):
-                replica = self.node.replica(PartitionId(self.ref.id, partition))
+                replica = self.node.replica(self.ids[partition])
             if replica is not None and (replica.failure is not None or replica.state == "replaying"):
                 replica = None
             self._let_go(partition)

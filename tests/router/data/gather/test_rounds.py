@@ -30,9 +30,9 @@ from log_tier.model.errors import (
     ShuttingDown,
     WriteUnknown,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from router.data.gather.progress import Fate, Progress
-from router.data.gather.rounds import Place, Rounds, Rules
+from router.data.gather.rounds import Rounds, Rules
 from router.data.requests import WriteOutcome, WriteResult
 
 SCRIPTS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
@@ -59,7 +59,7 @@ ANSWERS: dict[str, WriteResult | DuramenError] = {
 class Batch:
     """As much of one as the rounds know."""
 
-    place: Place
+    place: PartitionId
     number: int
     content_bytes: int = 0
     records: int = 0
@@ -77,12 +77,12 @@ class Gatherer:
         self.now_s = 0.0
         self.began_s = 0.0
 
-    def _new(self, place: Place, _: None) -> Batch:
+    def _new(self, place: PartitionId, _: None) -> Batch:
         self.made.append(Batch(place, len(self.made)))
         return self.made[-1]
 
     def call(self, partition: int, size: int) -> Batch:
-        return self.rounds.batch_for((TABLE, Partition(partition)), None, size, 1)
+        return self.rounds.batch_for(PartitionId(TABLE, Partition(partition)), None, size, 1)
 
     def leave(self) -> list[list[Batch]]:
         requests = self.rounds.leave()
@@ -108,7 +108,7 @@ def do(gatherer: Gatherer, line: str) -> str:
         requests = gatherer.leave()
         return "; ".join(" + ".join(f"batch {batch.number}" for batch in batches) for batches in requests) or "nothing"
     if verb == "answer":
-        batch = rounds.under_way[TABLE, Partition(int(words[0]))]
+        batch = rounds.under_way[PartitionId(TABLE, Partition(int(words[0])))]
         fate = batch.progress.answered(ANSWERS[words[1]], asked="asked" in words or batch.progress.repeated)
         if fate is not Fate.AGAIN:
             rounds.settle(batch)

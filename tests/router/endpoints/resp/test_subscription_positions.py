@@ -15,6 +15,7 @@ from kit.deadlines import until, within
 from kit.resp.raw_client import packed, read_reply
 
 from log_tier.model.errors import TableExists
+from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.requests import WritePart
@@ -86,7 +87,7 @@ async def listener(server: RespServer) -> AsyncIterator[Listener]:
 async def put(cluster: TestCluster, node: str, table: TableRef, key: bytes) -> None:
     """Acknowledged by that node alone."""
     batch = puts((key, b"v"))
-    await written(cluster.nodes[node].data_plane, WritePart(table.id, table.partition_of(key), batch))
+    await written(cluster.nodes[node].data_plane, WritePart(PartitionId(table.id, table.partition_of(key)), batch))
 
 
 async def make(cluster: TestCluster, name: str) -> TableRef:

@@ -23,7 +23,7 @@ from log_tier.model.errors import (
     ShuttingDown,
     WriteUnknown,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.record import Condition, Operation, attribute_of
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
@@ -97,7 +97,9 @@ async def served(data_plane: LocalData, partitions: int = 1) -> ServedTable:
 
 
 async def value_of(data_plane: LocalData, table: ServedTable, key: bytes) -> bytes | None:
-    (result,) = await data_plane.read([ReadPart(table.ref.id, table.partition_of(key), [key], strong=True)], timeout=10)
+    (result,) = await data_plane.read(
+        [ReadPart(PartitionId(table.ref.id, table.partition_of(key)), [key], strong=True)], timeout=10
+    )
     assert not isinstance(result, DuramenError)
     return result.values[0]
 
