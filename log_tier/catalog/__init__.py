@@ -33,6 +33,6 @@ the fold said. A log whose reply was lost is asked again with the same command i
 What is not here: whether a node is alive, how far a replica has come, how busy anybody is. That changes every
 millisecond and is told by the nodes themselves (`serving_tier.service`). The map says what *should* be.
 
-Reading order: `cluster_map.py`, `actions.py`, `commands.py`, `refusal.py`, `placement.py`, `version_fold.py`,
-`job_fold.py`, `fold.py`, `map_json.py`, `catalog.py`, `map_follower.py`, `service.py`, `remote.py`.
+Reading order: `decisions.py`, `cluster_map.py`, `actions.py`, `commands.py`, `refusal.py`, `placement.py`,
+`version_fold.py`, `job_fold.py`, `fold.py`, `map_json.py`, `catalog.py`, `map_follower.py`, `service.py`, `remote.py`.
 """

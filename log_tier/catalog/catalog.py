@@ -168,7 +168,8 @@ class Catalog:
         cluster = await self.wait_for(
             lambda cluster: cluster.version >= appended.base_offset, timeout=max(1.0, deadline - loop.time())
         )
-        decision = cluster.decisions[command_id]
+        decision = cluster.decisions.get(command_id)
+        assert decision is not None, f"command {command_id} at {appended.base_offset} is not decided in its map"
         if decision.rejection:
             raise CommandRejected(decision.rejection, version=decision.offset)
         return decision.offset, cluster

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from log_tier.catalog import commands as c
-from log_tier.catalog.cluster_map import Assignment, ClusterMap, Decision, NodeEntry, TableEntry
+from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, TableEntry
+from log_tier.catalog.decisions import Decision
 from log_tier.catalog.job_fold import (
     abort_job,
     resume_job,
@@ -23,10 +24,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, Offset, PartitionId, check_name
 from log_tier.model.retention import Retention, check_retention
 
-__all__ = ["DECISIONS_MAX", "fold_command"]
-
-# A sender asks within seconds what became of its command, and cannot have had many others overtake it by then.
-DECISIONS_MAX: Final = 1000
+__all__ = ["fold_command"]
 
 # A node that was away while more tables than this were dropped keeps an index that nobody needs, and says so.
 _DROPPED_MAX: Final = 1000
@@ -51,10 +49,7 @@ def fold_command(
         decision = Decision(offset, "")
     except Refusal as refusal:
         after, decision = cluster, Decision(offset, str(refusal))
-    decisions = {**after.decisions, command_id: decision}
-    if len(decisions) > DECISIONS_MAX:
-        del decisions[next(iter(decisions))]
-    return replace(after, version=offset, decisions=decisions), decision
+    return replace(after, version=offset, decisions=after.decisions.with_decision(command_id, decision)), decision
 
 
 def _register_node(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.RegisterNode) -> ClusterMap:
@@ -115,7 +110,7 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
     )
     # The topic of others outlives the tables over it, and so does its id.
     dropped = tuple(gone for gone in cluster.dropped if gone != table.id)
-    return replace(cluster.with_facts(cluster.table_facts().with_table(table)), dropped=dropped)
+    return replace(cluster.with_table(table), dropped=dropped)
 
 
 def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.DropTable) -> ClusterMap:
@@ -143,7 +138,7 @@ def _set_retention(cluster: ClusterMap, _offset: Offset, _time_ms: int, command:
             f"the log of {table.name} is the topic {table.over!r} of others: set the retention where the topic is"
         )
     changed = replace(table, retention_ms=retention.ms, retention_bytes=retention.bytes)
-    return replace(cluster, tables={**cluster.tables, table.id: changed})
+    return cluster.with_table(changed)
 
 
 def _add_snapshot(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.AddSnapshot) -> ClusterMap:

@@ -43,7 +43,7 @@ from log_tier.catalog.version_fold import (
     with_holder,
     without_unstaged,
 )
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, TableId
 
 __all__ = [
     "FINISHED_JOBS_MAX",
@@ -198,7 +198,7 @@ def _begin(cluster: ClusterMap, plan: TaskPlan, *, ignoring: int = -1) -> tuple[
 
 
 def _source_of(cluster: ClusterMap, plan: TaskPlan) -> TableEntry:
-    source = next((table for table in cluster.tables.values() if table.id == plan.arguments.get("source_table")), None)
+    source = cluster.tables.get(TableId(str(plan.arguments.get("source_table"))))
     if source is None or not 0 <= int(plan.arguments.get("source_partition", -1)) < source.partitions:
         raise Refusal(f"the copy into table {plan.table} names a source that does not exist")
     return source
@@ -340,18 +340,18 @@ def _with_draining(cluster: ClusterMap, node: str, *, draining: bool) -> Cluster
 
 
 def _with_replicas(cluster: ClusterMap, arguments: Mapping[str, int | str]) -> ClusterMap:
-    table = next((table for table in cluster.tables.values() if table.id == arguments.get("table")), None)
+    table = cluster.tables.get(TableId(str(arguments.get("table"))))
     wanted = arguments.get("replicas")
     if table is None or not isinstance(wanted, int) or wanted < 1:
         raise Refusal(f"set-replicas names table {arguments.get('table')!r} and {wanted!r} replicas")
-    return replace(cluster, tables={**cluster.tables, table.id: replace(table, replicas=wanted)})
+    return cluster.with_table(replace(table, replicas=wanted))
 
 
 def _with_assigned(
     cluster: ClusterMap, table: TableEntry, partition: Partition, assigned: tuple[Assignment, ...]
 ) -> ClusterMap:
     assignments = (*table.assignments[:partition], assigned, *table.assignments[partition + 1 :])
-    return replace(cluster, tables={**cluster.tables, table.id: replace(table, assignments=assignments)})
+    return cluster.with_table(replace(table, assignments=assignments))
 
 
 def _with_role(cluster: ClusterMap, task: Task, node: str, role: ReplicaRole) -> ClusterMap:

@@ -16,6 +16,7 @@ from log_tier.catalog.cluster_map import (
     Task,
     VersionEntry,
 )
+from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Offset
 from log_tier.model.partitioner import PARTITIONERS
@@ -54,7 +55,7 @@ def map_from_json(text: bytes) -> ClusterMap:
     return ClusterMap(
         version=Offset(document["version"]),
         nodes={node["id"]: NodeEntry(**node) for node in document["nodes"]},
-        tables={table["id"]: _table(table) for table in document["tables"]},
+        tables=PersistentMap((table["id"], _table(table)) for table in document["tables"]),
         jobs={job["id"]: _job(job) for job in document["jobs"]},
         snapshots=snapshots,
         dropped=tuple(document["dropped"]),

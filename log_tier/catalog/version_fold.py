@@ -26,7 +26,7 @@ from log_tier.catalog.actions import JobKind
 from log_tier.catalog.cluster_map import Argument, ClusterMap, Job, TableEntry, Task, VersionEntry
 from log_tier.catalog.commands import StartJob
 from log_tier.catalog.refusal import Refusal
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, TableId
 
 __all__ = [
     "SWAP_KINDS",
@@ -192,7 +192,7 @@ def _check_alone(cluster: ClusterMap, table: TableEntry) -> None:
 
 
 def _table(cluster: ClusterMap, arguments: Mapping[str, Argument]) -> TableEntry:
-    table = next((table for table in cluster.tables.values() if table.id == arguments.get("table")), None)
+    table = cluster.tables.get(TableId(str(arguments.get("table"))))
     if table is None:
         raise Refusal(f"no table has the id {arguments.get('table')!r}: it was dropped, or never was")
     return table
@@ -212,4 +212,4 @@ def _with_version(cluster: ClusterMap, table: TableEntry, version: VersionEntry)
 
 
 def _with_versions(cluster: ClusterMap, table: TableEntry, versions: tuple[VersionEntry, ...]) -> ClusterMap:
-    return replace(cluster, tables={**cluster.tables, table.id: replace(table, versions=versions)})
+    return cluster.with_table(replace(table, versions=versions))

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell
 from log_tier.embedded.recovery.data_folder import DataFolder
@@ -61,7 +62,7 @@ class EmbeddedLog:
         self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
         self._opener = TopicOpener(folder, disk, clock, settings)
         self._committer = Committer(settings)
-        self._topics: dict[TableId, OpenTopic] = {}
+        self._topics: PersistentMap[TableId, OpenTopic] = PersistentMap()
         self._names: set[str] = set()
         """Of all topics. The keeper's."""
         self._closing = threading.Lock()
@@ -115,7 +116,7 @@ class EmbeddedLog:
             # First of all: recovery must see what had been acknowledged through the journal.
             self._committer.journal = self._opener.open_journal()
             for topic in topics:
-                self._topics[topic.id] = self._opener.open_topic(topic)
+                self._topics = self._topics.with_entry(topic.id, self._opener.open_topic(topic))
                 self._names.add(topic.name)
         except OSError as error:
             raise refusal_of(error, self._folder.path) from error
@@ -222,7 +223,7 @@ class EmbeddedLog:
             except OSError:
                 self._folder.take_back(topic.id)
                 raise
-            self._topics = {**self._topics, topic.id: opened}
+            self._topics = self._topics.with_entry(topic.id, opened)
             self._names.add(name)
             return topic
 
@@ -256,7 +257,7 @@ class EmbeddedLog:
                 for partition in opened.partitions:
                     partition.readmit()
                 raise
-            self._topics = {key: value for key, value in self._topics.items() if key != topic}
+            self._topics = self._topics.without(topic)
             self._names.discard(opened.topic.name)
             self._folder.sweep(topic)
 

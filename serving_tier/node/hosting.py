@@ -7,10 +7,9 @@ The map says which replicas a node should have. Hosting compares that with what 
     open, not in the map    → close, delete; whoever waits is told that another node has it
     table dropped           → the same, and whoever waits is told so
 
-Each replica is brought up by a task of its own, and tried again where it failed for now: a log that is away, a full
-disk, a store that does not answer. A replica that is under way is in `pending`; the others do not wait for it. One that
-stops later, for whatever reason, is brought up again: what a cut network, or a log that was trimmed meanwhile, made of
-it must not need a restart of the process.
+Each replica is brought up by a task of its own (`serving_tier.node.bring_up`). One that stops later, for whatever
+reason, is brought up again: what a cut network, or a log that was trimmed meanwhile, made of it must not need a restart
+of the process.
 
 The versions of its replicas are the business of `serving_tier.node.staging`, which sees every map as well.
 
@@ -24,58 +23,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
-from functools import partial
-from pathlib import Path
 from typing import Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.background import Failed, only_logged
-from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.broadcast import Broadcast
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import (
-    DeadlineExceeded,
-    Disconnected,
     DuramenError,
-    IndexDamaged,
     LogDamaged,
-    OffsetTrimmed,
-    ShuttingDown,
-    SnapshotStoreUnavailable,
-    Unavailable,
     UnknownFormat,
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
-from log_tier.model.log import Topic
 from serving_tier.node.absence import absence
 from serving_tier.node.bootstrap import Bootstrap, Pending, Progress, replay_only
+from serving_tier.node.bring_up import BringUp
 from serving_tier.node.node import Node, RestingReplica
 from serving_tier.node.rebuilding import Rebuilding
-from serving_tier.node.replica_files import discard, tidy
-from serving_tier.node.restart_pauses import RestartPauses
+from serving_tier.node.replica_files import tidy
 from serving_tier.node.staging import FetchVersion, Staging, fetch_version
 from serving_tier.replica.observer import ReplicaEvent
 from serving_tier.replica.replica import Replica
-from serving_tier.replica.version_folders import promote
 
 __all__ = ["Bootstrap", "Hosting", "Pending", "replay_only"]
 
 logger = logging.getLogger(__name__)
-
-_RETRY_FIRST_S: Final = 0.5
-_RETRY_MAX_S: Final = 30.0
-# What is away may be back at any moment, and is asked again soon: a try costs one question to the log or to a peer.
-_RETRY_AWAY_MAX_S: Final = 2.0
-
-_AWAY: Final = (Disconnected, DeadlineExceeded, SnapshotStoreUnavailable)
-
-# Copies that are fetched at the same time: one disk and one network serve them all, and reads as well.
-_BOOTSTRAPS_MAX: Final = 2
 
 # How often the progress of a bootstrap is looked at.
 _LOOK_S: Final = 0.2
@@ -98,19 +75,23 @@ class Hosting:
         self.node = node
         self.node_id = node_id
         self.identity = identity
-        self.pending: dict[PartitionId, Pending] = {}
-        self._bootstrap = bootstrap
-        self._tasks: dict[PartitionId, asyncio.Task[None]] = {}
         self._wanted: dict[PartitionId, tuple[TableEntry, int]] = {}
-        self._tables: Mapping[TableId, TableEntry] = {}
+        self._tables: PersistentMap[TableId, TableEntry] = PersistentMap()
         """The tables that were compared last."""
-        self._locks: dict[PartitionId, asyncio.Lock] = {}
-        self._pauses = RestartPauses(first_s=_RETRY_FIRST_S, max_s=_RETRY_MAX_S)
+        self._versioned: set[TableId] = set()
+        """Those of them that have versions."""
         self._leave: Leave | None = None
         self._moved = Broadcast()
         self._compared = NOTHING
-        self._bootstraps = asyncio.Semaphore(_BOOTSTRAPS_MAX)
-        self.staging = Staging(maps, node, replace=partial(self._begin_anew, delete=True), fetch=fetch)
+        self.staging = Staging(maps, node, replace=self._replace, fetch=fetch)
+        self._bring_up = BringUp(
+            node,
+            self._wanted,
+            bootstrap=bootstrap,
+            moved=self._moved,
+            forget_versions=self.staging.forget,
+            ended=lambda name: self.staging.compare(maps.map, [name]),
+        )
 
     @classmethod
     async def open(
@@ -137,40 +118,52 @@ class Hosting:
         )
         return hosting
 
+    @property
+    def pending(self) -> dict[PartitionId, Pending]:
+        """The replicas that are being brought up, and how far that is."""
+        return self._bring_up.pending
+
     # --- comparing
 
     async def _compare(self, cluster: ClusterMap) -> None:
         """Only tables that changed are looked at: a map of thousands of them comes with every new one."""
         before, self._tables = self._tables, cluster.tables
-        changed = [table for table_id, table in cluster.tables.items() if before.get(table_id) is not table]
-        gone = [
-            name for table_id in before if table_id not in cluster.tables for name in self._names_of(before[table_id])
-        ]
+        changed_ids, gone_ids = cluster.tables.since(before)
+        changed = [cluster.tables[table_id] for table_id in changed_ids]
+        self._versioned.difference_update(gone_ids, changed_ids)
+        self._versioned.update(table.id for table in changed if table.versions)
+        gone = [name for table_id in gone_ids for name in self._names_of(before[table_id])]
         for table in changed:
             gone += await self._compare_table(table, before.get(table.id), cluster)
         for name in gone:
             self._wanted.pop(name, None)
-        hosted = self.node.hosted()
-        if len(hosted) + len(self._tasks) < len(self._wanted):
-            # One pass over what may be thousands of names: this is done for every table that is made.
-            missing = [name for name in self._wanted if name not in hosted and name not in self._tasks]
-            await self._open_resting(missing)
-            hosted = self.node.hosted()
-            for name in missing:
-                if name not in hosted and name not in self._tasks:
-                    self._start(name, self._wanted[name][0].topic)
+        await self._open_missing([name for table in changed for name in self._names_of(table)])
+        if len(self.node.hosted()) + len(self._bring_up) < len(self._wanted):
+            await self._open_missing(list(self._wanted))  # one that was not opened for a bug of ours, at another map
         await asyncio.gather(*(self._let_go(name, cluster) for name in gone))
-        looked_at = {table.id: table for table in cluster.tables.values() if table.versions}
-        looked_at.update((table.id, table) for table in changed)
-        self.staging.compare(cluster, [name for table in looked_at.values() for name in self._names_of(table)])
+        looked_at = {*self._versioned, *changed_ids}
+        self.staging.compare(
+            cluster, [name for table_id in looked_at for name in self._names_of(cluster.tables[table_id])]
+        )
         self._compared = cluster.version
         self._moved.notify_all()
+
+    async def _open_missing(self, names: Sequence[PartitionId]) -> None:
+        """Open those of `names` that this node should have and has not, or begin to bring them up."""
+        missing = [name for name in names if self._is_missing(name)]
+        await self._open_resting(missing)
+        for name in missing:
+            if self._is_missing(name):
+                self._bring_up.start(name, self._wanted[name][0].topic)
+
+    def _is_missing(self, name: PartitionId) -> bool:
+        return name in self._wanted and name not in self.node.hosted() and name not in self._bring_up
 
     async def _open_resting(self, names: Sequence[PartitionId]) -> None:
         """Open in one go what needs no look at a file: nearly everything, after a restart."""
         missing: dict[TableId, list[PartitionId]] = {}
         for name in names:
-            if name not in self._locks:
+            if not self._bring_up.is_locked(name):
                 missing.setdefault(name[0], []).append(name)
         found: list[RestingReplica] = []
         async for table_id, bounds in self.node.bounds_of(list(missing)):
@@ -202,39 +195,8 @@ class Hosting:
     def _names_of(self, table: TableEntry) -> list[PartitionId]:
         return [PartitionId(table.id, Partition(number)) for number in range(table.partitions)]
 
-    def _start(self, name: PartitionId, topic: Topic) -> None:
-        self.pending[name] = Pending(topic, name[1])
-        task = asyncio.create_task(self._bring_up(name, topic), name=f"bring up {topic.name}/{name[1]}")
-        self._tasks[name] = task
-        task.add_done_callback(lambda _: self._brought(name, task))
-
-    def _brought(self, name: PartitionId, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(name) is task:
-            del self._tasks[name]
-            self.pending.pop(name, None)
-        if not task.cancelled() and task.exception() is not None:
-            # A bug of ours: it is said loudly, and the replica is refused with it.
-            error = task.exception()
-            logger.error("bringing up %s ended by a bug", name, exc_info=error)
-            self.node.refusals[name] = DuramenError(f"replica {name[0]}/{name[1]} could not be opened: {error!r}")
-        self.staging.compare(self.maps.map, [name])
-        self._moved.notify_all()
-
     async def _let_go(self, name: PartitionId, cluster: ClusterMap) -> None:
-        task = self._tasks.pop(name, None)
-        self.pending.pop(name, None)
-        await end_tasks(task)
-        await self.staging.forget(name)
-        self._pauses.forget(name)
-        async with self._lock(name):
-            try:
-                await self.node.unhost(name, self._absence(cluster, name))
-            except DuramenError as error:  # its index could not be closed cleanly, and is gone with its folder
-                logger.warning("%s/%s was let go: %s", *name, error)
-        self._locks.pop(name, None)
-
-    def _lock(self, name: PartitionId) -> asyncio.Lock:
-        return self._locks.setdefault(name, asyncio.Lock())
+        await self._bring_up.let_go(name, lambda: self._absence(cluster, name))
 
     # --- replicas that stopped
 
@@ -243,84 +205,20 @@ class Hosting:
         match event:
             case "damaged":
                 # It is discarded, and brought up again from elsewhere.
-                self._begin_anew(replica, delete=True)
+                self._bring_up.begin_anew(replica, delete=True)
             case "stopped":
                 # It is opened again. An index that the log no longer carries on is discarded there. A damaged log,
                 # or one of a later version, would stop it again: then the replica stays and serves what it has.
                 if not isinstance(replica.failure, (LogDamaged, UnknownFormat)):
-                    self._begin_anew(replica, delete=False)
+                    self._bring_up.begin_anew(replica, delete=False)
             case "version_missing":
                 self.staging.version_missing(replica)
             case "switched":
                 self.staging.compare(self.maps.map, [PartitionId(replica.topic.id, replica.partition)])
 
-    def _begin_anew(self, replica: Replica, *, delete: bool) -> None:
-        name = PartitionId(replica.topic.id, replica.partition)
-        if name in self._tasks or self.node.hosted().get(name) is not replica:
-            return
-        logger.warning("%s cannot go on (%s): it is brought up again", replica.name, replica.failure or replica.awaits)
-        self.pending[name] = Pending(replica.topic, replica.partition)
-        task = asyncio.create_task(self._replace(name, replica, delete=delete), name=f"replace {replica.name}")
-        self._tasks[name] = task
-        task.add_done_callback(lambda _: self._brought(name, task))
-
-    async def _replace(self, name: PartitionId, replica: Replica, *, delete: bool) -> None:
-        await self.staging.forget(name)
-        async with self._lock(name):
-            reason = replica.failure or replica.awaits or Unavailable(f"{replica.name} is damaged: ask another node")
-            try:
-                await self.node.unhost(name, reason, delete=delete)
-            except DuramenError as error:
-                logger.warning("%s could not be closed cleanly: %s", replica.name, error)
-            self.node.refusals[name] = reason
-        await asyncio.sleep(self._pauses.after_stop(name))
-        await self._bring_up(name, replica.topic)
-
-    # --- bringing up
-
-    async def _bring_up(self, name: PartitionId, topic: Topic) -> None:
-        backoff = Backoff(_RETRY_FIRST_S, _RETRY_MAX_S)
-        while True:
-            try:
-                async with self._lock(name):
-                    await self._open(name, topic)
-            except DuramenError as error:
-                expected = isinstance(error, (Unavailable, ShuttingDown))
-                logger.log(
-                    logging.INFO if expected else logging.ERROR, "%s/%s is not served: %s", topic.name, name[1], error
-                )
-                self.node.refusals[name] = error
-                self.pending[name].trouble = error.message
-                self._moved.notify_all()
-                backoff.max_s = _RETRY_AWAY_MAX_S if isinstance(error, _AWAY) else _RETRY_MAX_S
-                await backoff.pause()
-            else:
-                return
-
-    async def _open(self, name: PartitionId, topic: Topic) -> None:
-        if name in self.node.hosted():
-            return  # a rebuild was faster
-        pending = self.pending[name]
-        folder = self.node.replica_folder(name)
-        table, rank = self._wanted[name]
-        start = table.start(name[1])
-        source = "log"
-        while await asyncio.to_thread(promote, folder):
-            try:
-                await self.node.host(topic, name[1], start=start, rank=rank, repair=False)
-            except (IndexDamaged, OffsetTrimmed) as error:
-                logger.warning("%s/%s: %s; it is fetched again", topic.name, name[1], error)
-                await asyncio.to_thread(discard, folder)
-            else:
-                return
-        source = await self._fetched(topic, name[1], folder, "auto", pending.progress)
-        await self.node.host(topic, name[1], start=start, rank=rank, source=source)
-
-    async def _fetched(self, topic: Topic, partition: Partition, folder: Path, source: str, progress: Progress) -> str:
-        progress("waiting for other bootstraps", 0, 0)
-        async with self._bootstraps:
-            progress("bootstrapping", 0, 0)
-            return await self._bootstrap(topic, partition, folder, source, progress)
+    def _replace(self, replica: Replica) -> None:
+        """For `staging`: the whole replica is fetched anew from elsewhere."""
+        self._bring_up.begin_anew(replica, delete=True)
 
     async def rebuild(self, name: PartitionId, *, source: str = "auto", progress: Progress) -> str:
         """Fetch a replica's index anew and put it in the old one's place; returns where it came from.
@@ -328,9 +226,9 @@ class Hosting:
         The old one is read until the new one is level with the log. Raises what kept it; the old one then stays.
         """
         table = self.maps.map.table(name[0])
-        async with self._lock(name):
+        async with self._bring_up.lock(name):
             rebuilding = Rebuilding(
-                self.node, self.staging, self._fetched, table, name[1], rank=lambda: self._rank(name)
+                self.node, self.staging, self._bring_up.fetched, table, name[1], rank=lambda: self._rank(name)
             )
             found = await rebuilding.run(source, progress)
         self.staging.compare(self.maps.map, [name])
@@ -393,5 +291,4 @@ class Hosting:
         if self._leave is not None:
             await self._leave()
         await self.staging.close()
-        tasks, self._tasks = self._tasks, {}
-        await end_tasks(*tasks.values())
+        await self._bring_up.close()

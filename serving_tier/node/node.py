@@ -1,9 +1,7 @@
 """A serving node: the replicas that this process has open, by table and partition.
 
 Which ones those should be is said elsewhere (`serving_tier.node.hosting`); a node opens, finds and closes them. It owns
-the applier's thread, and it moves the log time of idle partitions on where a key waits to expire: expiry is judged by
-log time (I4), and the log time of a partition that nobody writes to stands still until somebody appends a no-op. Of
-several replicas the one of the lowest rank does that, and the others only where it does not.
+the applier's thread, and the expiry of keys in idle partitions (`serving_tier.node.idle_expiry`).
 """
 
 from __future__ import annotations
@@ -12,24 +10,23 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.descriptors import descriptor_shares
-from log_tier.concurrency.tasks import end_tasks
-from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.errors import DuramenError, NotHosted, TableNotFound, Unavailable
+from log_tier.concurrency.persistent_map import PersistentMap
+from log_tier.model.errors import DuramenError, NotHosted
 from log_tier.model.identifiers import FIRST, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Bounds, Log, Topic
-from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.names import is_version_of
+from serving_tier.node.idle_expiry import IdleExpiry
 from serving_tier.replica.applier import Applier
 from serving_tier.replica.observer import ReplicaEvent
 from serving_tier.replica.replica import Replica, ReplicaListener
@@ -44,17 +41,6 @@ _RESTING_RUN: Final = 100
 
 # Tables whose log is asked for its ends at the same time.
 _ASKED_AT_ONCE: Final = 64
-
-# How exactly an idle key expires. A tick is one short read per replica.
-_EXPIRY_TICK_S: Final = 0.1
-
-# Where a no-op did not expire anything (the log's clock is behind ours) the next one waits twice as long, up to this.
-_EXPIRY_BACKOFF_MAX_S: Final = 10.0
-
-# The replica of rank n waits n times this long: long enough that the ranks before it were there, if they are alive.
-_RANK_DELAY_MS: Final = 2000
-
-_NOOP_BATCH: Final = encode_batch(Columns([b""], [b""], attributes=[int(Operation.NOOP)]))
 
 
 class RestingReplica(NamedTuple):
@@ -76,11 +62,10 @@ class Node:
         self._log = log
         self.folder = folder
         """Below it, an index folder for each replica: table id / partition."""
-        self._clock_ms = clock_ms
         self._applier = Applier()
         self._environments = OpenEnvironments(descriptor_shares().environments)
         # Replaced and never changed in place: other threads look into it without a lock.
-        self._replicas: dict[PartitionId, Replica] = {}
+        self._replicas: PersistentMap[PartitionId, Replica] = PersistentMap()
         self._ranks: dict[PartitionId, int] = {}
         self.refusals: dict[PartitionId, DuramenError] = {}
         """Replicas that should be open and could not be: why."""
@@ -88,7 +73,7 @@ class Node:
         """What is said about a partition that is not here; whoever knows the cluster says more."""
         self.owner: ReplicaListener = _only_logged
         """What is done about what happens to a hosted replica."""
-        self._ticker: asyncio.Task[None] | None = None
+        self.idle_expiry = IdleExpiry(log, rank=self.rank, clock_ms=clock_ms)
 
     @classmethod
     async def open(
@@ -98,7 +83,7 @@ class Node:
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         node = cls(log, folder, clock_ms=clock_ms)
         node._applier.start()
-        node._ticker = run_forever(node._tick(), name="the expiry ticker", failed=failed)
+        node.idle_expiry.start(failed=failed)
         return node
 
     def replica_folder(self, partition: PartitionId) -> Path:
@@ -129,15 +114,16 @@ class Node:
             self.refusals[name] = error
             raise
         replica.source = source
-        self._connect(replica)
-        self.refusals.pop(name, None)
-        self._ranks[name] = rank
-        self._replicas = {**self._replicas, name: replica}
+        self._add(name, replica, rank)
         return replica
 
-    def _connect(self, replica: Replica) -> None:
+    def _add(self, name: PartitionId, replica: Replica, rank: int) -> None:
         # The owner is looked up at each event: a node is opened before whoever hosts with it.
         replica.owner = lambda replica, event: self.owner(replica, event)
+        self.refusals.pop(name, None)
+        self._ranks[name] = rank
+        self._replicas = self._replicas.with_entry(name, replica)
+        self.idle_expiry.watch(replica)
 
     async def host_resting(self, wanted: Sequence[RestingReplica]) -> None:
         """Host those of `wanted` whose index need not be looked at: it has no file yet and nothing to fold, or its
@@ -147,18 +133,13 @@ class Node:
         """
         found = await asyncio.to_thread(self._resting, wanted)
         for at in range(0, len(found), _RESTING_RUN):
-            hosted = dict(self._replicas)
             for one, index in found[at : at + _RESTING_RUN]:
                 name = PartitionId(one.topic.id, one.partition)
                 folder = self._folder_of(one.topic, one.partition, self.replica_folder(name), one.start)
                 replica = Replica.at_rest(
                     one.topic, folder, index, log=self._log, applier=self._applier, latest=one.bounds.latest
                 )
-                self._connect(replica)
-                self.refusals.pop(name, None)
-                self._ranks[name] = one.rank
-                hosted[name] = replica
-            self._replicas = hosted
+                self._add(name, replica, one.rank)
             await asyncio.sleep(0)
 
     def _resting(self, wanted: Sequence[RestingReplica]) -> list[tuple[RestingReplica, LmdbIndex]]:
@@ -234,7 +215,9 @@ class Node:
         """Close a replica; its waiters get `reason`. With `delete` its index is removed."""
         name = partition
         replica = self._replicas.get(name)
-        self._replicas = {key: other for key, other in self._replicas.items() if key != name}
+        if replica is not None:
+            self._replicas = self._replicas.without(name)
+            self.idle_expiry.forget(replica)
         self._ranks.pop(name, None)
         self.refusals.pop(name, None)
         try:
@@ -258,7 +241,7 @@ class Node:
             raise copy(refusal)
         raise self.absent(partition)
 
-    def hosted(self) -> Mapping[PartitionId, Replica]:
+    def hosted(self) -> PersistentMap[PartitionId, Replica]:
         """All replicas by table and partition; the mapping is never changed in place."""
         return self._replicas
 
@@ -271,39 +254,15 @@ class Node:
             with suppress(DuramenError):  # a stopped replica answers for itself, when it is read
                 await replica.wait_ready()
 
-    async def _tick(self) -> None:
-        backoff: dict[Replica, tuple[float, float]] = {}
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(_EXPIRY_TICK_S)
-            now_ms, now_s = self._clock_ms(), loop.time()
-            waiting: dict[Replica, tuple[float, float]] = {}
-            for name, replica in self._replicas.items():
-                not_before, pause = 0.0, _EXPIRY_TICK_S
-                try:
-                    if not _has_expired(replica, now_ms - self._ranks.get(name, 0) * _RANK_DELAY_MS):
-                        continue
-                    not_before, pause = backoff.get(replica, (not_before, pause))
-                    if now_s >= not_before:
-                        not_before, pause = now_s + pause, min(pause * 2, _EXPIRY_BACKOFF_MAX_S)
-                        await self._log.append(replica.id, _NOOP_BATCH)
-                except (Unavailable, TableNotFound) as error:
-                    logger.info("%s: its log time could not be moved on: %s", replica.name, error)
-                except DuramenError as error:
-                    logger.warning("%s: its log time cannot be moved on: %s", replica.name, error)
-                    not_before, pause = now_s + _EXPIRY_BACKOFF_MAX_S, _EXPIRY_BACKOFF_MAX_S
-                waiting[replica] = not_before, pause
-            backoff = waiting
-
     async def close(self) -> None:
         """Close every replica cleanly, then end the applier. What fails is raised after the rest was closed."""
         try:
-            await end_tasks(self._ticker)
+            await self.idle_expiry.close()
         finally:
             try:
                 await _close_all(list(self), None)
             finally:
-                self._replicas = {}
+                self._replicas = PersistentMap()
                 await self._applier.stop()
 
 
@@ -326,14 +285,6 @@ def _names_in(folder: Path) -> set[str]:
         return set(os.listdir(folder))
     except FileNotFoundError:
         return set()
-
-
-def _has_expired(replica: Replica, now_ms: int) -> bool:
-    """Does a key wait for the log time to pass its expiry?"""
-    if replica.state != "ready":
-        return False
-    due = replica.index.next_expiry_ms()
-    return due is not None and due <= now_ms
 
 
 async def _close_all(replicas: list[Replica], reason: DuramenError | None) -> None:

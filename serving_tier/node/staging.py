@@ -255,9 +255,9 @@ class Staging:
         False: the version is the live one now, or one of the two is not here any more. One question to the log.
         """
         backoff = Backoff(_RETRY_FIRST_S, _RETRY_AWAY_MAX_S)
-        hosted, name = self._node.hosted(), PartitionId(replica.topic.id, replica.partition)
+        name = PartitionId(replica.topic.id, replica.partition)
         end: Offset | None = None
-        while hosted.get(name) is replica and number in replica.versions.here():
+        while self._node.hosted().get(name) is replica and number in replica.versions.here():
             try:
                 end = await replica.progress.log_end() if end is None else end
                 await replica.wait_applied(end, timeout=_LOOK_S)

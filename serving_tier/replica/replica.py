@@ -290,9 +290,9 @@ class Replica:
         self._loop.call_soon_threadsafe(self._stop, "damage_read", error)
 
     def hear(self, latest: Offset, *, asked_s: float) -> None:
-        """The log was asked at `asked_s` of the replica's clock, and ends at `latest`."""
+        """The log was asked at `asked_s` of the replica's clock, and ends at `latest`. It is asked periodically."""
         self.progress.answered(latest, asked_s=asked_s)
-        self._update_state()
+        self.look()
 
     def look(self) -> None:
         """Look at the own state: for whoever asks the log again and again, whether it answers or not."""

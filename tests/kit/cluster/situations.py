@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, SnapshotEntry, TableEntry
 from log_tier.catalog.commands import AddSnapshot, Command, RegisterNode
@@ -34,7 +33,7 @@ def with_table(
     """A table whose partitions are held as told: ["n1 n2", "n2 n3"]."""
     assigned = tuple(tuple(Assignment(node, "member") for node in nodes.split()) for nodes in assignments)
     table = TableEntry(TableId(name.ljust(22, "x")), name, len(assigned), replicas or len(assigned[0]), assigned)
-    return replace(cluster, tables={**cluster.tables, table.id: table})
+    return cluster.with_table(table)
 
 
 def with_snapshot(cluster: ClusterMap, table: TableEntry, partition: int, offset: int, **fields: int) -> ClusterMap:

@@ -20,6 +20,7 @@ from log_tier.catalog.commands import (
     StartJob,
     TaskPlan,
 )
+from log_tier.catalog.decisions import Decisions
 from log_tier.catalog.map_json import map_to_json
 from log_tier.catalog.remote import RemoteMaps, View, fetch_view
 from log_tier.catalog.service import ClusterService
@@ -248,7 +249,7 @@ async def test_a_map_is_followed_at_the_next_server_when_one_is_lost(
         wanted = catalog.map.version
         cluster = await maps.wait_for(lambda cluster, wanted=wanted: cluster.version >= wanted, timeout=DEADLINE_S)  # type: ignore[misc]
         versions.append(cluster.version)
-        assert cluster == dataclasses.replace(catalog.map, decisions={})
+        assert cluster == dataclasses.replace(catalog.map, decisions=Decisions())
     assert versions == sorted(versions)
     await maps.close()
     with pytest.raises(ShuttingDown):

@@ -27,6 +27,7 @@ from log_tier.catalog.commands import (
     command_batch,
     parse_command,
 )
+from log_tier.catalog.decisions import Decisions
 from log_tier.catalog.fold import fold_command
 from log_tier.catalog.job_fold import FINISHED_JOBS_MAX, undo_tasks_of
 from log_tier.catalog.map_json import map_from_json, map_to_json
@@ -146,7 +147,7 @@ def test_the_map_stays_one_that_can_be(commands: list[Command]) -> None:
         check_map(cluster, before)
         if decision.rejection:
             assert replace(cluster, version=before.version, decisions=before.decisions) == before, "rejected as a whole"
-    assert map_from_json(map_to_json(cluster)) == replace(cluster, decisions={})
+    assert map_from_json(map_to_json(cluster)) == replace(cluster, decisions=Decisions())
 
 
 @settings(max_examples=150, deadline=None)

@@ -248,7 +248,7 @@ class TestUpkeep:
         table = three.find("flights")
         three = with_snapshot(three, table, 0, 200)
         adopted = replace(table, adopted=True, over="orders-v1")
-        three = replace(three, tables={**three.tables, table.id: adopted})
+        three = three.with_table(adopted)
         bounds = {table.id: [Bounds(Offset(0), Offset(250))] * 3}
         with pytest.raises(CommandRejected, match=f"the topic 'orders-v1' of others, .*: it is theirs to {what}"):
             plan_it(seen(three), bounds, table="flights", partition=0)

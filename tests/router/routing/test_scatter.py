@@ -12,6 +12,7 @@ from kit.deadlines import until
 
 from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
+from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import (
     DeadlineExceeded,
     Disconnected,
@@ -91,7 +92,7 @@ class Cluster:
     def assign(self, holders: Mapping[int, Sequence[str]]) -> None:
         assignments = tuple(tuple(Assignment(node, "member") for node in holders[n]) for n in sorted(holders))
         table = TableEntry(TABLE, "flights", len(holders), 3, assignments)
-        self.maps.advance(ClusterMap(version=Offset(self.maps.map.version + 1), tables={TABLE: table}))
+        self.maps.advance(ClusterMap(version=Offset(self.maps.map.version + 1), tables=PersistentMap({TABLE: table})))
 
     def failures(self) -> Iterator[tuple[str, DuramenError]]:
         for node in self.nodes.values():
@@ -303,7 +304,7 @@ async def test_joining_replicas_are_not_asked(cluster: Cluster) -> None:
     table = cluster.maps.map.tables[TABLE]
     assigned = (Assignment("n1", "joining"), Assignment("n2", "leaving"))
     entry = TableEntry(TABLE, table.name, 1, 3, (assigned,))
-    cluster.maps.advance(ClusterMap(version=Offset(9), tables={TABLE: entry}))
+    cluster.maps.advance(ClusterMap(version=Offset(9), tables=PersistentMap({TABLE: entry})))
     for _ in range(10):
         assert await cluster.run(part(0)) == {}
     assert not cluster.nodes["n1"].asked
@@ -332,7 +333,7 @@ async def test_a_table_that_is_news(cluster: Cluster) -> None:
     cluster.maps.advance(ClusterMap(version=Offset(5)))
     running = asyncio.create_task(cluster.run(part(0)))
     await asyncio.sleep(0)
-    cluster.maps.advance(ClusterMap(version=Offset(6), tables={TABLE: entry}))
+    cluster.maps.advance(ClusterMap(version=Offset(6), tables=PersistentMap({TABLE: entry})))
     assert await running == {}
 
 

@@ -26,6 +26,7 @@ from log_tier.catalog.cluster_map import (
 )
 from log_tier.catalog.commands import CreateTable, ForgetSnapshots, RegisterNode, SetRetention, StartJob, TaskPlan
 from log_tier.catalog.map_follower import MapFollower
+from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.errors import Disconnected, OffsetTrimmed
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
@@ -54,7 +55,7 @@ def _map(*tasks: Task, snapshots: tuple[int, ...] = (), versions: tuple[VersionE
         SnapshotEntry(f"s{offset}", TABLE, ZERO, Offset(offset), 0, 1, 1, "path", "n1") for offset in snapshots
     )
     return ClusterMap(
-        tables={TABLE: table},
+        tables=PersistentMap({TABLE: table}),
         jobs={7: job} if tasks else {},
         snapshots={PartitionId(TABLE, ZERO): entries} if entries else {},
     )

@@ -24,6 +24,7 @@ from log_tier.catalog.commands import (
 )
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import failing
+from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import (
     DiskFull,
@@ -37,9 +38,43 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import ReadChunk
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.node import hosting as module
+from serving_tier.node import bring_up as module
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
+
+
+async def test_one_more_table_costs_no_look_at_the_others(
+    hosting: Hosting, log: EmbeddedLog, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of tables: neither the catalog's fold nor hosting goes through them for a new one, or a dropped one."""
+
+    async def make(number: int) -> TableId:
+        topic = await log.create_topic(f"t{number}", partitions=2)
+        await catalog.submit(CreateTable(topic.id, topic.name, 2, 2))
+        return topic.id
+
+    for number in range(20):
+        await make(number)
+    await hosting.wait_version(catalog.map.version)
+    passes: list[int] = []
+    inner = PersistentMap._in_order
+
+    def counted(each: PersistentMap[object, object]) -> object:
+        passes.append(len(each))
+        return inner(each)
+
+    monkeypatch.setattr(PersistentMap, "_in_order", counted)
+    names: list[int] = []
+    is_missing = Hosting._is_missing
+    monkeypatch.setattr(Hosting, "_is_missing", lambda *args: names.append(1) or is_missing(*args))  # type: ignore[func-returns-value]
+    made = await make(20)
+    await hosting.wait_version(catalog.map.version)
+    await hosting.wait_hosted(made)
+    await catalog.submit(DropTable(made))
+    await hosting.wait_version(catalog.map.version)
+    assert (made, ZERO) not in hosting.node.hosted()
+    assert not passes
+    assert len(names) <= 4, "both replicas of the new table, before and after it was opened"
 
 
 async def test_a_node_hosts_what_the_map_gives_it(hosting: Hosting, log: EmbeddedLog, catalog: Catalog) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
 from log_tier.model.record import Expiry
-from serving_tier.node import node as module
+from serving_tier.node import idle_expiry as module
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
 from serving_tier.replica.version_folders import ReplicaFolder
@@ -59,7 +58,7 @@ async def log(tmp_path: Path, clock: SlowClock) -> AsyncIterator[EmbeddedLog]:
 async def node(
     tmp_path: Path, log: EmbeddedLog, clock: SlowClock, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Node]:
-    monkeypatch.setattr(module, "_EXPIRY_TICK_S", 0.002)
+    monkeypatch.setattr(module, "_TICK_S", 0.002)
     opened = await Node.open(log, tmp_path / "index", clock_ms=clock)
     yield opened
     await opened.close()
@@ -144,18 +143,37 @@ async def test_the_first_replica_moves_the_log_time_and_the_second_only_without_
     await put_expiring(log, topic.id, ZERO, 500)
     await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
     clock.now_ms += 2499
-    looked = asyncio.Event()
-    inner = replica.index.next_expiry_ms
-
-    def looking() -> int | None:
-        looked.set()
-        return inner()
-
-    replica.index.next_expiry_ms = looking  # type: ignore[method-assign]
-    await looked.wait()
+    await node.idle_expiry.tick()
+    assert (await log.bounds(topic.partition(ZERO))).latest == 0, "nothing was appended"
     assert replica.index.get(b"key") is not None, "the first replica has two seconds"
     node.set_rank(PartitionId(topic.id, ZERO), 0)
     await until(lambda: replica.index.get(b"key") is None)
+
+
+async def test_a_tick_looks_at_what_was_applied_and_at_what_may_expire_and_at_nothing_else(
+    node: Node, log: EmbeddedLog
+) -> None:
+    topic = await log.create_topic("flights", partitions=8)
+    await host_all(node, topic)
+    await node.idle_expiry.close()
+    looks: list[int] = []
+    for number in range(8):
+        replica = node.replica(topic.partition(Partition(number)))
+
+        def look(number: int = number, inner: Callable[[], int | None] = replica.index.next_expiry_ms) -> int | None:
+            looks.append(number)
+            return inner()
+
+        replica.index.next_expiry_ms = look  # type: ignore[method-assign]
+    await node.idle_expiry.tick()
+    looks.clear()
+    await node.idle_expiry.tick()
+    assert not looks, "nothing was applied since the last tick"
+    await put_expiring(log, topic.id, ONE, 500)
+    await node.replica(topic.partition(ONE)).wait_applied(Offset(0), timeout=DEADLINE_S)
+    await node.idle_expiry.tick()
+    await node.idle_expiry.tick()
+    assert looks == [1]
 
 
 async def test_an_idle_partition_expires_its_keys(node: Node, log: EmbeddedLog, clock: SlowClock) -> None:
@@ -177,7 +195,7 @@ async def test_a_log_whose_clock_is_behind_is_not_flooded(
     tmp_path: Path, log: EmbeddedLog, clock: SlowClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The no-op does not help while the log's clock stands; the next one waits twice as long."""
-    monkeypatch.setattr(module, "_EXPIRY_TICK_S", 0.001)
+    monkeypatch.setattr(module, "_TICK_S", 0.001)
     topic = await log.create_topic("flights", partitions=1)
     ticks = []
 
@@ -198,14 +216,14 @@ async def test_trouble_with_one_replica_does_not_stop_the_clock_of_the_others(
 ) -> None:
     topic = await log.create_topic("flights", partitions=2)
     await host_all(node, topic)
-    for partition in (ZERO, ONE):
-        await put_expiring(log, topic.id, partition, 500)
-        await node.replica(topic.partition(partition)).wait_applied(Offset(0), timeout=DEADLINE_S)
 
     def damaged() -> int | None:
         raise IndexDamaged("a page cannot be read")
 
     monkeypatch.setattr(node.replica(topic.partition(ZERO)).index, "next_expiry_ms", damaged)
+    for partition in (ZERO, ONE):
+        await put_expiring(log, topic.id, partition, 500)
+        await node.replica(topic.partition(partition)).wait_applied(Offset(0), timeout=DEADLINE_S)
     clock.now_ms += 1000
     await until(lambda: node.replica(topic.partition(ONE)).index.get(b"key") is None)
     assert "a page cannot be read" in caplog.text
@@ -215,7 +233,7 @@ async def test_trouble_with_one_replica_does_not_stop_the_clock_of_the_others(
 async def test_an_append_that_fails_is_tried_again(
     node: Node, log: EmbeddedLog, clock: SlowClock, monkeypatch: pytest.MonkeyPatch, error: DuramenError
 ) -> None:
-    monkeypatch.setattr(module, "_EXPIRY_BACKOFF_MAX_S", 0.01)
+    monkeypatch.setattr(module, "_BACKOFF_MAX_S", 0.01)
     topic = await log.create_topic("flights", partitions=1)
     await host_all(node, topic)
     await put_expiring(log, topic.id, ZERO, 500)

@@ -1,0 +1,144 @@
+"""An immutable mapping of which a changed copy costs next to nothing, and two of which can be compared as cheaply.
+
+A map of the cluster or of an engine's topics is replaced as a whole at each change, so that readers in any thread keep
+the one they have without a lock. A `dict` of thousands of entries is too large to be copied each time. Here the entries
+lie in shards by the hash of their key; a changed map has one new shard and shares all others with the one before it
+(path copying, as in Bagwell's hash tries, 2001; one level of shards suffices for the sizes here).
+
+Iteration follows the order in which the keys came, as in a `dict`: it never depends on hashes, which differ from one
+process to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from operator import itemgetter
+from typing import Any, Final, Self, TypeVar, cast, overload
+
+__all__ = ["PersistentMap"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+# A change copies this many pointers and one shard: some 2 µs up to ten thousand entries. A comparison looks at each.
+_SHARDS: Final = 256
+
+_NONE: Final[Mapping[object, tuple[int, object]]] = {}
+
+
+class PersistentMap(Mapping[K, V]):
+    """See the module. A lookup takes some 0.2 µs; going through all takes O(n log n).
+
+    Invariant: the numbers of a map's entries are all different and below `_next`.
+    """
+
+    __slots__ = ("_length", "_next", "_shards")
+
+    def __init__(self, entries: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
+        """A map of `entries`. O(n)."""
+        found = dict(entries)
+        shards: list[dict[K, tuple[int, V]]] = [cast("dict[K, tuple[int, V]]", _NONE)] * _SHARDS
+        for number, (key, value) in enumerate(found.items()):
+            place = hash(key) % _SHARDS
+            if shards[place] is _NONE:
+                shards[place] = {}
+            shards[place][key] = number, value
+        self._shards = tuple(shards)
+        self._length = self._next = len(found)
+
+    def _changed(self, place: int, shard: dict[K, tuple[int, V]], *, length: int, following: int) -> Self:
+        made = type(self).__new__(type(self))
+        shards = list(self._shards)
+        shards[place] = shard
+        made._shards, made._length, made._next = tuple(shards), length, following
+        return made
+
+    def with_entry(self, key: K, value: V) -> Self:
+        """The same map with one entry more, or with another value in a key's place."""
+        place = hash(key) % _SHARDS
+        shard = self._shards[place]
+        before = shard.get(key)
+        if before is not None:
+            return self._changed(place, {**shard, key: (before[0], value)}, length=self._length, following=self._next)
+        return self._changed(
+            place, {**shard, key: (self._next, value)}, length=self._length + 1, following=self._next + 1
+        )
+
+    def without(self, key: K) -> Self:
+        """The same map with one entry less. Raises `KeyError`."""
+        place = hash(key) % _SHARDS
+        shard = dict(self._shards[place])
+        del shard[key]
+        return self._changed(place, shard, length=self._length - 1, following=self._next)
+
+    def since(self, before: PersistentMap[K, V]) -> tuple[list[K], list[K]]:
+        """What tells this map from an earlier one: the keys that are new or have another object as their value, in this
+        map's order; and the keys that only the earlier one has, in its order.
+
+        O(changes) where this map was made of the earlier one, and the number of shards.
+        """
+        changed: list[tuple[int, K]] = []
+        gone: list[tuple[int, K]] = []
+        for then, now in zip(before._shards, self._shards, strict=True):
+            if then is now:
+                continue
+            for key, (number, value) in now.items():
+                old = then.get(key)
+                if old is None or old[1] is not value:
+                    changed.append((number, key))
+            gone.extend((number, key) for key, (number, _) in then.items() if key not in now)
+        return [key for _, key in sorted(changed, key=_number)], [key for _, key in sorted(gone, key=_number)]
+
+    def __getitem__(self, key: K) -> V:
+        return self._shards[hash(key) % _SHARDS][key][1]
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+
+    @overload
+    def get(self, key: K, /, default: V | T) -> V | T: ...
+
+    def get(self, key: K, /, default: T | None = None) -> V | T | None:
+        found = self._shards[hash(key) % _SHARDS].get(key)
+        return default if found is None else found[1]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._shards[hash(key) % _SHARDS]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def _in_order(self) -> list[tuple[int, K, V]]:
+        entries = [(number, key, value) for shard in self._shards for key, (number, value) in shard.items()]
+        entries.sort(key=_number)
+        return entries
+
+    def __iter__(self) -> Iterator[K]:
+        return iter([key for _, key, _ in self._in_order()])
+
+    def values(self) -> ValuesView[V]:
+        return _Values(self)
+
+    def items(self) -> ItemsView[K, V]:
+        return _Items(self)
+
+    def __repr__(self) -> str:
+        return f"PersistentMap({dict(self)!r})"
+
+
+class _Items(ItemsView[K, V]):
+    _mapping: PersistentMap[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return iter([(key, value) for _, key, value in self._mapping._in_order()])
+
+
+class _Values(ValuesView[V]):
+    _mapping: PersistentMap[Any, V]
+
+    def __iter__(self) -> Iterator[V]:
+        return iter([value for _, _, value in self._mapping._in_order()])
+
+
+_number = itemgetter(0)
