@@ -12,6 +12,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.time_left import time_left_s
 from router.admin.admin import Admin, OpenAdmin
 from router.admin.messages import change_from
 from router.proto import admin_pb2 as pb
@@ -25,9 +26,6 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 # For callers that set no deadline: what one question about a digest may take.
 _TIMEOUT_DEFAULT_S: Final = 120.0
-
-# The reply must be on its way before the caller's deadline, else it learns nothing of what we know.
-_REPLY_MARGIN_S: Final = 0.05
 
 _WRITES_DEFAULT: Final = 10
 
@@ -72,8 +70,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     async def Verify(self, request: pb.AdminVerifyRequest, context: _Context) -> None:  # noqa: N802
         partition = Partition(request.partition) if request.HasField("partition") else None
-        remaining = context.time_remaining()
-        timeout = _TIMEOUT_DEFAULT_S if remaining is None else max(0.0, remaining - _REPLY_MARGIN_S)
+        timeout = time_left_s(context, default_s=_TIMEOUT_DEFAULT_S)
         try:
             admin = await self._admin()
             verified = admin.verify(request.table, partition, timeout=timeout)

@@ -20,11 +20,11 @@ from typing import Final
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import (
+    DeadlineExceeded,
     DuramenError,
     InvalidRequest,
     LimitExceeded,
     NotHosted,
-    ReplicaBehind,
     TableNotFound,
     WriteUnknown,
 )
@@ -56,6 +56,7 @@ from router.data.watch import watch_replicas
 from serving_tier.fold.verdicts import Outcome, Verdict, rejection_of
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
+from serving_tier.replica.refusals import end_unknown
 from serving_tier.replica.replica import Replica
 
 __all__ = ["PARTS_MAX", "READ_KEYS_MAX", "LocalData"]
@@ -146,8 +147,16 @@ class LocalData:
             raise copy(replica.failure)
         if decision is Decision.ASK_END:
             # A replica that has not been level for too long is level again with what the log holds now.
-            async with in_time(timeout, "the log did not tell its end"):
-                bounds = await self.log.bounds(partition)
+            try:
+                async with asyncio.timeout(timeout):
+                    bounds = await self.log.bounds(partition)
+            except DuramenError:
+                raise
+            except TimeoutError:
+                applied, latest = replica.index.applied, replica.progress.latest
+                raise end_unknown(
+                    replica.name, partition.partition, applied=applied, latest=latest, timeout_s=timeout
+                ) from None
             needed = max(needed, bounds.latest)
         await replica.wait_applied(needed, timeout=timeout)
         return replica
@@ -188,7 +197,7 @@ class LocalData:
             for (number, _, _), part, verdict in zip(judged, asked, verdicts, strict=True):
                 if isinstance(verdict, WriteResult):
                     results[number] = verdict
-                elif patience and isinstance(verdict, ReplicaBehind):
+                elif patience and isinstance(verdict, DeadlineExceeded):
                     results[number] = WriteResult(part.base_offset, part.timestamp_ms, pending=True)
                 elif isinstance(verdict, WriteUnknown):
                     results[number] = verdict

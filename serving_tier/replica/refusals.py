@@ -6,7 +6,7 @@ from log_tier.model.errors import ReplicaBehind, ShuttingDown, TokenAhead, Versi
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds
 
-__all__ = ["behind", "closing", "pinned_too_late", "token_ahead", "version_gone"]
+__all__ = ["behind", "closing", "end_unknown", "pinned_too_late", "token_ahead", "version_gone"]
 
 
 def closing(name: str) -> ShuttingDown:
@@ -22,6 +22,17 @@ def behind(name: str, partition: Partition, *, applied: Offset, asked: Offset, l
         partition=partition,
         applied=applied,
         asked=asked,
+        latest=latest,
+    )
+
+
+def end_unknown(name: str, partition: Partition, *, applied: Offset, latest: Offset, timeout_s: float) -> ReplicaBehind:
+    """A reader wants all that the log holds, and the log did not say in time where it ends. `latest`: last heard."""
+    return ReplicaBehind(
+        f"replica {name} has applied {applied}, and the log did not say within {timeout_s:g} s where it ends; it ended "
+        f"at {latest} when it was last heard of. Give it more time, or read another replica",
+        partition=partition,
+        applied=applied,
         latest=latest,
     )
 

@@ -14,6 +14,7 @@ from log_tier.model.errors import DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.time_left import time_left_s
 from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.service.copies import Copies
@@ -27,9 +28,6 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 # For callers that set no deadline. A digest of ten million keys takes some 10 s.
 _TIMEOUT_DEFAULT_S: Final = 60.0
-
-# The reply must be on its way before the caller's deadline, else it learns nothing of what we know.
-_REPLY_MARGIN_S: Final = 0.05
 
 # A receiver syncs a file of some GiB in between.
 _STALLED_S: Final = 60.0
@@ -72,8 +70,7 @@ class NodeService(node_pb2_grpc.NodeServicer):
         self, request: node_pb2.DigestRequest, context: _Context
     ) -> node_pb2.DigestReply:
         try:
-            remaining = context.time_remaining()
-            timeout = _TIMEOUT_DEFAULT_S if remaining is None else max(0.0, remaining - _REPLY_MARGIN_S)
+            timeout = time_left_s(context, default_s=_TIMEOUT_DEFAULT_S)
             return await digest_reply(self._digests, self._node, request, timeout=timeout)
         except DuramenError as error:
             await abort(context, error)
@@ -83,8 +80,7 @@ class NodeService(node_pb2_grpc.NodeServicer):
             replica = self._node.replica(
                 PartitionId(table_id_from_bytes(request.table_id), Partition(request.partition))
             )
-            remaining = context.time_remaining()
-            timeout = _TIMEOUT_DEFAULT_S if remaining is None else max(0.0, remaining - _REPLY_MARGIN_S)
+            timeout = time_left_s(context, default_s=_TIMEOUT_DEFAULT_S)
             found = await void_offsets(replica, Offset(request.first), Offset(request.last), timeout=timeout)
         except DuramenError as error:
             await abort(context, error)

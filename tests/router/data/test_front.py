@@ -31,6 +31,7 @@ from log_tier.model.errors import (
     WriteUnknown,
 )
 from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.log import Bounds
 from log_tier.model.partitioner import partition_of
 from log_tier.model.record import Condition, Operation
 from log_tier.model.table_ref import TableRef
@@ -81,6 +82,22 @@ async def test_a_part_that_must_wait_fails_after_its_patience(data_plane: LocalD
         assert isinstance(fresh, ReadResult)
     (found,) = await read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], place.base_offset))
     assert found.values == [b"1"]
+
+
+async def test_a_log_that_does_not_tell_its_end_in_time_is_a_replica_behind(
+    data_plane: LocalData, table: TableRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The asker then goes to another replica, or comes again with more time, as it does for one that lags."""
+
+    async def silent(*_: object) -> Bounds:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(data_plane.log, "bounds", silent)
+    for how in ({"patience": 0.01}, {"timeout": 0.01}):
+        (behind,) = await read(data_plane, ReadPart(table.id, ZERO, [b"a"], strong=True), **how)
+        assert isinstance(behind, ReplicaBehind)
+        assert behind.fields == {"partition": 0, "applied": -1, "latest": -1}
 
 
 async def test_strong_waits_for_what_the_log_holds(data_plane: LocalData, table: TableRef) -> None:

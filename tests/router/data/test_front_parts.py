@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from kit.cluster.one_machine import (
     DEADLINE_S,
@@ -17,6 +19,7 @@ from kit.cluster.one_machine import (
 )
 from kit.deadlines import until
 
+from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import ReplicaBehind, TableNotFound, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
@@ -24,6 +27,7 @@ from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from router.data.local_data import LocalData
 from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
+from serving_tier.replica.replica import Replica
 
 ADD = operations((Operation.ADD, b"n", b"1"))
 
@@ -85,6 +89,27 @@ async def test_some_partitions_of_a_producer(data_plane: LocalData, table: Table
         await write(data_plane, table, partition, puts((b"k", b"v"), producer_id=7, sequence=partition))
     assert await data_plane.producer(table.id, 7, timeout=DEADLINE_S) == {ZERO: 0, ONE: 1}
     assert await data_plane.producer(table.id, 7, timeout=DEADLINE_S, partitions=[ONE, Partition(2)]) == {ONE: 1}
+
+
+async def test_outcomes_are_pending_while_the_catalog_does_not_say_what_the_table_is(
+    data_plane: LocalData, table: TableRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is in the log; a node that has not heard of the table yet cannot judge it within the patience."""
+
+    def unheard_of(*_: object) -> Replica:
+        raise TableNotFound("not heard of yet")
+
+    async def silent(*_: object) -> TableEntry:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(data_plane.node, "replica", unheard_of)
+    monkeypatch.setattr(data_plane.tables, "known", silent)
+    (pending,) = await data_plane.write(
+        [WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=DEADLINE_S, patience=0.01
+    )
+    assert isinstance(pending, WriteResult), pending
+    assert pending.pending
 
 
 async def test_outcomes_asked_later(data_plane: LocalData, table: TableRef) -> None:
