@@ -188,7 +188,7 @@ def test_connecting_right_after_a_restart(new_server: Callable[[Path], ServerPro
             for _ in range(20):
                 with pytest.raises(duramen.DuramenError):
                     old._loop.run(old._inner.connection.list_tables(timeout=0.2))
-            server.start(port=server.announcement["port"])
+            server.start()
             with server.connect() as new:
                 assert new.tables() == []
 

@@ -308,7 +308,6 @@ def test_acknowledged_puts_survive_a_kill(tmp_path: Path, readers: int) -> None:
     """Callers go on through the kill; what they were told is there, in its order, and the endpoint is used again."""
     arguments = ["--resp-port", "0", "--resp-readers", str(readers)]
     server = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=arguments)
-    server.arguments = ["--resp-port", str(server.announcement["resp_port"]), "--resp-readers", str(readers)]
     stop = threading.Event()
     counts = [0] * 4
     try:

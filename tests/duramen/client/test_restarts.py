@@ -53,7 +53,7 @@ async def restarting(tmp_path: Path) -> AsyncIterator[Restarting]:
     await made.start()
     await made.proxy.start()
     yield made
-    await made.proxy.stop()
+    await made.proxy.close()
     assert made.server is not None
     await made.server.close()
 

@@ -23,8 +23,6 @@ KILLS = 3
 def server(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     readers = ["--resp-readers", str(request.param)]
     running = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=["--resp-port", "0", *readers])
-    # After a restart clients find it where it was.
-    running.arguments = ["--resp-port", str(running.announcement["resp_port"]), *readers]
     yield running
     running.close()
 
@@ -109,7 +107,7 @@ def test_a_clean_stop_and_start(server: ServerProcess) -> None:
         assert said[-1]["event"] == "stopped"
         with pytest.raises(redis.ConnectionError):
             client.get("kept")
-        server.start(port=server.announcement["port"])
+        server.start()
         assert client.get("kept") == b"1"
         assert 900 < client.ttl("expiring") <= 1000
 

@@ -48,7 +48,7 @@ class TestStartAndStop:
             done = table.put(b"k", b"v")
             assert next(changes).offset == done.offset
             assert server.stop()[0] == 0
-            server.start(port=server.announcement["port"])
+            server.start()
             again = table.put(b"k", b"w")
             assert next(changes).offset == again.offset == done.offset + 1
             changes.close()

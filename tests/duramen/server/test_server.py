@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from kit.deadlines import within
+from kit.held_port import HeldPort
 
 import duramen
 from duramen import aio
@@ -96,14 +96,13 @@ async def test_a_second_server_on_the_folder(tmp_path: Path, server: Server) -> 
 
 
 async def test_a_start_that_is_refused_lets_go_of_its_port(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(duramen.ForeignFolder):
-        await Server.open(tmp_path, port=port)
-    server = await Server.open(tmp_path / "data", port=port)
-    assert server.port == port
-    await server.close()
+    with HeldPort() as held:
+        with pytest.raises(duramen.ForeignFolder):
+            await Server.open(tmp_path, port=held.number)
+        server = await Server.open(tmp_path / "data", port=held.number)
+        assert server.port == held.number
+        await server.close()
 
 
 async def test_closing_ends_open_streams_with_a_reason(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import duramen
 from duramen.blocking import Database
 from kit.deadlines import patience_s
+from kit.held_port import HeldPort
 from kit.log.log_choice import url_of
 
 __all__ = [
@@ -30,12 +31,16 @@ STOP_SECONDS_MAX: Final = 30.0
 
 
 class ServerProcess:
-    """`python -m duramen up` on a free port; after a restart it has another one."""
+    """`python -m duramen up` on ports of its own, which it keeps until `close`, whether it runs or not."""
 
     def __init__(self, data: Path, *, log: Path, arguments: Sequence[str] = ()) -> None:
-        """`arguments`: more of them for `up`."""
+        """`arguments`: more of them for `up`. A `--resp-port 0` becomes a port that it keeps, too."""
         self.data = data
+        self._ports = [HeldPort()]
         self.arguments = list(arguments)
+        if "--resp-port" in self.arguments:
+            self._ports.append(HeldPort())
+            self.arguments[self.arguments.index("--resp-port") + 1] = str(self._ports[-1].number)
         self.announcement: dict[str, Any] = {}
         """What it said when it was ready."""
         self._log = log
@@ -51,12 +56,13 @@ class ServerProcess:
     def target(self) -> str:
         return f"127.0.0.1:{self.announcement['port']}"
 
-    def start(self, *, port: int = 0) -> None:
+    def start(self) -> None:
         """Start it and wait until it takes requests."""
         assert self._process is None or self._process.poll() is not None, "it runs already"
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()
-        command = [sys.executable, "-m", "duramen", "up", "--data", str(self.data), "--port", str(port), "--json"]
+        command = [sys.executable, "-m", "duramen", "up", "--data", str(self.data), "--json"]
+        command += ["--port", str(self._ports[0].number)]
         if (url := url_of(self.data)) is not None:
             command += ["--log", url]
         command += self.arguments
@@ -72,18 +78,18 @@ class ServerProcess:
     def kill9(self) -> None:
         """End it without a chance to do anything."""
         self.process.kill()
-        self.process.wait(STOP_SECONDS_MAX)
+        self.process.wait(patience_s(STOP_SECONDS_MAX))
 
     def restart(self) -> None:
-        """Kill it if it runs, and start it on the same folder and port: clients find it again by themselves."""
+        """Kill it if it runs, and start it on the same folder: clients find it again by themselves."""
         if self.process.poll() is None:
             self.kill9()
-        self.start(port=self.announcement["port"])
+        self.start()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, list[dict[str, Any]]]:
         """Ask it to stop; return its exit code and what it said."""
         self.process.send_signal(number)
-        output, _ = self.process.communicate(timeout=STOP_SECONDS_MAX)
+        output, _ = self.process.communicate(timeout=patience_s(STOP_SECONDS_MAX))
         return self.process.returncode, [json.loads(line) for line in output.splitlines()]
 
     def close(self) -> None:
@@ -91,11 +97,13 @@ class ServerProcess:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(STOP_SECONDS_MAX)
+                self.process.wait(patience_s(STOP_SECONDS_MAX))
             except subprocess.TimeoutExpired:
                 self.kill9()
         if self.process.stdout is not None:
             self.process.stdout.close()
+        for each in self._ports:
+            each.close()
 
     def connect(self, *, timeout: float = 20.0) -> Database:
         return duramen.connect(self.target, timeout=timeout)
@@ -127,7 +135,7 @@ def run_duramen(
         [sys.executable, "-m", "duramen", *arguments],
         input=stdin,
         capture_output=True,
-        timeout=timeout,
+        timeout=patience_s(timeout),
         env=environment,
         check=False,
     )

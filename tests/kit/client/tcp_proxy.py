@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from kit.held_port import HeldPort
+
 
 class TcpProxy:
-    """Listens on a port of its own and passes bytes to `target_port`; `start` makes it go."""
+    """Passes bytes from a port of its own to `target_port`. `start` and `stop` keep the port, `close` ends it."""
 
     def __init__(self, target_port: int) -> None:
         self.target_port = target_port
-        self.port = 0
+        self._held = HeldPort()
+        self.port = self._held.number
         self.swallow_replies = False
         """Replies of the server are read and thrown away: the work is done, and nobody hears of it."""
         self._server: asyncio.Server | None = None
@@ -20,7 +23,6 @@ class TcpProxy:
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
@@ -60,3 +62,9 @@ class TcpProxy:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._server.wait_closed()
+
+    async def close(self) -> None:
+        """Stop, and let go of the port."""
+        if self._server is not None:
+            await self.stop()
+        self._held.close()

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from kit.deadlines import within
+from kit.held_port import HeldPort
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode, StartJob, TaskDone, TaskPlan, TaskReady
 from log_tier.catalog.map_follower import MapFollower
@@ -116,10 +117,11 @@ class _GatedStatus(NodeService):
 
 
 class Serving:
-    """A gRPC server on a port of its own, which `stop` and `start` keep."""
+    """A gRPC server on a port of its own, which `stop` and `start` keep; `close` lets go of it."""
 
     def __init__(self) -> None:
-        self.port = 0
+        self._held = HeldPort()
+        self.port = self._held.number
         self.streams = OpenStreams()
         self.server: grpc.aio.Server | None = None
 
@@ -130,8 +132,13 @@ class Serving:
     def bind(self) -> grpc.aio.Server:
         self.streams = OpenStreams()
         self.server = grpc.aio.server(options=SERVER_OPTIONS)
-        self.port = self.server.add_insecure_port(self.address)
+        self.server.add_insecure_port(self.address)
         return self.server
+
+    async def close(self) -> None:
+        """Stop, and let go of the port."""
+        await self.stop()
+        self._held.close()
 
     async def stop(self) -> None:
         """As a crash does: no grace, no reasons."""
@@ -215,6 +222,7 @@ class NodeProcess(Serving):
     async def close(self) -> None:
         if self.server is not None:
             await self.stop()
+        await super().close()
         await self.data_plane.close()
 
 
@@ -249,7 +257,7 @@ class RouterProcess(Serving):
         await server.start()
 
     async def close(self) -> None:
-        await self.stop()
+        await super().close()
         await self._opened.aclose()
 
 
@@ -325,7 +333,7 @@ async def cluster_of(
             yield made
         finally:
             await made.close()
-            await process.stop()
+            await process.close()
 
 
 async def written(connection: Any, part: WritePart) -> WriteResult:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 
+from kit.held_port import HeldPort
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.log import Log
 from log_tier.proto import log_pb2_grpc
@@ -17,11 +18,12 @@ from log_tier.rpc.streams import OpenStreams
 
 
 class LogServer:
-    """A server over a log; `stop` and `start` keep the port, so that clients find it again."""
+    """A server over a log; `stop` and `start` keep the port, so that clients find it again. `close` ends it."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.port = 0
+        self._held = HeldPort()
+        self.port = self._held.number
         self.streams = OpenStreams()
         self._server: grpc.aio.Server | None = None
 
@@ -35,7 +37,7 @@ class LogServer:
         log_pb2_grpc.add_LogServicer_to_server(  # type: ignore[no-untyped-call]
             LogService(self.log, self.streams), self._server
         )
-        self.port = self._server.add_insecure_port(self.target)
+        self._server.add_insecure_port(self.target)
         await self._server.start()
 
     async def stop(self) -> None:
@@ -43,6 +45,11 @@ class LogServer:
         if self._server is not None:
             await self._server.stop(None)
             self._server = None
+
+    async def close(self) -> None:
+        """Stop, and let go of the port."""
+        await self.stop()
+        self._held.close()
 
     async def stop_politely(self) -> None:
         """End it as a shutdown does."""
@@ -61,4 +68,4 @@ async def served_log(folder: Path) -> AsyncIterator[LogServer]:
         try:
             yield server
         finally:
-            await server.stop()
+            await server.close()

@@ -10,7 +10,6 @@ import ast
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kit.deadlines import patience_s
+from kit.held_port import HeldPort
 from kit.pages.markdown import Block
 
 __all__ = ["Terminal"]
@@ -26,12 +26,6 @@ __all__ = ["Terminal"]
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
 _COMMAND_S: Final = 120.0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Terminal:
@@ -43,7 +37,8 @@ class Terminal:
         self.compared = 0
         """Results that the page states and that came out."""
         self.names: dict[str, Any] = {"__name__": "page"}
-        self._words = {**(words or {}), **{str(port): str(_free_port()) for port in ports}}
+        self._ports = {str(port): HeldPort() for port in ports}
+        self._words = {**(words or {}), **{port: str(held.number) for port, held in self._ports.items()}}
         self._default_port = self._words.get("7070", "7070")
         self._environment = {
             **os.environ,
@@ -65,11 +60,16 @@ class Terminal:
             self._commands(block)
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """Leave no process and no port behind."""
+        self._stop_server()
+        for each in self._ports.values():
+            each.close()
+
+    def _stop_server(self) -> None:
         if self._server is not None:
             self._server.send_signal(signal.SIGTERM)
             try:
-                self._server.wait(_STOP_S)
+                self._server.wait(patience_s(_STOP_S))
             except subprocess.TimeoutExpired:
                 self._server.kill()
                 self._server.wait()
@@ -135,7 +135,7 @@ class Terminal:
             self.compared += 1
 
     def _start(self, command: str) -> None:
-        self.close()
+        self._stop_server()
         arguments = shlex.split(command, comments=True)
         if "--port" not in arguments:
             arguments += ["--port", self._default_port]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kit.deadlines import patience_s
+from kit.held_port import HeldPort
 
 __all__ = ["RealRedis", "redis_tool"]
 
@@ -24,13 +25,12 @@ def redis_tool(name: str) -> str:
 
 
 class RealRedis:
-    """A process on a free port."""
+    """A process on a port of its own."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         binary = redis_tool("redis-server")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self._held = HeldPort()
+        self.port = self._held.number
         command = [binary, "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(folder), "--save", ""]
         self.process = subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + patience_s(20)
@@ -50,3 +50,4 @@ class RealRedis:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
+        self._held.close()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from kit.held_port import HeldPort
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
@@ -263,12 +264,9 @@ async def test_a_server_that_is_not_there(unused_port: int) -> None:
 
 
 @pytest.fixture
-def unused_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+def unused_port() -> Iterator[int]:
+    with HeldPort() as held:
+        yield held.number
 
 
 async def test_a_follower_of_the_map_that_ends_by_a_bug_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from kit.deadlines import within
+from kit.held_port import HeldPort
 from kit.log.log_server import LogServer, served_log
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
@@ -213,10 +214,9 @@ def _raw_id(topic: Topic) -> bytes:
 
 
 @pytest.fixture
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
+def unused_port() -> Iterator[int]:
+    with HeldPort() as held:
+        yield held.number
 
 
 async def test_a_reader_that_was_slow_is_told_of_a_shutdown(server: LogServer, topic: Topic) -> None:

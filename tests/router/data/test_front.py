@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from kit.cluster.one_machine import (
     DEADLINE_S,
@@ -95,7 +97,7 @@ async def test_a_log_that_does_not_tell_its_end_in_time_is_a_replica_behind(
 
     monkeypatch.setattr(data_plane.log, "bounds", silent)
     for how in ({"patience": 0.01}, {"timeout": 0.01}):
-        (behind,) = await read(data_plane, ReadPart(table.id, ZERO, [b"a"], strong=True), **how)
+        (behind,) = await read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], strong=True), **how)
         assert isinstance(behind, ReplicaBehind)
         assert behind.fields == {"partition": 0, "applied": -1, "latest": -1}
 

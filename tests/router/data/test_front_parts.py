@@ -106,7 +106,7 @@ async def test_outcomes_are_pending_while_the_catalog_does_not_say_what_the_tabl
     monkeypatch.setattr(data_plane.node, "replica", unheard_of)
     monkeypatch.setattr(data_plane.tables, "known", silent)
     (pending,) = await data_plane.write(
-        [WritePart(table.id, ZERO, ADD, outcomes=True)], timeout=DEADLINE_S, patience=0.01
+        [WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=DEADLINE_S, patience=0.01
     )
     assert isinstance(pending, WriteResult), pending
     assert pending.pending

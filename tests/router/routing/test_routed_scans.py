@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, written
 from kit.cluster.one_machine import held, puts
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 
 from log_tier.model.errors import LimitExceeded, ReplicaBehind, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
@@ -89,7 +89,7 @@ async def test_pages_go_on_when_a_node_ends(cluster: TestCluster, table: TableRe
     for number, node in enumerate(("n1", "n2")):
         await cluster.nodes[node].stop()
         page = await cluster.router.scan(
-            ScanRequest(table.id, start=seen[-1] + b"\x00", limit=100, after=first.applied), timeout=2.0
+            ScanRequest(table.id, start=seen[-1] + b"\x00", limit=100, after=first.applied), timeout=DEADLINE_S
         )
         assert all(page.applied[partition] >= offset for partition, offset in first.applied.items())
         seen.extend(page.keys)
@@ -102,7 +102,10 @@ async def test_a_scan_of_a_silent_node_goes_elsewhere(cluster: TestCluster, tabl
 
     async def scans() -> None:
         found = await asyncio.gather(
-            *(cluster.router.scan(ScanRequest(table.id, limit=1000, after=after), timeout=2.0) for _ in range(12))
+            *(
+                cluster.router.scan(ScanRequest(table.id, limit=1000, after=after), timeout=DEADLINE_S)
+                for _ in range(12)
+            )
         )
         assert all(list(page.keys) == sorted(PAIRS) for page in found)
 
@@ -124,7 +127,7 @@ async def test_errors(cluster: TestCluster, table: TableRef) -> None:
         place = await written(cluster.router, WritePart(PartitionId(table.id, Partition(0)), puts((b"k", b"v"))))
         after = {Partition(0): place.base_offset}
         with pytest.raises(ReplicaBehind):
-            await cluster.router.scan(ScanRequest(table.id, after=after), timeout=0.3)
+            await cluster.router.scan(ScanRequest(table.id, after=after), timeout=patience_s(1.0))
     page = await cluster.router.scan(ScanRequest(table.id, strong=True), timeout=DEADLINE_S)
     assert list(page.keys) == [b"k"]
 

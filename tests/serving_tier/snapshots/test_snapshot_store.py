@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.held_port import HeldPort
 from kit.index.live_index import LiveIndex, files_below, flip, stored_file
 from kit.log.stored_log import PARTITION, TABLE
 
@@ -210,9 +210,10 @@ async def test_a_file_that_changes_while_it_is_stored_is_refused(
 # --- stores that do not answer
 
 
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+@pytest.fixture
+def unused_port() -> Iterator[int]:
+    with HeldPort() as held:
+        yield held.number
 
 
 @pytest.mark.parametrize(
@@ -233,6 +234,7 @@ async def test_a_store_that_cannot_be_used_says_so(
     tmp_path: Path,
     kind: str,
     call: Callable[..., Awaitable[object]],
+    unused_port: int,
     request: pytest.FixtureRequest,
 ) -> None:
     good = SnapshotStore.open(tmp_path / "store")
@@ -240,7 +242,7 @@ async def test_a_store_that_cannot_be_used_says_so(
     if kind == "nobody listens":
         request.getfixturevalue("monkeypatch").setenv("AWS_ACCESS_KEY_ID", "x")
         request.getfixturevalue("monkeypatch").setenv("AWS_SECRET_ACCESS_KEY", "x")
-        store = SnapshotStore.open(f"s3://bucket/x?endpoint_url=http://127.0.0.1:{closed_port()}")
+        store = SnapshotStore.open(f"s3://bucket/x?endpoint_url=http://127.0.0.1:{unused_port}")
     else:
         address, _ = request.getfixturevalue("s3_address"), request.getfixturevalue("bucket")
         store = SnapshotStore.open(f"s3://nobodys/x?endpoint_url={address}")
