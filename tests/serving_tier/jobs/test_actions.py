@@ -270,10 +270,10 @@ async def test_a_copy_that_was_interrupted_writes_nothing_twice(
     target = await machine.make_table("copy")
     inner, calls = machine.log.append, 0
 
-    async def append(table: object, *rest: object) -> object:
+    async def append(partition: PartitionId, batch: bytes) -> object:
         nonlocal calls
-        found = await inner(table, *rest)  # type: ignore[arg-type]
-        if table == target.id:
+        found = await inner(partition, batch)
+        if partition.table == target.id:
             calls += 1
             if calls in (2, 4):
                 raise WriteUnknown("no reply")

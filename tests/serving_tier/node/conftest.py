@@ -14,7 +14,7 @@ from log_tier.catalog.commands import (
 )
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from serving_tier.node import hosting as module
+from serving_tier.node import bring_up as module
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 
