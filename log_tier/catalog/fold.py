@@ -21,16 +21,13 @@ from log_tier.catalog.job_fold import (
 from log_tier.catalog.placement import candidates, place_replicas
 from log_tier.catalog.refusal import Refusal
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, Offset, PartitionId, check_name
+from log_tier.model.identifiers import PARTITIONS_MAX, REPLICAS_MAX, RESERVED_PREFIX, Offset, PartitionId, check_name
 from log_tier.model.retention import Retention, check_retention
 
 __all__ = ["fold_command"]
 
 # A node that was away while more tables than this were dropped keeps an index that nobody needs, and says so.
 _DROPPED_MAX: Final = 1000
-
-# Beyond this many copies of the same data, somebody has mistaken one number for another.
-_REPLICAS_MAX: Final = 64
 
 
 def fold_command(
@@ -90,7 +87,7 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
             "they begin: name one for each, or none"
         )
     nodes = candidates(cluster)
-    if not 1 <= command.replicas <= min(len(nodes), _REPLICAS_MAX):
+    if not 1 <= command.replicas <= min(len(nodes), REPLICAS_MAX):
         raise Refusal(
             f"table {command.name} wants {command.replicas} replicas of each partition, and the nodes that can take "
             f"one are {', '.join(nodes) or 'none'}: start more nodes, or ask for fewer replicas"

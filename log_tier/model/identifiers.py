@@ -20,6 +20,7 @@ __all__ = [
     "NAME_LENGTH_MAX",
     "NOTHING",
     "PARTITIONS_MAX",
+    "REPLICAS_MAX",
     "RESERVED_PREFIX",
     "Offset",
     "Partition",
@@ -65,6 +66,9 @@ NOTHING: Final = Offset(-1)
 # A partition costs two open files, an LMDB environment and a follower: past a thousand on one table the cost is real
 # and the gain is not. Redis Cluster and Venice live with fewer.
 PARTITIONS_MAX: Final = 1024
+
+# Beyond this many copies of the same data, somebody has mistaken one number for another.
+REPLICAS_MAX: Final = 64
 
 RESERVED_PREFIX: Final = "_duramen"
 """Tables and topics whose names begin so are Duramen's own."""

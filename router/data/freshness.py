@@ -24,16 +24,43 @@ predecessor may have shown that; at an endpoint it is what the endpoint has ackn
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
 
 from log_tier.model.errors import DuramenError, IndexDamaged, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.identifiers import NOTHING, Offset, Partition
 
-__all__ = ["Decision", "decide", "is_level_within", "may_answer", "needed_offset"]
+__all__ = ["Decision", "Freshness", "Level", "decide", "is_level_within", "may_answer", "needed_offset"]
 
 # After these there is nothing to be read of an index, whatever it has applied.
 _SPOILED: Final = (TableNotFound, IndexDamaged)
+
+
+Level = Literal["session", "eventual", "strong", "bounded"]
+
+
+class Freshness(NamedTuple):
+    """How new the answer to a read must be, as its caller asks for it at an endpoint."""
+
+    level: Level = "session"
+    """`session`: not older than what the caller has seen; `eventual`: whatever a replica has; `strong`: everything that
+    was acknowledged; `bounded`: everything that was acknowledged `lag_max_ms` ago."""
+    offsets: Mapping[Partition, Offset] = MappingProxyType({})
+    """What a token asks for besides, by partition."""
+    lag_max_ms: int = 0
+    """For `bounded`; 0: no bound."""
+
+    @property
+    def strong(self) -> bool:
+        """Must the answer hold the log's end?"""
+        return self.level == "strong"
+
+    def after(self, partition: Partition, seen: Offset = NOTHING) -> Offset:
+        """The offset that a partition must have applied. `seen`: what the caller has seen of it."""
+        asked = self.offsets.get(partition, NOTHING)
+        return asked if self.level == "eventual" else max(asked, seen)
 
 
 class Decision(Enum):

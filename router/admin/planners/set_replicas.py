@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from log_tier.catalog.actions import Action, JobKind
 from log_tier.catalog.cluster_map import Argument, TableEntry
 from log_tier.model.errors import InvalidRequest
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import REPLICAS_MAX, Partition
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
 
 __all__ = ["plan_set_replicas"]
 
-# The catalog's own limit for new tables.
-_REPLICAS_MAX: Final = 64
-
 
 def plan_set_replicas(situation: Situation, *, table: str, replicas: int) -> Plan:
     """Add or remove replicas until each partition has so many. Raises `CommandRejected` where nodes are missing."""
     entry = situation.table(table)
-    if not 1 <= replicas <= _REPLICAS_MAX:
-        raise InvalidRequest(f"a partition has 1 to {_REPLICAS_MAX} replicas, not {replicas}")
+    if not 1 <= replicas <= REPLICAS_MAX:
+        raise InvalidRequest(f"a partition has 1 to {REPLICAS_MAX} replicas, not {replicas}")
     choices = Choices(situation)
     steps: list[Step] = []
     notes: list[str] = []

@@ -8,6 +8,8 @@ Two kinds of groups never hold each other up. **Shared** groups ask for the sess
 always have; they travel together, and a part that would wait is sent back after `_PATIENCE_S` and asked again alone.
 **Own** groups (an explicit token, `strong`) may well wait, so each travels by itself. A group that must be asked again
 later, because its server is away, waits for that outside of the way too.
+
+Which groups leave, and what becomes of one that was not answered, is decided in `read_rounds.py`.
 """
 
 from __future__ import annotations
@@ -22,27 +24,18 @@ from log_tier.model.errors import (
     DatabaseClosed,
     DeadlineExceeded,
     DuramenError,
-    LimitExceeded,
-    Overloaded,
-    ReplicaBehind,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId, partition_id
+from log_tier.model.identifiers import NOTHING, Offset, Partition, partition_id
 from log_tier.model.table_ref import TableRef
 from router.data.gather.pending_calls import PendingCalls
+from router.data.gather.read_rounds import NextStep, ReadRounds, ReadRules, Wanted, next_step
 from router.data.gather.session import SeenOffsets
 from router.data.requests import ReadPart, ReadResult
 from router.data.seam import DataPlane
 
-__all__ = ["READS_PENDING_MAX", "ReadCoalescer"]
+__all__ = ["READ_RULES", "ReadCoalescer"]
 
-# Requests with shared groups that are under way at once: while the server works on one, the client fills the other.
-_IN_FLIGHT_MAX: Final = 2
-
-# What one request carries; a server answers on its event loop, some 2 µs a key.
-_KEYS_PER_REQUEST: Final = 4_000
-
-# Keys that wait in this client. Beyond it the program asks faster than it is answered.
-READS_PENDING_MAX: Final = 1_000_000
+READ_RULES: Final = ReadRules()
 
 # A part that is not ready by then must not hold up the others in its request.
 _PATIENCE_S: Final = 0.02
@@ -63,57 +56,38 @@ class _Call(NamedTuple):
 class _Group:
     """Calls for one partition that may share a part."""
 
-    __slots__ = ("after", "callers", "count", "lag_max_ms", "partition", "reason", "seen", "strong", "table")
+    __slots__ = ("callers", "count", "reason", "seen", "strong", "table", "wanted")
 
     def __init__(
-        self,
-        table: TableRef,
-        partition: Partition,
-        after: Offset | None,
-        *,
-        strong: bool,
-        seen: bool,
-        lag_max_ms: int,
-        loop: asyncio.AbstractEventLoop,
+        self, table: TableRef, wanted: Wanted, *, strong: bool, seen: bool, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.table = table
-        self.partition = partition
-        self.after = after
-        """None: what the session has seen when the request leaves."""
+        self.wanted = wanted
         self.strong = strong
-        self.lag_max_ms = lag_max_ms
         self.seen = seen
         """The session is to remember what was read."""
         self.callers: PendingCalls[_Call] = PendingCalls(loop, self._too_late)
         self.count = 0
+        """Keys."""
         self.reason: DuramenError | None = None
         """Why it was not answered so far."""
-
-    def add(self, call: _Call) -> None:
-        self.callers.add(call)
-        self.count += len(call.keys)
 
     def part(self, session: SeenOffsets) -> ReadPart:
         calls = self.callers.calls
         keys: Sequence[bytes] = calls[0].keys
         if len(calls) > 1:
             keys = [key for call in calls for key in call.keys]
-        after = session.offsets(self.table)[self.partition] if self.after is None else self.after
-        return ReadPart(partition_id(self.table.id, self.partition), keys, after, self.strong, self.lag_max_ms)
+        partition, after, lag_max_ms = self.wanted
+        if after is None:
+            after = session.offsets(self.table)[partition.partition]
+        return ReadPart(partition, keys, after, self.strong, lag_max_ms)
 
     def piece(self, calls: Sequence[_Call], loop: asyncio.AbstractEventLoop) -> _Group:
         """A group like this one, for other calls."""
-        piece = _Group(
-            self.table,
-            self.partition,
-            self.after,
-            strong=self.strong,
-            seen=self.seen,
-            lag_max_ms=self.lag_max_ms,
-            loop=loop,
-        )
+        piece = _Group(self.table, self.wanted, strong=self.strong, seen=self.seen, loop=loop)
         for call in calls:
-            piece.add(call)
+            piece.callers.add(call)
+            piece.count += len(call.keys)
         return piece
 
     def _too_late(self, nobody_left: bool) -> DuramenError:
@@ -123,15 +97,12 @@ class _Group:
 class ReadCoalescer:
     """Gathers the reads of one client. Belongs to one event loop."""
 
-    def __init__(self, connection: DataPlane, session: SeenOffsets) -> None:
+    def __init__(self, connection: DataPlane, session: SeenOffsets, *, rules: ReadRules = READ_RULES) -> None:
         self._connection = connection
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self._shared: dict[tuple[TableId, Partition, Offset | None, int], _Group] = {}
-        self._pending = 0
-        self._in_flight = 0
+        self._rounds: ReadRounds[_Group] = ReadRounds(rules)
         self._scheduled = False
-        self._closed = False
         self._tasks = TaskSet()
 
     def submit(
@@ -150,50 +121,32 @@ class ReadCoalescer:
 
         The future holds one entry per key, or raises the typed error, and not later than at the deadline. Never waits.
         """
-        if self._closed:
-            raise _closed()
-        if self._pending + len(keys) > READS_PENDING_MAX:
-            raise Overloaded(f"{self._pending} keys wait to be read in this client; ask later", limit=READS_PENDING_MAX)
+        wanted = Wanted(partition_id(table.id, partition), after, lag_max_ms)
         call = _Call(self._loop.create_future(), keys, deadline)
-        self._pending += len(keys)
         if strong or (after is not None and after > NOTHING):
-            group = _Group(table, partition, after, strong=strong, seen=seen, lag_max_ms=lag_max_ms, loop=self._loop)
-            group.add(call)
-            self._start([group], patience=0.0).add_done_callback(lambda _: self._left(len(keys)))
+            self._rounds.leave_alone(len(keys))
+            group = _Group(table, wanted, strong=strong, seen=seen, loop=self._loop)
+            group.count = len(keys)
+            group.callers.add(call)
+            self._start([group], patience=0.0).add_done_callback(lambda _: self._rounds.ended(len(keys)))
             return call.future
-        place = (table.id, partition, after, lag_max_ms)
-        shared = self._shared.get(place)
-        if shared is None:
-            shared = self._shared[place] = _Group(
-                table, partition, after, strong=False, seen=seen, lag_max_ms=lag_max_ms, loop=self._loop
-            )
-        shared.add(call)
-        if not self._scheduled and self._in_flight < _IN_FLIGHT_MAX:
+        shared = self._rounds.group_for(
+            wanted, len(keys), lambda: _Group(table, wanted, strong=False, seen=seen, loop=self._loop)
+        )
+        shared.callers.add(call)
+        if not self._scheduled and self._rounds.may_leave:
             # Not at once but at the end of this round of the loop: callers of the same round leave together.
             self._scheduled = True
             self._loop.call_soon(self._flush)
         return call.future
 
-    def _left(self, keys: int) -> None:
-        self._pending -= keys
-
     def _flush(self) -> None:
         self._scheduled = False
-        while self._shared and self._in_flight < _IN_FLIGHT_MAX and not self._closed:
-            groups: list[_Group] = []
-            count = 0
-            while self._shared and count < _KEYS_PER_REQUEST:
-                place = next(iter(self._shared))
-                group = self._shared.pop(place)
-                groups.append(group)
-                count += group.count
-            self._pending -= count
-            self._in_flight += 1
+        while groups := self._rounds.leave():
             self._start(groups, patience=_PATIENCE_S).add_done_callback(self._landed)
 
     def _landed(self, _: asyncio.Task[None]) -> None:
-        self._in_flight -= 1
-        if self._shared and not self._scheduled:
+        if self._rounds.landed() and not self._scheduled:
             self._flush()
 
     def _start(self, groups: list[_Group], *, patience: float, backoff: Backoff | None = None) -> asyncio.Task[None]:
@@ -232,14 +185,13 @@ class ReadCoalescer:
     def _retry(
         self, group: _Group, error: DuramenError, patience: float, backoff: Backoff | None, *, alone: bool
     ) -> None:
-        """A part was not answered: ask again if that can help, else tell its callers."""
-        if isinstance(error, ReplicaBehind) and patience:
+        """A part was not answered: do what can help, else tell its callers why."""
+        step = next_step(error, patient=not patience, alone=alone, keys=group.count)
+        if step is NextStep.ALONE:
             self._start([group], patience=0.0)
-        elif isinstance(error, LimitExceeded) and not alone:
-            self._start([group], patience=0.0)  # there was no room for it beside the others
-        elif isinstance(error, LimitExceeded) and group.count > 1:
+        elif step is NextStep.HALVES:
             self._split(group)
-        elif error.retryable and not isinstance(error, DeadlineExceeded):
+        elif step is NextStep.LATER:
             group.reason = error
             self._start([group], patience=0.0, backoff=backoff or Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S))
         else:
@@ -247,7 +199,7 @@ class ReadCoalescer:
 
     def _answer(self, group: _Group, result: ReadResult) -> None:
         if group.seen:
-            self._session.saw(group.table, group.partition, result.applied)
+            self._session.saw(group.table, group.wanted.partition.partition, result.applied)
         group.callers.settle()
         calls = group.callers.calls
         if len(calls) == 1:
@@ -296,11 +248,10 @@ class ReadCoalescer:
 
     async def close(self) -> None:
         """End what is under way; its callers get `DatabaseClosed`."""
-        self._closed = True
+        waiting = self._rounds.close(_closed())
         await self._tasks.close()
-        for group in self._shared.values():
+        for group in waiting:
             group.callers.fail(_closed())
-        self._shared.clear()
 
 
 def _closed() -> DatabaseClosed:

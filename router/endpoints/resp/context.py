@@ -13,13 +13,14 @@ from typing import Any, NamedTuple, Protocol
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
 from router.admin.admin import OpenAdmin
+from router.data.freshness import Freshness, Level
 from router.data.seam import Connection
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.data.cursors import Cursors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
 from router.endpoints.resp.data.native_batches import NativeBatches
 from router.endpoints.resp.data.notifications import Listener, Notifications
-from router.endpoints.resp.data.reads import Freshness, Reads
+from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.rounds.changes import Changes
 from router.endpoints.resp.data.rounds.jobs import Owner
 from router.endpoints.resp.data.shared_writer import SharedWriter
@@ -115,7 +116,7 @@ class CommandContext(Listener, Owner, Protocol):
     number: int
     table_name: str
     table: ServedTable | None
-    level: str
+    level: Level
     token: Token
     transaction: list[tuple[CommandSpec, Command]] | None
     transaction_keys: int

@@ -16,7 +16,7 @@ from duramen.client.database import Database
 from duramen.client.table import Table
 from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.partitioner import partition_of
-from router.data.gather import reads as reads_module
+from router.data.gather.read_rounds import ReadRules
 from router.data.gather.write_coalescer import WRITE_RULES
 from router.data.local_data import LocalData
 
@@ -245,8 +245,10 @@ async def test_a_reply_without_room_is_asked_for_in_pieces(
     assert await flights.get_many(list(pairs)[:50]) == list(pairs.values())[:50]
 
 
-async def test_more_reads_than_may_wait(between: InBetween, flights: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads_module, "READS_PENDING_MAX", 5)
+async def test_more_reads_than_may_wait(between: InBetween, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(between)
+    monkeypatch.setattr(database.context.reads._rounds, "_rules", ReadRules(pending_keys_max=5))
+    flights = await database.create_table("flights", partitions=4)
     between.gate = asyncio.Event()
     waiting = [asyncio.ensure_future(flights.get(b"k", level="strong")) for _ in range(3)]
     await rounds()

@@ -13,7 +13,7 @@ from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import Columns, decode_batch, encode_batch
 from log_tier.model.batch_header import split_batches, stamp_batch
 from log_tier.model.errors import InvalidToken, OffsetTrimmed, TokenAhead
-from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from log_tier.model.log import Bounds, Log, ReadChunk, Topic
 from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
@@ -147,7 +147,7 @@ class GappedLog:
         self.reads = 0
 
     async def read(
-        self, topic: object, partition: object, start: Offset, *, follow: bool, chunk_bytes: int
+        self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int
     ) -> AsyncGenerator[ReadChunk, None]:
         self.reads += 1
         for offset, batch in zip(self.offsets, self.batches, strict=True):

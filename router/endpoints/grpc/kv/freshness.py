@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from log_tier.model.errors import InvalidRequest, InvalidToken
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from router.data.freshness import Freshness, Level
 from router.proto import kv_pb2 as kv
 
-__all__ = ["Freshness", "check_token", "freshness_of", "parse_token"]
+__all__ = ["check_token", "freshness_of", "parse_token"]
 
 # What was acknowledged longer than a day before is no bound worth naming.
 _LAG_MAX_MS: Final = 86_400_000
@@ -20,22 +21,15 @@ _LAG_MAX_MS: Final = 86_400_000
 _OFFSET_MAX: Final = (1 << 63) - 2
 
 
+_LEVELS: Final[Mapping[int, Level]] = {
+    kv.KV_LEVEL_UNSPECIFIED: "session",
+    kv.KV_LEVEL_SESSION: "session",
+    kv.KV_LEVEL_EVENTUAL: "eventual",
+    kv.KV_LEVEL_STRONG: "strong",
+    kv.KV_LEVEL_BOUNDED: "bounded",
+}
+
 _Read = kv.KVGetRequest | kv.KVGetManyRequest | kv.KVScanRequest
-
-
-class Freshness(NamedTuple):
-    """What a read asks for."""
-
-    token: Token | None
-    offsets: Mapping[Partition, Offset]
-    """What `token` names of the table."""
-    strong: bool
-    lag_max_ms: int
-    """0: no bound."""
-
-    def after(self, partition: Partition) -> Offset:
-        """The offset that a partition must have applied."""
-        return self.offsets.get(partition, NOTHING)
 
 
 def parse_token(text: str) -> Token | None:
@@ -57,16 +51,18 @@ def check_token(table: TableRef, token: Token | None) -> Mapping[Partition, Offs
     return offsets
 
 
-def freshness_of(table: TableRef, request: _Read) -> Freshness:
-    """Raises `InvalidRequest` for a level that there is not, or a bound without its level; `InvalidToken`."""
-    level = request.level
-    if level not in kv.KVLevel.values():
-        raise InvalidRequest(f"level is one of {', '.join(kv.KVLevel.keys())}, not {level}")
+def freshness_of(table: TableRef, token: Token | None, request: _Read) -> Freshness:
+    """What a read with this token asks for.
+
+    Raises `InvalidRequest` for a level that does not exist, or a bound without its level; `InvalidToken`.
+    """
+    level = _LEVELS.get(request.level)
+    if level is None:
+        raise InvalidRequest(f"level is one of {', '.join(kv.KVLevel.keys())}, not {request.level}")
     lag = request.max_lag_ms
-    bounded = level == kv.KV_LEVEL_BOUNDED
+    bounded = level == "bounded"
     if bounded and not 1 <= lag <= _LAG_MAX_MS:
         raise InvalidRequest(f"KV_LEVEL_BOUNDED takes max_lag_ms of 1 to {_LAG_MAX_MS} milliseconds, not {lag}")
     if lag and not bounded:
         raise InvalidRequest(f"max_lag_ms is for KV_LEVEL_BOUNDED: set the level, or leave out the {lag}")
-    token = parse_token(request.after)
-    return Freshness(token, check_token(table, token), level == kv.KV_LEVEL_STRONG, lag)
+    return Freshness(level, check_token(table, token), lag)

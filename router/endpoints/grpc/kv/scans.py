@@ -12,7 +12,7 @@ from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
 from router.data.requests import ScanRequest, ScanResult
 from router.data.seam import DataPlane
-from router.endpoints.grpc.kv.freshness import Freshness
+from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
 from router.endpoints.grpc.kv.results import token_text
 from router.proto import kv_pb2 as kv
 from serving_tier.index.scan import prefix_range
@@ -47,14 +47,16 @@ def _range(request: kv.KVScanRequest) -> tuple[bytes, bytes | None]:
 
 
 async def scan_pages(
-    connection: DataPlane, table: TableRef, request: kv.KVScanRequest, freshness: Freshness, deadline: float
+    connection: DataPlane, table: TableRef, request: kv.KVScanRequest, deadline: float
 ) -> AsyncIterator[kv.KVScanResponse]:
     """Yield messages until the range or the limit is exhausted.
 
     `deadline` is the whole scan's, on the event loop's clock. Each page is at least as new as the one before it, and of
-    the same version of the table as the first one.
+    the same version of the table as the first one. Raises as `freshness_of`.
     """
     loop = asyncio.get_running_loop()
+    asked = parse_token(request.after)
+    freshness = freshness_of(table, asked, request)
     start, end = _range(request)
     left = request.limit or None
     size, strong = _PAGE_FIRST, freshness.strong
@@ -78,7 +80,7 @@ async def scan_pages(
         )
         seen.update(page.applied)
         versions = versions or dict(page.table_versions)
-        token = token_text(table, seen, freshness.token)
+        token = token_text(table, seen, asked)
         for message in _messages(page, token):
             empty = False
             yield message
@@ -93,7 +95,7 @@ async def scan_pages(
             start = page.keys[-1] + b"\x00"
         size = min(size * 4, _PAGE_MAX)
     if empty:
-        yield kv.KVScanResponse(token=token_text(table, seen, freshness.token))
+        yield kv.KVScanResponse(token=token_text(table, seen, asked))
 
 
 def _messages(page: ScanResult, token: str) -> Iterator[kv.KVScanResponse]:

@@ -16,9 +16,10 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
+from router.data.freshness import Freshness
 from router.data.gather.write_coalescer import Written
 from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
-from router.endpoints.grpc.kv.freshness import Freshness, check_token, freshness_of, parse_token
+from router.endpoints.grpc.kv.freshness import check_token, freshness_of, parse_token
 from router.endpoints.grpc.kv.plane import OpenPlane, Plane
 from router.endpoints.grpc.kv.records import (
     check_key,
@@ -60,7 +61,8 @@ class KVService(kv_pb2_grpc.KVServicer):
 
     async def Get(self, request: kv.KVGetRequest, context: _Context) -> kv.KVGetResponse:  # noqa: N802
         async def get(plane: Plane, table: TableRef, deadline: float) -> kv.KVGetResponse:
-            freshness = freshness_of(table, request)
+            token = parse_token(request.after)
+            freshness = freshness_of(table, token, request)
             key = check_key(request.key)
             partition = table.partition_of(key)
             result = await _read(plane, table, partition, [key], freshness, deadline)
@@ -68,7 +70,7 @@ class KVService(kv_pb2_grpc.KVServicer):
                 value=result.values[0],
                 version=result.versions[0],
                 expires_at_ms=result.expiries[0] if result.expiries else 0,
-                token=token_text(table, {partition: result.applied}, freshness.token),
+                token=token_text(table, {partition: result.applied}, token),
             )
 
         with self._load:
@@ -76,7 +78,8 @@ class KVService(kv_pb2_grpc.KVServicer):
 
     async def GetMany(self, request: kv.KVGetManyRequest, context: _Context) -> kv.KVGetManyResponse:  # noqa: N802
         async def get_many(plane: Plane, table: TableRef, deadline: float) -> kv.KVGetManyResponse:
-            freshness = freshness_of(table, request)
+            token = parse_token(request.after)
+            freshness = freshness_of(table, token, request)
             keys = _checked_keys(request.keys)
             places: dict[Partition, list[int]] = {}
             for place, key in enumerate(keys):
@@ -95,7 +98,7 @@ class KVService(kv_pb2_grpc.KVServicer):
             applied = {partition: result.applied for partition, result in zip(places, results, strict=True)}
             return kv.KVGetManyResponse(
                 entries=[entry for entry in entries if entry is not None],
-                token=token_text(table, applied, freshness.token),
+                token=token_text(table, applied, token),
             )
 
         with self._load:
@@ -103,9 +106,7 @@ class KVService(kv_pb2_grpc.KVServicer):
 
     async def Scan(self, request: kv.KVScanRequest, context: _Context) -> None:  # noqa: N802
         async def pages(plane: Plane, table: TableRef, deadline: float) -> AsyncIterator[kv.KVScanResponse]:
-            async with aclosing(
-                cast("Any", scan_pages(plane.connection, table, request, freshness_of(table, request), deadline))
-            ) as messages:
+            async with aclosing(cast("Any", scan_pages(plane.connection, table, request, deadline))) as messages:
                 async for message in messages:
                     yield message
 

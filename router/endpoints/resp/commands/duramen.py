@@ -10,6 +10,7 @@ from log_tier.model.errors import ConditionFailed, DuramenError, InvalidToken
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import Condition, Expiry, Operation, attribute_of
 from log_tier.model.tokens import Token
+from router.data.freshness import Level
 from router.endpoints.resp.command_spec import async_command, read_command, sync_command
 from router.endpoints.resp.commands.strings import set_options
 from router.endpoints.resp.context import CommandContext
@@ -22,7 +23,7 @@ from serving_tier.fold.entry import NEVER
 
 __all__ = ["SPECS", "after", "getv", "level", "setv", "token"]
 
-_LEVELS: Final = ("session", "eventual", "strong")
+_LEVELS: Final[dict[str, Level]] = {"session": "session", "eventual": "eventual", "strong": "strong"}
 
 
 async def token(client: CommandContext, args: Sequence[bytes]) -> str:
@@ -49,8 +50,8 @@ def level(client: CommandContext, args: Sequence[bytes]) -> Any:
     """DURAMEN.LEVEL [session | eventual | strong]"""
     if not args:
         return client.level
-    wanted = text_of(args[0]).lower()
-    if len(args) > 1 or wanted not in _LEVELS:
+    wanted = _LEVELS.get(text_of(args[0]).lower())
+    if len(args) > 1 or wanted is None:
         raise Problem(f"ERR the level is one of {', '.join(_LEVELS)}")
     client.level = wanted
     client.changed()

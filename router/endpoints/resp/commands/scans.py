@@ -105,10 +105,10 @@ async def _page(
         end=end,
         limit=limit,
         after={
-            partition: client.server.reads.floor(table, partition, freshness)
+            partition: freshness.after(partition, table.seen[partition])
             for partition in map(Partition, range(table.partitions))
         },
-        strong=freshness.level == "strong",
+        strong=freshness.strong,
         partitions=() if len(wanted) == table.partitions else wanted,
     )
     if not wanted:

@@ -156,7 +156,7 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     many = len(transaction.keys) > AT_ONCE_KEYS_MAX
     partition = await asyncio.to_thread(transaction.place, table) if many else transaction.place(table)
     freshness = client.freshness(table)
-    if freshness.level == "strong" or freshness.after:
+    if freshness.strong or freshness.offsets:
         await client.server.reads.entries(table, transaction.keys, freshness)
         client.caught_up(table)
     return await client.server.changes.run(

@@ -7,9 +7,9 @@ import asyncio
 from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.model.identifiers import Offset
 from log_tier.model.tokens import Token
+from router.data.freshness import Freshness, Level
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.connection.context import ConnectionOwner
-from router.endpoints.resp.data.reads import Freshness
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, ServedTable
 from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.problems import problem_of
@@ -36,7 +36,7 @@ class Session:
         """Of the database that was selected, for CLIENT INFO."""
         self.table_name = DEFAULT_TABLE
         self.table: ServedTable | None = None
-        self.level = "session"
+        self.level: Level = "session"
         self.token = Token()
         """What reads of this connection must still wait for."""
         self.transaction: list[tuple[CommandSpec, Command]] | None = None

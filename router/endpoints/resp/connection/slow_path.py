@@ -40,7 +40,7 @@ async def perform(client: ClientContext, spec: CommandSpec, command: Command) ->
         client.caught_up(table)
         view = ReadOnlyView(found, client.server.clock_ms())
         return await asyncio.to_thread(spec.run, view, args) if len(keys) > AT_ONCE_KEYS_MAX else spec.run(view, args)
-    if freshness.level == "strong" or freshness.after:
+    if freshness.strong or freshness.offsets:
         await reads.entries(table, keys, freshness)
         client.caught_up(table)
     return await _change(client, table, spec, args, keys)

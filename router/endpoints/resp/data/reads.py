@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from log_tier.model.errors import DuramenError, TableNotFound
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
-from router.data.freshness import Decision, decide, may_answer
+from router.data.freshness import Decision, Freshness, decide, may_answer
 from router.data.requests import ReadPart
 from router.data.seam import DataPlane
 from router.endpoints.resp.data.local_reads import LocalReads, by_partition, entries_of
@@ -19,20 +19,10 @@ from router.endpoints.resp.wire.problems import BAD_KEY
 from serving_tier.fold.entry import Entry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
-__all__ = ["Freshness", "Reads", "check_keys"]
+__all__ = ["Reads", "check_keys"]
 
 # The core answers so many keys in one request.
 _KEYS_MAX: Final = 10_000
-
-
-class Freshness(NamedTuple):
-    """How new an answer must be."""
-
-    level: str = "session"
-    """`session`: not older than what this endpoint has shown; `eventual`: anything; `strong`: all that was
-    acknowledged."""
-    after: Mapping[Partition, Offset] = {}
-    """What a token asks for besides."""
 
 
 def check_keys(keys: Sequence[bytes]) -> None:
@@ -52,7 +42,7 @@ class Reads(LocalReads):
         self, table: ServedTable, keys: Sequence[bytes], freshness: Freshness
     ) -> dict[bytes, Entry | None]:
         """The same, after whatever waiting it needs. Raises what the core says of the first part that fails."""
-        if freshness.level == "session" and not freshness.after:
+        if freshness.level == "session" and not freshness.offsets:
             found = await self._here(table, keys)
             if found is not None:
                 return found
@@ -62,8 +52,8 @@ class Reads(LocalReads):
             ReadPart(
                 table.ids[partition],
                 mine[at : at + _KEYS_MAX],
-                self.floor(table, partition, freshness),
-                freshness.level == "strong",
+                freshness.after(partition, table.seen[partition]),
+                freshness.strong,
             )
             for partition, mine in groups.items()
             for at in range(0, len(mine), _KEYS_MAX)
@@ -126,12 +116,6 @@ class Reads(LocalReads):
             if cache is not None:
                 cache.passed()
         return found
-
-    @staticmethod
-    def floor(table: ServedTable, partition: Partition, freshness: Freshness) -> Offset:
-        """The offset that an answer must hold."""
-        asked = freshness.after.get(partition, NOTHING)
-        return asked if freshness.level == "eventual" else max(asked, table.seen[partition])
 
 
 def _entries(index: LmdbIndex, keys: Sequence[bytes]) -> dict[bytes, Entry | None]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_tier.model.errors import ConditionFailed, InvalidRequest, LimitExceeded, ReplicaBehind
-from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_from_bytes
 from log_tier.model.table_ref import TableRef
 from router.data.requests import (
     OutcomesPart,
@@ -28,6 +28,7 @@ from router.remote import messages
 
 table_ids = st.binary(min_size=16, max_size=16).map(table_id_from_bytes)
 partitions = st.integers(0, 1023).map(Partition)
+partition_ids = st.builds(PartitionId, table_ids, partitions)
 lags = st.integers(0, (1 << 32) - 1)
 offsets = st.integers(-1, (1 << 63) - 1).map(Offset)
 keys = st.binary(min_size=1, max_size=20)
@@ -37,7 +38,7 @@ FLIGHTS = TableRef(TableId("AAAAAAAAAAAAAAAAAAAAAA"), "flights", 8)
 
 
 @settings(deadline=None)
-@given(st.lists(st.builds(ReadPart, table_ids, partitions, st.lists(keys), offsets, st.booleans(), lags), max_size=4))
+@given(st.lists(st.builds(ReadPart, partition_ids, st.lists(keys), offsets, st.booleans(), lags), max_size=4))
 def test_read_requests(parts: list[ReadPart]) -> None:
     wire = messages.read_request(parts, patience=0.02).SerializeToString()
     request = kv.ReadRequest.FromString(wire)
@@ -79,9 +80,7 @@ def test_errors_stand_in_the_place_of_their_part() -> None:
 
 
 # Whether they are gathered is told to nobody else.
-write_parts = st.builds(
-    WritePart, table_ids, partitions, st.binary(max_size=30), st.booleans(), gathered=st.just(False)
-)
+write_parts = st.builds(WritePart, partition_ids, st.binary(max_size=30), st.booleans(), gathered=st.just(False))
 
 
 @settings(deadline=None)
@@ -109,7 +108,7 @@ def test_write_results(base: Offset, timestamp_ms: int, outcomes: list[WriteOutc
 @settings(deadline=None)
 @given(
     st.lists(
-        st.builds(OutcomesPart, table_ids, partitions, offsets, st.integers(0, 1 << 62), st.integers(1, 1 << 31)),
+        st.builds(OutcomesPart, partition_ids, offsets, st.integers(0, 1 << 62), st.integers(1, 1 << 31)),
         max_size=4,
     )
 )

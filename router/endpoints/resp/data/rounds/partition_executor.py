@@ -10,6 +10,7 @@ from copy import copy
 from itertools import islice
 from typing import Final, NamedTuple
 
+from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import Columns
 from log_tier.model.errors import (
     ConditionFailed,
@@ -20,7 +21,8 @@ from log_tier.model.errors import (
     WriteUnknown,
 )
 from log_tier.model.identifiers import Offset, Partition
-from router.endpoints.resp.data.reads import Freshness, Reads
+from router.data.freshness import Freshness
+from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, groups_of, records_of, with_versions
 from router.endpoints.resp.data.rounds.turn_budget import TurnBudget
 from router.endpoints.resp.data.shared_writer import SharedWriter
@@ -116,6 +118,7 @@ class PartitionExecutor:
 
     async def work(self) -> None:
         """Round after round, until nothing can run."""
+        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
         try:
             while jobs := self._take():
                 self._running = jobs
@@ -123,7 +126,9 @@ class PartitionExecutor:
                 self._running = []
                 self._put_back(jobs)
                 if tries >= _PAUSE_AFTER:
-                    await asyncio.sleep(min(_PAUSE_FIRST_S * 2 ** (tries - _PAUSE_AFTER), _PAUSE_MAX_S))
+                    await backoff.pause()
+                else:
+                    backoff.reset()
         except BaseException as error:
             # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
             name = f"{self._table.ref.name}/{self._partition}"
