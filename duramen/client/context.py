@@ -71,6 +71,7 @@ class ClientContext:
         self._links: _Links | None = None
         self._closed = False
         self._direct = direct
+        self._direct_reads: dict[str, DirectReads] = {}
         self.fast_path: RespFastPath | None = None
         """The fast path of blocking callers to a server that is the whole cluster."""
         self.compress = compress
@@ -150,8 +151,17 @@ class ClientContext:
         return (self._links or self._link_again()).writes
 
     def direct_reads(self, name: str) -> DirectReads | None:
-        """The shortest way to the values of the table of that name, where they are in this process."""
-        return None if self._direct is None else self._direct(name, self.session)
+        """The shortest way to the values of the table of that name, where they are in this process; always the same
+        one, so that the token has what it showed."""
+        if self._direct is None:
+            return None
+        return self._direct_reads.get(name) or self._direct_reads.setdefault(name, self._direct(name, self.session))
+
+    def token(self) -> Token:
+        """Everything that was written and read through this client. O(tables x partitions)."""
+        for reads in list(self._direct_reads.values()):
+            reads.note_shown()
+        return self.session.token()
 
     async def find_resp_endpoint(self) -> None:
         """Look for the server's RESP endpoint, for blocking callers. What is not found is not used."""

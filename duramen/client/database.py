@@ -141,7 +141,7 @@ class Database:
 
     def token(self) -> str:
         """A token of everything that this client has written or read, for `merge_token` in another process."""
-        return str(self.context.session.token())
+        return str(self.context.token())
 
     def merge_token(self, token: str | Token) -> None:
         """From now on, session reads see what the token names. Raises `InvalidToken`."""

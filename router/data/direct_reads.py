@@ -52,8 +52,9 @@ class DirectReads:
         seen: Callable[[TableRef], Sequence[Offset]],
         saw: Callable[[TableRef, Partition, Offset], None],
     ) -> None:
-        """`seen` and `saw`: the session's. It is told of what was read here when a replica goes away, and not at each
-        read: as long as the replica is the same one, it shows no less than before."""
+        """`seen` and `saw`: the session's. What was read here is merged into it when a replica goes away, and when
+        somebody asks for the session's token (`note_shown`), and not at each read: as long as the replica is the same
+        one, it shows no less than before."""
         self._data_plane = data_plane
         self._name = name
         self._session_offsets = seen
@@ -100,10 +101,19 @@ class DirectReads:
             self._let_go(found)
         return NOT_FRESH
 
-    def _let_go(self, found: _Found) -> None:
-        """Look for the replicas anew. Their successors must not show less than they did."""
+    def note_shown(self) -> None:
+        """Merge into the session all that these reads can have shown: the newest state of each replica, whoever wrote
+        it. O(partitions)."""
+        if (found := self._found) is not None:
+            self._note(found)
+
+    def _note(self, found: _Found) -> None:
         for number, replica in enumerate(found.replicas):
             self._saw(found.ref, Partition(number), replica.index.shown)
+
+    def _let_go(self, found: _Found) -> None:
+        """Look for the replicas anew. Their successors must not show less than they did."""
+        self._note(found)
         self._found = self._look_up()
 
     def _look_up(self) -> _Found | None:
