@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from kit.cluster.scripted_members import TABLE, Behaviour, ScriptedCluster, ScriptedMember
 from kit.deadlines import until
 
-from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import (
-    DeadlineExceeded,
     Disconnected,
     DuramenError,
     IndexDamaged,
@@ -26,114 +22,12 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from router.data.requests import ReadPart
-from router.membership.views import NodeView, ReplicaView
-from router.routing.routes import Routes
-from router.routing.scatter import Scatter
 from router.routing.targets import Through
-
-TABLE = TableId("AAAAAAAAAAAAAAAAAAAAAA")
-DEADLINE_S = 5.0
-
-Behaviour = Callable[[int], DuramenError | None]
-"""What a node says to a part, by its number: an error, or nothing, which is an answer."""
-
-
-def well(_: int) -> None:
-    return None
-
-
-class ToldMember:
-    """A member of a membership that does what it is told."""
-
-    def __init__(self, node: str, partitions: int) -> None:
-        self.id = node
-        self.load = 0
-        self.behaviour: Behaviour = well
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.asked: list[list[int]] = []
-        self.patiences: list[float] = []
-        self.view = NodeView(
-            node,
-            "host:1",
-            alive=True,
-            replicas={
-                PartitionId(TABLE, Partition(n)): ReplicaView(Offset(5), Offset(5), 0, "ready")
-                for n in range(partitions)
-            },
-        )
-
-    @property
-    def alive(self) -> bool:
-        return self.view.alive
-
-    def lose(self) -> None:
-        self.view = NodeView(self.id, "host:1", reason="told so")
-
-    def stands(self, state: str, applied: int = 5) -> None:
-        replicas = {name: ReplicaView(Offset(applied), Offset(5), 0, state) for name in self.view.replicas}
-        self.view = NodeView(self.id, "host:1", alive=True, replicas=replicas)
-
-
-class Cluster:
-    """Three nodes that hold every partition, unless the map says otherwise."""
-
-    def __init__(self, partitions: int = 2) -> None:
-        self.nodes = {node: ToldMember(node, partitions) for node in ("n1", "n2", "n3")}
-        maps: Any = MapFeed()
-        self.maps: MapFeed = maps
-        self.assign(dict.fromkeys(range(partitions), ("n1", "n2", "n3")))
-        membership: Any = SimpleNamespace(members=self.nodes, failures=self.failures)
-        self.routes = Routes(maps, membership)
-        self.scatter = Scatter(self.routes)
-        self.answered: dict[int, str] = {}
-        self.patiences: list[float] = []
-
-    def assign(self, holders: Mapping[int, Sequence[str]]) -> None:
-        assignments = tuple(tuple(Assignment(node, "member") for node in holders[n]) for n in sorted(holders))
-        table = TableEntry(TABLE, "flights", len(holders), 3, assignments)
-        self.maps.advance(ClusterMap(version=Offset(self.maps.map.version + 1), tables=PersistentMap({TABLE: table})))
-
-    def failures(self) -> Iterator[tuple[str, DuramenError]]:
-        for node in self.nodes.values():
-            if not node.alive:
-                yield node.id, Disconnected(node.view.reason)
-
-    async def ask(
-        self, member: Any, numbers: Sequence[int], timeout: float, patience: float
-    ) -> dict[int, DuramenError]:
-        assert timeout > 0
-        member.asked.append(list(numbers))
-        member.patiences.append(patience)
-        self.patiences.append(patience)
-        try:
-            async with asyncio.timeout(timeout):
-                await member.gate.wait()
-        except TimeoutError:
-            raise DeadlineExceeded(f"{member.id} did not answer") from None
-        failed = {}
-        for number in numbers:
-            error = member.behaviour(number)
-            if error is None:
-                self.answered[number] = member.id
-            else:
-                failed[number] = error
-        return failed
-
-    async def run(
-        self, *parts: ReadPart, timeout: float = DEADLINE_S, patience: float = 0.0
-    ) -> dict[int, DuramenError]:
-        deadline = asyncio.get_running_loop().time() + timeout
-        return dict(await self.scatter.run(parts, self.ask, deadline=deadline, patience=patience))
-
-    @property
-    def questions(self) -> int:
-        return sum(len(node.asked) for node in self.nodes.values())
 
 
 @pytest.fixture
-async def cluster() -> Cluster:
-    return Cluster()
+async def cluster() -> ScriptedCluster:
+    return ScriptedCluster()
 
 
 def part(partition: int = 0, after: int = -1) -> ReadPart:
@@ -144,13 +38,13 @@ def always(error: DuramenError) -> Behaviour:
     return lambda _: error
 
 
-async def test_parts_that_one_node_can_answer_are_one_question(cluster: Cluster) -> None:
+async def test_parts_that_one_node_can_answer_are_one_question(cluster: ScriptedCluster) -> None:
     assert await cluster.run(part(0), part(1), part(0)) == {}
     assert cluster.questions == 1
     assert sorted(cluster.answered) == [0, 1, 2]
 
 
-async def test_parts_of_different_nodes_are_asked_at_once(cluster: Cluster) -> None:
+async def test_parts_of_different_nodes_are_asked_at_once(cluster: ScriptedCluster) -> None:
     cluster.assign({0: ["n1"], 1: ["n2"]})
     cluster.nodes["n1"].gate.clear()
     running = asyncio.create_task(cluster.run(part(0), part(1)))
@@ -172,7 +66,7 @@ async def test_parts_of_different_nodes_are_asked_at_once(cluster: Cluster) -> N
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_a_nodes_trouble_sends_its_parts_elsewhere(cluster: Cluster, error: DuramenError) -> None:
+async def test_a_nodes_trouble_sends_its_parts_elsewhere(cluster: ScriptedCluster, error: DuramenError) -> None:
     cluster.assign({0: ["n1", "n2"], 1: ["n1", "n2"]})
     cluster.nodes["n1"].behaviour = always(error)
     for _ in range(20):  # whichever is chosen first
@@ -182,7 +76,7 @@ async def test_a_nodes_trouble_sends_its_parts_elsewhere(cluster: Cluster, error
     assert len(cluster.nodes["n1"].asked) > 0
 
 
-async def test_only_the_parts_that_failed_go_elsewhere(cluster: Cluster) -> None:
+async def test_only_the_parts_that_failed_go_elsewhere(cluster: ScriptedCluster) -> None:
     for node in cluster.nodes.values():
         node.behaviour = lambda number: NotHosted("not here") if number == 1 and cluster.questions == 1 else None
     assert await cluster.run(part(0), part(1), part(1)) == {}
@@ -192,7 +86,7 @@ async def test_only_the_parts_that_failed_go_elsewhere(cluster: Cluster) -> None
     assert (first.asked, second.asked) == ([[0, 1, 2]], [[1]])
 
 
-async def test_the_requests_own_error_is_final(cluster: Cluster) -> None:
+async def test_the_requests_own_error_is_final(cluster: ScriptedCluster) -> None:
     for node in cluster.nodes.values():
         node.behaviour = lambda number: InvalidKey("empty") if number == 0 else None
     failed = await cluster.run(part(0), part(1))
@@ -200,7 +94,7 @@ async def test_the_requests_own_error_is_final(cluster: Cluster) -> None:
     assert cluster.questions == 1
 
 
-async def test_what_every_replica_says_for_good_is_the_answer(cluster: Cluster) -> None:
+async def test_what_every_replica_says_for_good_is_the_answer(cluster: ScriptedCluster) -> None:
     for node in cluster.nodes.values():
         node.behaviour = always(IndexDamaged(f"of {node.id}"))
     failed = await cluster.run(part(0))
@@ -208,14 +102,14 @@ async def test_what_every_replica_says_for_good_is_the_answer(cluster: Cluster) 
     assert sorted(len(node.asked) for node in cluster.nodes.values()) == [1, 1, 1]
 
 
-async def test_what_may_pass_is_asked_again_until_it_does(cluster: Cluster) -> None:
+async def test_what_may_pass_is_asked_again_until_it_does(cluster: ScriptedCluster) -> None:
     for node in cluster.nodes.values():
         node.behaviour = lambda _: Overloaded("full") if cluster.questions < 10 else None
     assert await cluster.run(part(0)) == {}
     assert cluster.questions == 10
 
 
-async def test_what_does_not_pass_fails_at_the_deadline_with_its_reason(cluster: Cluster) -> None:
+async def test_what_does_not_pass_fails_at_the_deadline_with_its_reason(cluster: ScriptedCluster) -> None:
     for node in cluster.nodes.values():
         node.behaviour = always(Overloaded("full"))
     failed = await cluster.run(part(0), timeout=0.1)
@@ -223,7 +117,7 @@ async def test_what_does_not_pass_fails_at_the_deadline_with_its_reason(cluster:
     assert cluster.questions > 3
 
 
-async def test_thousands_of_tries_are_no_recursion(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_thousands_of_tries_are_no_recursion(cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("router.routing.scatter._PAUSE_FIRST_S", 0.0)
     monkeypatch.setattr("router.routing.scatter._PAUSE_MAX_S", 0.0)
     for node in cluster.nodes.values():
@@ -231,7 +125,7 @@ async def test_thousands_of_tries_are_no_recursion(cluster: Cluster, monkeypatch
     assert await cluster.run(part(0), timeout=60.0) == {}
 
 
-async def test_a_lost_node_is_asked_only_where_nobody_else_is_left(cluster: Cluster) -> None:
+async def test_a_lost_node_is_asked_only_where_nobody_else_is_left(cluster: ScriptedCluster) -> None:
     cluster.nodes["n1"].lose()
     for _ in range(20):
         assert await cluster.run(part(0)) == {}
@@ -242,7 +136,7 @@ async def test_a_lost_node_is_asked_only_where_nobody_else_is_left(cluster: Clus
     assert cluster.questions == 21
 
 
-async def test_a_lost_node_does_not_use_up_the_deadline(cluster: Cluster) -> None:
+async def test_a_lost_node_does_not_use_up_the_deadline(cluster: ScriptedCluster) -> None:
     for node in cluster.nodes.values():
         node.lose()
     cluster.nodes["n1"].gate.clear()
@@ -251,7 +145,7 @@ async def test_a_lost_node_does_not_use_up_the_deadline(cluster: Cluster) -> Non
     assert cluster.answered == {0: "n3"}
 
 
-async def test_a_lagging_replica_keeps_a_part_only_for_a_while(cluster: Cluster) -> None:
+async def test_a_lagging_replica_keeps_a_part_only_for_a_while(cluster: ScriptedCluster) -> None:
     cluster.assign({0: ["n1", "n2"], 1: ["n1"]})
     for node in cluster.nodes.values():
         node.behaviour = always(ReplicaBehind("slow"))
@@ -266,13 +160,13 @@ async def test_a_lagging_replica_keeps_a_part_only_for_a_while(cluster: Cluster)
     )
 
 
-async def test_the_only_replica_may_keep_a_part_waiting(cluster: Cluster) -> None:
+async def test_the_only_replica_may_keep_a_part_waiting(cluster: ScriptedCluster) -> None:
     cluster.assign({0: ["n1"], 1: ["n1"]})
     assert await cluster.run(part(0, after=9)) == {}
     assert cluster.nodes["n1"].patiences == [0]
 
 
-async def test_a_part_that_waits_does_not_go_to_a_node_that_is_away(cluster: Cluster) -> None:
+async def test_a_part_that_waits_does_not_go_to_a_node_that_is_away(cluster: ScriptedCluster) -> None:
     cluster.assign({0: ["n1", "n2"], 1: ["n1"]})
     cluster.nodes["n2"].lose()
     cluster.nodes["n1"].behaviour = lambda _: ReplicaBehind("slow") if cluster.questions == 1 else None
@@ -281,7 +175,7 @@ async def test_a_part_that_waits_does_not_go_to_a_node_that_is_away(cluster: Clu
     assert cluster.nodes["n1"].patiences == [0.1, 0]
 
 
-async def test_the_callers_patience_is_the_callers(cluster: Cluster) -> None:
+async def test_the_callers_patience_is_the_callers(cluster: ScriptedCluster) -> None:
     for node in cluster.nodes.values():
         node.behaviour = always(ReplicaBehind("slow"))
     failed = await cluster.run(part(0, after=9), patience=0.02)
@@ -290,7 +184,7 @@ async def test_the_callers_patience_is_the_callers(cluster: Cluster) -> None:
     assert [node.patiences for node in cluster.nodes.values() if node.asked] == [[0.02]]
 
 
-async def test_a_map_that_changes_meanwhile_names_new_replicas(cluster: Cluster) -> None:
+async def test_a_map_that_changes_meanwhile_names_new_replicas(cluster: ScriptedCluster) -> None:
     cluster.assign({0: ["n1"], 1: ["n1"]})
     cluster.nodes["n1"].behaviour = always(NotHosted("moved away"))
     running = asyncio.create_task(cluster.run(part(0)))
@@ -300,7 +194,7 @@ async def test_a_map_that_changes_meanwhile_names_new_replicas(cluster: Cluster)
     assert cluster.answered == {0: "n2"}
 
 
-async def test_joining_replicas_are_not_asked(cluster: Cluster) -> None:
+async def test_joining_replicas_are_not_asked(cluster: ScriptedCluster) -> None:
     table = cluster.maps.map.tables[TABLE]
     assigned = (Assignment("n1", "joining"), Assignment("n2", "leaving"))
     entry = TableEntry(TABLE, table.name, 1, 3, (assigned,))
@@ -310,16 +204,18 @@ async def test_joining_replicas_are_not_asked(cluster: Cluster) -> None:
     assert not cluster.nodes["n1"].asked
 
 
-async def test_a_partition_that_nobody_holds(cluster: Cluster) -> None:
+async def test_a_partition_that_nobody_holds(cluster: ScriptedCluster) -> None:
     cluster.assign({0: [], 1: ["n1"]})
     cluster.nodes["n3"].lose()
     failed = await cluster.run(part(0), part(1), timeout=0.05)
     assert type(failed[0]) is NotHosted
-    assert "n3: told so" in failed[0].message
+    assert "n3: it was lost" in failed[0].message
     assert cluster.answered == {1: "n1"}
 
 
-async def test_parts_of_unknown_tables_fail_by_themselves(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_parts_of_unknown_tables_fail_by_themselves(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("router.routing.routes._NEWS_S", 0.01)
     unknown = ReadPart(PartitionId(TableId("BBBBBBBBBBBBBBBBBBBBBB"), Partition(0)), [b"k"])
     failed = await cluster.run(part(0), unknown, part(7), part(1))
@@ -328,7 +224,7 @@ async def test_parts_of_unknown_tables_fail_by_themselves(cluster: Cluster, monk
     assert sorted(cluster.answered) == [0, 3]
 
 
-async def test_a_table_that_is_news(cluster: Cluster) -> None:
+async def test_a_table_that_is_news(cluster: ScriptedCluster) -> None:
     entry = cluster.maps.map.tables[TABLE]
     cluster.maps.advance(ClusterMap(version=Offset(5)))
     running = asyncio.create_task(cluster.run(part(0)))
@@ -337,20 +233,20 @@ async def test_a_table_that_is_news(cluster: Cluster) -> None:
     assert await running == {}
 
 
-async def test_a_dropped_table_is_no_news(cluster: Cluster) -> None:
+async def test_a_dropped_table_is_no_news(cluster: ScriptedCluster) -> None:
     cluster.maps.advance(ClusterMap(version=Offset(5), dropped=(TABLE,)))
     failed = await cluster.run(part(0), timeout=60.0)
     assert type(failed[0]) is TableNotFound
 
 
-async def test_a_server_that_may_reach_them(cluster: Cluster) -> None:
+async def test_a_server_that_may_reach_them(cluster: ScriptedCluster) -> None:
     """It is asked where no node answers, and only there."""
 
-    class Server(ToldMember, Through):
+    class Server(ScriptedMember, Through):
         alive = True
 
     server = Server("", 0)
-    cluster.routes._through = server
+    cluster.reach_through(server)
     assert await cluster.run(part(0)) == {}
     assert not server.asked
     for node in cluster.nodes.values():
@@ -362,7 +258,7 @@ async def test_a_server_that_may_reach_them(cluster: Cluster) -> None:
     assert cluster.questions == 2
 
 
-async def test_stopped_replicas_come_last_and_do_answer(cluster: Cluster) -> None:
+async def test_stopped_replicas_come_last_and_do_answer(cluster: ScriptedCluster) -> None:
     cluster.nodes["n1"].stands("stopped")
     cluster.nodes["n2"].stands("stopped")
     cluster.nodes["n3"].stands("behind")
@@ -374,7 +270,7 @@ async def test_stopped_replicas_come_last_and_do_answer(cluster: Cluster) -> Non
     assert len(cluster.nodes["n3"].asked) == 10
 
 
-async def test_no_parts_at_all(cluster: Cluster) -> None:
+async def test_no_parts_at_all(cluster: ScriptedCluster) -> None:
     assert await cluster.run() == {}
     assert NOTHING == -1
     assert cluster.questions == 0
