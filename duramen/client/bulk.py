@@ -14,7 +14,7 @@ from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
-from router.data.gather.write_coalescer import Written
+from router.data.gather.pending_calls import Written
 from router.data.requests import ReadResult
 
 __all__ = ["WINDOW_RECORDS", "get_many", "put_window"]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from log_tier.model.batch import encode_batch
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import PartitionId
 from router.data.gather.columns_builder import ColumnsBuilder
 from router.data.gather.progress import Progress
-from router.data.requests import OutcomesPart, WritePart, WriteResult
+from router.data.requests import OutcomesPart, WriteResult
 
 __all__ = ["BatchBuilder", "Callers"]
 
@@ -50,30 +49,19 @@ class Callers(Protocol):
 C = TypeVar("C", bound=Callers)
 
 
+@dataclass(slots=True, eq=False)
 class BatchBuilder(Generic[C]):
     """Records that gather, are encoded once, and are sent with the same bytes until their fate is known."""
 
-    __slots__ = ("callers", "calls", "columns", "content_bytes", "data", "place", "progress", "records")
-
-    def __init__(self, place: PartitionId, callers: Callable[[ColumnsBuilder, Progress], C]) -> None:
-        self.place = place
-        self.columns = ColumnsBuilder()
-        self.progress = Progress()
-        self.callers = callers(self.columns, self.progress)
-        self.content_bytes = 0
-        self.records = 0
-        self.calls = 0
-        self.data = b""
-        """Its bytes, once it has left."""
-
-    def encode(self, *, producer_id: int, sequence: int, compress: bool) -> None:
-        """Fix the bytes. Raises what `encode_batch` does."""
-        self.data = encode_batch(self.columns.columns(), producer_id=producer_id, sequence=sequence, compress=compress)
-
-    def part(self, *, apart: bool, gathered: bool) -> WritePart:
-        """This batch as a part of a request. `apart`: verdicts are asked for later. `gathered`: see `WritePart`."""
-        outcomes = not apart and self.callers.want_verdict(repeated=self.progress.repeated)
-        return WritePart(self.place, self.data, outcomes, gathered)
+    place: PartitionId
+    columns: ColumnsBuilder
+    progress: Progress
+    callers: C
+    content_bytes: int = 0
+    records: int = 0
+    calls: int = 0
+    data: bytes = b""
+    """Its bytes; empty until it is first sent."""
 
     def question(self, result: WriteResult) -> OutcomesPart:
         """It is in the log: the question what became of its records, which its callers now wait for."""

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from log_tier.model.batch import Columns
+from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.record import PLAIN_PUT
 
 __all__ = ["ColumnsBuilder"]
 
 
+@dataclass(slots=True)
 class ColumnsBuilder:
     """Lists that grow. A column that plain puts do not have is None until a record needs it.
 
     Invariant: every column that is present has one entry per key.
     """
 
-    __slots__ = ("attributes", "expiries", "keys", "values", "versions")
-
-    def __init__(self) -> None:
-        self.keys: list[bytes] = []
-        self.values: list[bytes] = []
-        self.attributes: list[int] | None = None
-        self.versions: list[int] | None = None
-        self.expiries: list[int] | None = None
+    keys: list[bytes] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
+    attributes: list[int] | None = None
+    versions: list[int] | None = None
+    expiries: list[int] | None = None
 
     def put(self, key: bytes, value: bytes) -> int:
         """Add a plain put; its place in the batch. O(1)."""
@@ -81,9 +80,10 @@ class ColumnsBuilder:
         self.attributes, self.versions, self.expiries = attributes, versions, expiries
         return start
 
-    def columns(self) -> Columns:
-        """What a batch is encoded from: the live lists."""
-        return Columns(self.keys, self.values, self.attributes, self.versions, self.expiries)
+    def encode(self, *, producer_id: int, sequence: int, compress: bool) -> bytes:
+        """The bytes of a batch of these records. Raises what `encode_batch` does."""
+        columns = Columns(self.keys, self.values, self.attributes, self.versions, self.expiries)
+        return encode_batch(columns, producer_id=producer_id, sequence=sequence, compress=compress)
 
 
 def _with_tail(column: list[int] | None, tail: Sequence[int], start: int, count: int, default: int) -> list[int]:

@@ -8,13 +8,17 @@ a caller who gives up takes nothing away from the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.table_ref import TableRef
+from router.data.gather.session import SeenOffsets
+from router.data.requests import WriteOutcome, WriteResult
 
-__all__ = ["Call", "PendingCalls"]
+__all__ = ["Call", "FutureCalls", "PendingCalls", "Written"]
 
 # Event loops' clocks tick in milliseconds: a call that is due within two is due.
 _TICK_S: Final = 0.002
@@ -92,3 +96,121 @@ class PendingCalls(Generic[C]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class Written(NamedTuple):
+    """What became of one call's records."""
+
+    offset: Offset
+    """Of its first record; of a repeated one, where its first copy took effect."""
+    last: Offset
+    """Of its last record."""
+    results: Sequence[bytes | None] | None = None
+    """What its updates gave, by record; None where there was none."""
+
+
+class _Write(NamedTuple):
+    future: asyncio.Future[Written]
+    start: int
+    """Its first record's place in the batch."""
+    records: int
+    deadline: float
+    outcomes: bool
+    """It waits for what became of its records, and not only for their place."""
+
+
+class FutureCalls:
+    """The callers of one batch: each ends at its own deadline at the latest. See `Callers`."""
+
+    __slots__ = ("_loop", "_outcomes", "_partition", "_pending", "_session", "_table")
+
+    def __init__(
+        self,
+        table: TableRef,
+        partition: Partition,
+        session: SeenOffsets,
+        too_late: Callable[[bool], DuramenError],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """`too_late`: see `PendingCalls`."""
+        self._table = table
+        self._partition = partition
+        self._session = session
+        self._loop = loop
+        self._pending: PendingCalls[_Write] = PendingCalls(loop, too_late)
+        self._outcomes = False
+        """Somebody wants a verdict."""
+
+    def add(self, start: int, records: int, *, outcomes: bool, deadline: float) -> asyncio.Future[Written]:
+        """One more call, whose first record has the place `start` in the batch. O(1)."""
+        future: asyncio.Future[Written] = self._loop.create_future()
+        self._outcomes |= outcomes
+        self._pending.add(_Write(future, start, records, deadline, outcomes))
+        return future
+
+    def want_verdict(self, *, repeated: bool) -> bool:
+        """Of a batch that was sent before, the place comes with the verdict too: it may be the first copy's."""
+        return self._outcomes or repeated
+
+    @property
+    def want_place(self) -> bool:
+        """See `Callers`. Some may; these rules do not ask."""
+        return True
+
+    def last_deadline(self, now_s: float) -> float | None:
+        """See `Callers`."""
+        return self._pending.last_deadline()
+
+    def placed(self, result: WriteResult, *, repeated: bool) -> bool:
+        """Answer those who wait for nothing but the place, if this is the place that counts."""
+        if repeated:
+            return True
+        last, waits = NOTHING, False
+        for call in self._pending.calls:
+            if call.outcomes:
+                waits = True
+            elif not call.future.done():
+                first = Offset(result.base_offset + call.start)
+                last = Offset(first + call.records - 1)
+                call.future.set_result(Written(first, last))
+        if not waits:
+            self._pending.settle()
+        self._session.saw(self._table, self._partition, last)
+        return waits
+
+    def judged(self, result: WriteResult) -> None:
+        """Answer every call with the places that count, or with its rejection."""
+        self._pending.settle()
+        base = result.base_offset
+        outcomes = {outcome.record: outcome for outcome in result.outcomes}
+        last = NOTHING
+        for call in self._pending.calls:
+            last = Offset(base + call.start + call.records - 1)
+            if call.future.done():
+                continue  # its caller went away
+            if not outcomes:
+                call.future.set_result(Written(Offset(base + call.start), last))
+            else:
+                _answer_with_outcomes(call, base, outcomes)
+        self._session.saw(self._table, self._partition, last)
+
+    def fail(self, error: DuramenError) -> None:
+        """Each caller gets a copy, for a traceback of its own."""
+        self._pending.fail(error)
+
+
+def _answer_with_outcomes(call: _Write, base: Offset, outcomes: dict[int, WriteOutcome]) -> None:
+    places: list[Offset] = []
+    results: list[bytes | None] = []
+    for record in range(call.start, call.start + call.records):
+        outcome = outcomes.get(record)
+        if outcome is None:
+            places.append(Offset(base + record))
+            results.append(None)
+            continue
+        if outcome.rejected is not None:
+            call.future.set_exception(outcome.rejected)
+            return
+        places.append(outcome.original if outcome.original > NOTHING else Offset(base + record))
+        results.append(outcome.result)
+    call.future.set_result(Written(places[0], places[-1], results))

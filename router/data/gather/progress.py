@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -37,21 +38,19 @@ class Fate(Enum):
     """It will not be sent again."""
 
 
+@dataclass(slots=True)
 class Progress:
     """What is known of one batch's fate."""
 
-    __slots__ = ("reason", "repeated", "under_way", "unknown")
-
-    def __init__(self) -> None:
-        self.under_way = False
-        """It was handed to the connection, which has not answered yet."""
-        self.unknown = False
-        """A copy may be in the log. Invariant: never becomes False again."""
-        self.repeated = False
-        """It was sent before: whatever came of that, its place is the one of the copy that counts, which the fold knows
-        (W3)."""
-        self.reason: DuramenError | None = None
-        """Why it was not written so far."""
+    under_way: bool = False
+    """It was handed to the connection, which has not answered yet."""
+    unknown: bool = False
+    """A copy may be in the log. Invariant: never becomes False again."""
+    repeated: bool = False
+    """It was sent before: whatever came of that, its place is the one of the copy that counts, which the fold knows
+    (W3)."""
+    reason: DuramenError | None = None
+    """Why it was not written so far."""
 
     def answered(self, result: WriteResult | DuramenError, *, asked: bool) -> Fate:
         """Take an answer to one try. `asked`: the try asked for verdicts."""

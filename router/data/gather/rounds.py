@@ -119,18 +119,13 @@ class Rounds(Generic[T, B]):
         self.in_flight = 0
         """Requests under way. One whose batches only wait for their next try does not count."""
         self.waiting = 0
-        """Calls whose records gather."""
+        """Calls whose records gather; 0: no batch waits."""
         self.pending_bytes = 0
         """Content of all batches that wait or are under way."""
         self._expected = 0
         """Calls that were served or waiting when the last request came back."""
         self._leave_by_s = 0.0
         """When the next request leaves, whoever is missing."""
-
-    @property
-    def queued(self) -> bool:
-        """Does any batch wait?"""
-        return bool(self._queues)
 
     def check_size(self, records: int, size: int) -> None:
         """Raises `LimitExceeded` where one call's records fit in no batch. O(1)."""
@@ -189,11 +184,6 @@ class Rounds(Generic[T, B]):
         """No call joins any more: each gets a copy of `error`. What waits may still leave."""
         self._closed = error
 
-    @property
-    def has_room(self) -> bool:
-        """May another request leave?"""
-        return self.in_flight < self._rules.in_flight_max
-
     def leaves_at(self) -> float:
         """The time, on the shell's clock, at which what waits leaves; 0: at once."""
         return self._leave_by_s if self.waiting < self._expected and not self.in_flight else 0.0
@@ -203,10 +193,10 @@ class Rounds(Generic[T, B]):
 
         O(partitions that wait).
         """
-        free = [place for place in self._queues if place not in self.under_way]
-        if not free or not self.has_room:
-            return []
         rules = self._rules
+        if self.in_flight >= rules.in_flight_max:
+            return []
+        free = [place for place in self._queues if place not in self.under_way]
         groups = [free]
         if rules.split_calls and not self.in_flight:
             calls = sum(self._queues[place][0].calls for place in free)
@@ -268,4 +258,5 @@ class Rounds(Generic[T, B]):
         assert all(self._queues.values()), "an empty queue was kept"
         assert self.pending_bytes == held, f"{self.pending_bytes} bytes are counted, {held} wait"
         assert self.waiting == calls, f"{self.waiting} calls are counted, {calls} wait"
+        assert all(batch.calls for batch in queued), "a batch waits for nobody"
         assert 0 <= self.in_flight <= self._rules.in_flight_max, f"{self.in_flight} requests are under way"

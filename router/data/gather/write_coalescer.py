@@ -3,143 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from log_tier.model.batch import Columns
-from log_tier.model.errors import DatabaseClosed, DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, partition_id
+from log_tier.model.errors import DatabaseClosed
+from log_tier.model.identifiers import Partition, PartitionId, partition_id
 from log_tier.model.table_ref import TableRef
 from router.data.gather.batch_builder import BatchBuilder
 from router.data.gather.columns_builder import ColumnsBuilder
-from router.data.gather.pending_calls import PendingCalls
+from router.data.gather.pending_calls import FutureCalls, Written
 from router.data.gather.progress import Progress
 from router.data.gather.rounds import Rules
 from router.data.gather.session import SeenOffsets
 from router.data.gather.writes import WriteGatherer
-from router.data.requests import WriteOutcome, WriteResult
 from router.data.seam import DataPlane
 
-__all__ = ["WRITE_RULES", "WriteCoalescer", "Written"]
+__all__ = ["WRITE_RULES", "WriteCoalescer"]
 
 WRITE_RULES: Final = Rules(split_calls=32)
-
-
-class Written(NamedTuple):
-    """What became of one call's records."""
-
-    offset: Offset
-    """Of its first record; of a repeated one, where its first copy took effect."""
-    last: Offset
-    """Of its last record."""
-    results: Sequence[bytes | None] | None = None
-    """What its updates gave, by record; None where there was none."""
-
-
-class _Call(NamedTuple):
-    future: asyncio.Future[Written]
-    start: int
-    """Its first record's place in the batch."""
-    records: int
-    deadline: float
-    outcomes: bool
-    """It waits for what became of its records, and not only for their place."""
-
-
-class FutureCalls:
-    """The callers of one batch: each ends at its own deadline at the latest. See `Callers`."""
-
-    __slots__ = ("_loop", "_outcomes", "_partition", "_pending", "_session", "_table")
-
-    def __init__(
-        self,
-        table: TableRef,
-        partition: Partition,
-        session: SeenOffsets,
-        progress: Progress,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._table = table
-        self._partition = partition
-        self._session = session
-        self._loop = loop
-        self._pending: PendingCalls[_Call] = PendingCalls(loop, progress.too_late)
-        self._outcomes = False
-        """Somebody wants a verdict."""
-
-    def add(self, start: int, records: int, *, outcomes: bool, deadline: float) -> asyncio.Future[Written]:
-        """One more call, whose first record has the place `start` in the batch. O(1)."""
-        future: asyncio.Future[Written] = self._loop.create_future()
-        self._outcomes |= outcomes
-        self._pending.add(_Call(future, start, records, deadline, outcomes))
-        return future
-
-    def want_verdict(self, *, repeated: bool) -> bool:
-        """Of a batch that was sent before, the place comes with the verdict too: it may be the first copy's."""
-        return self._outcomes or repeated
-
-    @property
-    def want_place(self) -> bool:
-        """See `Callers`. Some may; these rules do not ask."""
-        return True
-
-    def last_deadline(self, now_s: float) -> float | None:
-        """See `Callers`."""
-        return self._pending.last_deadline()
-
-    def placed(self, result: WriteResult, *, repeated: bool) -> bool:
-        """Answer those who wait for nothing but the place, if this is the place that counts."""
-        if repeated:
-            return True
-        last, waits = NOTHING, False
-        for call in self._pending.calls:
-            if call.outcomes:
-                waits = True
-            elif not call.future.done():
-                first = Offset(result.base_offset + call.start)
-                last = Offset(first + call.records - 1)
-                call.future.set_result(Written(first, last))
-        self._session.saw(self._table, self._partition, last)
-        if not waits:
-            self._pending.settle()
-        return waits
-
-    def judged(self, result: WriteResult) -> None:
-        """Answer every call with the places that count, or with its rejection."""
-        self._pending.settle()
-        base = result.base_offset
-        outcomes = {outcome.record: outcome for outcome in result.outcomes}
-        last = NOTHING
-        for call in self._pending.calls:
-            last = Offset(base + call.start + call.records - 1)
-            if call.future.done():
-                continue  # its caller went away
-            if not outcomes:
-                call.future.set_result(Written(Offset(base + call.start), last))
-            else:
-                _answer_with_outcomes(call, base, outcomes)
-        self._session.saw(self._table, self._partition, last)
-
-    def fail(self, error: DuramenError) -> None:
-        """Each caller gets a copy, for a traceback of its own."""
-        self._pending.fail(error)
-
-
-def _answer_with_outcomes(call: _Call, base: Offset, outcomes: dict[int, WriteOutcome]) -> None:
-    places: list[Offset] = []
-    results: list[bytes | None] = []
-    for record in range(call.start, call.start + call.records):
-        outcome = outcomes.get(record)
-        if outcome is None:
-            places.append(Offset(base + record))
-            results.append(None)
-            continue
-        if outcome.rejected is not None:
-            call.future.set_exception(outcome.rejected)
-            return
-        places.append(outcome.original if outcome.original > NOTHING else Offset(base + record))
-        results.append(outcome.result)
-    call.future.set_result(Written(places[0], places[-1], results))
 
 
 class WriteCoalescer:
@@ -189,10 +70,9 @@ class WriteCoalescer:
         return batch.callers.add(0, batch.records, outcomes=False, deadline=deadline)
 
     def _new_batch(self, place: PartitionId, table: TableRef) -> BatchBuilder[FutureCalls]:
-        def callers(_: ColumnsBuilder, progress: Progress) -> FutureCalls:
-            return FutureCalls(table, place.partition, self._session, progress, self._loop)
-
-        return BatchBuilder(place, callers)
+        progress = Progress()
+        callers = FutureCalls(table, place.partition, self._session, progress.too_late, self._loop)
+        return BatchBuilder(place, ColumnsBuilder(), progress, callers)
 
     async def close(self) -> None:
         """Give what is under way a moment to end, then give it up: callers get `DatabaseClosed` or `WriteUnknown`."""

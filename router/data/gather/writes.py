@@ -18,7 +18,7 @@ from router.data.gather.batch_builder import BatchBuilder, C
 from router.data.gather.progress import Fate, place_in
 from router.data.gather.rounds import Rounds, Rules, T
 from router.data.outcomes import outcome_unknown
-from router.data.requests import OutcomesPart, WriteResult
+from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
 
 __all__ = ["WriteGatherer"]
@@ -73,48 +73,19 @@ class WriteGatherer(Generic[T, C]):
     def _schedule(self) -> None:
         # Not at once but at the end of this round of the loop: calls of the same round leave together, and those that
         # were just answered write again before their partition's next batch leaves.
-        if not self._scheduled and self.rounds.has_room:
+        if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        rounds = self.rounds
-        leaves_at = rounds.leaves_at()
+        leaves_at = self.rounds.leaves_at()
         if leaves_at and self._loop.time() < leaves_at:
             # Timers tick in milliseconds, which is longer than all of this: look again in the loop's next round.
             self._loop.call_soon(self._flush)
             return
         self._scheduled = False
-        for request in rounds.leave():
-            sent = [batch for batch in request if self._encode(batch)]
-            if sent:
-                self.batches += len(sent)
-                self.records += sum(batch.records for batch in sent)
-                self._tasks.start(self._send(sent))
-            else:
-                rounds.landed(0, 0.0, 0.0)
-            if len(sent) < len(request):
-                self._schedule_next()  # the partitions of the others are free again
-
-    def _schedule_next(self) -> None:
-        if self.rounds.queued:
-            self._schedule()
-
-    def _encode(self, batch: BatchBuilder[C]) -> bool:
-        """Fix a batch's bytes; False, with the batch settled, where nobody waits for it or it cannot be encoded."""
-        if batch.data:
-            return True  # sent before
-        if batch.callers.last_deadline(self._loop.time()) is not None:
-            sequence = self._sequences.get(batch.place, 0)
-            try:
-                batch.encode(producer_id=self._producer_id, sequence=sequence, compress=self._compress)
-            except (DuramenError, struct.error) as error:
-                batch.fail(error if isinstance(error, DuramenError) else DuramenError(f"not encodable: {error}"))
-            else:
-                self._sequences[batch.place] = sequence + batch.records
-                return True
-        self.rounds.settle(batch)
-        return False
+        for request in self.rounds.leave():
+            self._tasks.start(self._send(request))
 
     # --- a request
 
@@ -131,7 +102,8 @@ class WriteGatherer(Generic[T, C]):
                 if counts:
                     counts = False
                     self.rounds.landed(calls, began_s, self._loop.time())
-                self._schedule_next()
+                if self.rounds.waiting:
+                    self._schedule()
                 if not left:
                     break
                 if pending:
@@ -145,8 +117,8 @@ class WriteGatherer(Generic[T, C]):
                 self._give_up(batch, reason)
             if counts:
                 self.rounds.landed(0, 0.0, 0.0)
-            if not isinstance(error, asyncio.CancelledError):
-                self._schedule_next()
+            if self.rounds.waiting and not isinstance(error, asyncio.CancelledError):
+                self._schedule()
             raise
         if pending:
             await self._judge(pending)
@@ -158,31 +130,20 @@ class WriteGatherer(Generic[T, C]):
 
         `others`: how many other requests are under way.
         """
-        now_s = last_s = self._loop.time()
-        waited: list[BatchBuilder[C]] = []
-        for batch in batches:
-            deadline_s = batch.callers.last_deadline(now_s)
-            if deadline_s is None:
-                self._give_up(batch, batch.progress.reason or DeadlineExceeded("the write could not be sent in time"))
-            else:
-                waited.append(batch)
-                last_s = max(last_s, deadline_s)
-        if not waited:
+        now_s = self._loop.time()
+        sent, parts, last_s = self._parts(batches, now_s, gathered=not others)
+        if not sent:
             return [], []
-        apart = self._rules.verdicts_apart and any(batch.callers.want_place for batch in waited)
-        parts = [batch.part(apart=apart, gathered=not others) for batch in waited]
-        for batch in waited:
-            batch.progress.under_way = True
         results: Sequence[WriteResult | DuramenError]
         try:
             results = await self._connection.write(
                 parts, timeout=_with_margin(last_s - now_s), patience=self._rules.verdict_patience_s
             )
         except DuramenError as error:
-            results = [error] * len(waited)
+            results = [error] * len(sent)
         again: list[BatchBuilder[C]] = []
         pending: list[tuple[BatchBuilder[C], OutcomesPart]] = []
-        for batch, part, result in zip(waited, parts, results, strict=True):
+        for batch, part, result in zip(sent, parts, results, strict=True):
             fate = batch.progress.answered(result, asked=part.outcomes)
             if fate is Fate.AGAIN:
                 again.append(batch)
@@ -197,6 +158,46 @@ class WriteGatherer(Generic[T, C]):
                 pending.append((batch, batch.question(place)))
             self.rounds.settle(batch)  # its place in the log is known, which is all that its successors need
         return again, pending
+
+    def _parts(
+        self, batches: Sequence[BatchBuilder[C]], now_s: float, *, gathered: bool
+    ) -> tuple[list[BatchBuilder[C]], list[WritePart], float]:
+        """The batches that are sent now, each with its part of the request, and until when somebody waits for them.
+
+        Its first try fixes the bytes of a batch. One that cannot be encoded, or for which nobody waits any more, is
+        given up.
+        """
+        last_s, apart = now_s, False
+        waited: list[BatchBuilder[C]] = []
+        for batch in batches:
+            deadline_s = batch.callers.last_deadline(now_s)
+            if deadline_s is None:
+                self._give_up(batch, batch.progress.reason or DeadlineExceeded("the write could not be sent in time"))
+            else:
+                waited.append(batch)
+                last_s = max(last_s, deadline_s)
+                apart |= self._rules.verdicts_apart and batch.callers.want_place
+        sent: list[BatchBuilder[C]] = []
+        parts: list[WritePart] = []
+        for batch in waited:
+            outcomes = not apart and batch.callers.want_verdict(repeated=batch.progress.repeated)
+            if not batch.data:
+                sequence = self._sequences.get(batch.place, 0)
+                try:
+                    batch.data = batch.columns.encode(
+                        producer_id=self._producer_id, sequence=sequence, compress=self._compress
+                    )
+                except (DuramenError, struct.error) as error:
+                    reason = error if isinstance(error, DuramenError) else DuramenError(f"not encodable: {error}")
+                    self._give_up(batch, reason)
+                    continue
+                self._sequences[batch.place] = sequence + batch.records
+                self.batches += 1
+                self.records += batch.records
+            batch.progress.under_way = True
+            sent.append(batch)
+            parts.append(WritePart(batch.place, batch.data, outcomes, gathered))
+        return sent, parts, last_s
 
     def _give_up(self, batch: BatchBuilder[C], reason: DuramenError) -> None:
         if self.rounds.under_way.get(batch.place) is batch:

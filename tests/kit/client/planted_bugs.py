@@ -22,7 +22,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.log import Appended
 from log_tier.model.record import GROUPED, Operation
 from router.data import scan as scanning
-from router.data.gather.write_coalescer import FutureCalls
+from router.data.gather.pending_calls import FutureCalls
 from router.data.local_data import LocalData
 from router.data.merge import MergedPage
 from router.data.merge import merge_pages as real_merge_pages

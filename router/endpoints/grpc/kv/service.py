@@ -17,7 +17,7 @@ from log_tier.model.tokens import Token
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
 from router.data.freshness import Freshness
-from router.data.gather.write_coalescer import Written
+from router.data.gather.pending_calls import Written
 from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
 from router.endpoints.grpc.kv.freshness import check_token, freshness_of, parse_token
 from router.endpoints.grpc.kv.plane import OpenPlane, Plane

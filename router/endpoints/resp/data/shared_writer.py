@@ -21,6 +21,8 @@ from log_tier.model.batch import Columns
 from log_tier.model.errors import ShuttingDown
 from log_tier.model.identifiers import Partition, PartitionId
 from router.data.gather.batch_builder import BatchBuilder
+from router.data.gather.columns_builder import ColumnsBuilder
+from router.data.gather.progress import Progress
 from router.data.gather.rounds import Rules
 from router.data.gather.writes import WriteGatherer
 from router.data.seam import Connection
@@ -113,7 +115,8 @@ class SharedWriter:
 
 
 def _new_batch(place: PartitionId, table: ServedTable) -> BatchBuilder[Waiters]:
-    return BatchBuilder(place, lambda columns, _: Waiters(table, place[1], columns))
+    columns = ColumnsBuilder()
+    return BatchBuilder(place, columns, Progress(), Waiters(table, place.partition, columns))
 
 
 def _closed() -> ShuttingDown:

@@ -221,7 +221,7 @@ def test_every_call_leaves_once_and_in_order(
             else:
                 flying.append(request)
         rounds.check()
-    while rounds.queued or flying:
+    while rounds.waiting or flying:
         for request in flying:
             rounds.landed(len(request), gatherer.began_s, gatherer.now_s)
             for batch in request:
