@@ -11,7 +11,7 @@ more.
 - One process owns a folder (a lock that the kernel releases); one thread at a time writes segments: the *writer*, or on
   a quick disk a caller that has gathered everything (`commit/committer.py`).
 - Segments of a partition tile its offsets: each one's `end` is the next one's `base`. Only the newest is written to.
-- What readers may see moves in one place, `PartitionLog.publish`, after the sync.
+- What readers may see moves in one place, `PartitionLog._publish`, after the sync.
 - Nothing is believed because an index says so: an entry is used only where the batch at its position agrees.
 - Open files are bounded: the most recently written segments stay open, the others are opened for a commit. A process
   that is out of descriptors refuses the call before anything is written (`Overloaded`), and the log goes on.

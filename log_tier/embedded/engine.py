@@ -60,8 +60,8 @@ class EmbeddedLog:
 
     def __init__(self, folder: DataFolder, disk: Disk, clock: ClockMs, settings: EngineSettings) -> None:
         self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
-        self._opener = TopicOpener(folder, disk, clock, settings)
-        self._committer = Committer(settings)
+        self._opener = TopicOpener(folder, disk, settings)
+        self._committer = Committer(settings, clock)
         self._topics: PersistentMap[TableId, OpenTopic] = PersistentMap()
         self._names: set[str] = set()
         """Of all topics. The keeper's."""
@@ -291,9 +291,7 @@ class EmbeddedLog:
     async def append(self, partition: PartitionId, batch: bytes) -> Appended:
         """Append a batch: one write and one sync, shared with whatever else waits."""
         log = self._partition(partition)
-        log.check_writable()
-        header = check_batch(batch)
-        return await self._committer.submit([(log, batch, header.span)])[0]
+        return await self._committer.submit([(log, batch, check_batch(batch).span)])[0]
 
     async def append_many(
         self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
@@ -307,9 +305,7 @@ class EmbeddedLog:
         places: list[int] = []
         for place, (partition, batch) in enumerate(parts):
             try:
-                log = self._partition(partition)
-                log.check_writable()
-                checked.append((log, batch, check_batch(batch).span))
+                checked.append((self._partition(partition), batch, check_batch(batch).span))
                 places.append(place)
                 results.append(_NO_ANSWER)
             except DuramenError as error:

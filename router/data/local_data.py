@@ -180,29 +180,25 @@ class LocalData:
                 )
         except (DuramenError, TimeoutError) as error:
             appended = unanswered(parts, error, timeout)
-        results: list[WriteResult | DuramenError] = [
-            place if isinstance(place, DuramenError) else WriteResult(place.base_offset, place.timestamp_ms)
-            for place in appended
-        ]
-        judged = [
-            (number, part, place)
-            for number, (part, place) in enumerate(zip(parts, appended, strict=True))
-            if part.outcomes and isinstance(place, Appended)
-        ]
-        if judged:
-            asked = [outcomes_part(part, place) for _, part, place in judged]
-            verdicts = await asyncio.gather(
-                *(self._judge(part, min(timeout, patience) if patience else timeout) for part in asked)
-            )
-            for (number, _, _), part, verdict in zip(judged, asked, verdicts, strict=True):
-                if isinstance(verdict, WriteResult):
+        results: list[WriteResult | DuramenError] = []
+        asked: dict[int, OutcomesPart] = {}
+        for number, (part, place) in enumerate(zip(parts, appended, strict=True)):
+            if isinstance(place, DuramenError):
+                results.append(place)
+            else:
+                results.append(WriteResult(place.base_offset, place.timestamp_ms))
+                if part.outcomes:
+                    asked[number] = outcomes_part(part, place)
+        if asked:
+            timeout = min(timeout, patience) if patience else timeout
+            verdicts = await asyncio.gather(*(self._judge(part, timeout) for part in asked.values()))
+            for (number, question), verdict in zip(asked.items(), verdicts, strict=True):
+                if isinstance(verdict, (WriteResult, WriteUnknown)):
                     results[number] = verdict
                 elif patience and isinstance(verdict, DeadlineExceeded):
-                    results[number] = WriteResult(part.base_offset, part.timestamp_ms, pending=True)
-                elif isinstance(verdict, WriteUnknown):
-                    results[number] = verdict
+                    results[number] = WriteResult(question.base_offset, question.timestamp_ms, pending=True)
                 else:
-                    results[number] = outcome_unknown(part, verdict)
+                    results[number] = outcome_unknown(question, verdict)
         return results
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:

@@ -29,7 +29,7 @@ from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.quick_disk import QuickDisk
 from log_tier.embedded.segments.partition_log import PartitionLog, Staged
 from log_tier.embedded.storage.disk import SyncFailed
-from log_tier.embedded.storage.settings import EngineSettings
+from log_tier.embedded.storage.settings import ClockMs, EngineSettings
 from log_tier.model.errors import DuramenError, LogStopped, Overloaded, ShuttingDown
 from log_tier.model.log import Appended
 
@@ -49,8 +49,9 @@ _AT_ONCE_BYTES_MAX: Final = 256 * 1024
 class Committer:
     """The writer thread and its queue."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, clock: ClockMs) -> None:
         self._settings = settings
+        self._clock = clock
         self._queue: SimpleQueue[list[_Append] | _Errand | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._turn = threading.Lock()
@@ -243,7 +244,7 @@ class Committer:
         try:
             if self.stopped is not None:
                 raise self.stopped
-            places, staged, refusal = partition.stage([(batch, span) for _, batch, span, _ in group])
+            places, staged, refusal = partition.stage([(batch, span) for _, batch, span, _ in group], self._clock())
             if refusal is None:
                 return list(places), staged
             outcome = refusal
@@ -279,7 +280,7 @@ class Committer:
             if journalled:
                 self.syncs += 1
                 for log, part in staged:
-                    log.publish(part)
+                    log.publish_journalled(part)
                 return failed
         for log, part in staged:
             try:

@@ -17,7 +17,7 @@ from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import Disk
-from log_tier.embedded.storage.settings import ClockMs, EngineSettings
+from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.errors import ForeignFolder, LogDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Topic
@@ -48,7 +48,6 @@ def open_partition(
     folder: Path,
     *,
     disk: Disk,
-    clock: ClockMs,
     settings: EngineSettings,
     memory: TailMemory,
     report: RecoveryReport,
@@ -105,7 +104,6 @@ def open_partition(
         number,
         folder,
         disk=disk,
-        clock=clock,
         settings=settings,
         memory=memory,
         files=OpenFiles(descriptor_shares().segments) if files is None else files,

@@ -14,7 +14,7 @@ from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
-from log_tier.embedded.storage.settings import ClockMs, EngineSettings
+from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_to_bytes
 from log_tier.model.log import Topic
 
@@ -32,8 +32,8 @@ class OpenTopic:
 class TopicOpener:
     """Opens the topics of one log; they share its memory for tails and its open files."""
 
-    def __init__(self, folder: DataFolder, disk: Disk, clock: ClockMs, settings: EngineSettings) -> None:
-        self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
+    def __init__(self, folder: DataFolder, disk: Disk, settings: EngineSettings) -> None:
+        self._folder, self._disk, self._settings = folder, disk, settings
         self._files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
         self._proved: dict[PartitionId, Offset] = {}
         """The ends of partitions that the journal proves."""
@@ -79,7 +79,6 @@ class TopicOpener:
                     Partition(number),
                     self._folder.partition_folder(topic.id, Partition(number)),
                     disk=self._disk,
-                    clock=self._clock,
                     settings=self._settings,
                     memory=self.memory,
                     report=self.report,

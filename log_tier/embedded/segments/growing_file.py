@@ -36,7 +36,7 @@ class GrowingFile:
         self.capacity = capacity
         """How much of the file is preallocated, whether it is open or not; 0: nothing, or unknown."""
         self.is_in_commit = False
-        """Whether something is staged in the file that is not published yet."""
+        """Whether something was written to the file that is not on stable storage yet."""
 
     @property
     def is_open(self) -> bool:
@@ -96,10 +96,10 @@ class GrowingFile:
         self.is_in_commit = True
         self._file.pwrite(data, position)
 
-    def published(self, *, synced: bool) -> None:
-        """What was staged is visible to readers; without `synced` only the journal has made it stable."""
+    def journalled(self) -> None:
+        """The journal has made stable what was written; the file itself was not synced."""
         self.is_in_commit = False
-        self._unsynced = not synced
+        self._unsynced = True
 
     def sync(self) -> None:
         """Bring everything to stable storage. Raises `LogStopped`."""
@@ -112,13 +112,13 @@ class GrowingFile:
                 "unknown: this log acknowledges nothing more. Reads go on; look at the disk, then restart to recover "
                 "what it really holds"
             ) from error
+        self.is_in_commit = self._unsynced = False
 
     def seal(self, size: int) -> None:
         """Cut the file to its batches and close it. Where that fails, it stays open. One sync."""
         assert self._file is not None, "only an open file is cut"
         self._file.truncate(size)
         self.sync()
-        self._unsynced = False
         self.capacity = 0
         self.close()
 
@@ -131,7 +131,6 @@ class GrowingFile:
         try:
             if self._file is not None and self._unsynced:
                 self.sync()
-                self._unsynced = False
         finally:
             self.close()
 

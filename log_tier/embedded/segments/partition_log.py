@@ -1,7 +1,7 @@
 """One partition: its segments, its end, and the writing half. The reading half is `log_tier.embedded.segments.reader`.
 
 Who may do what: only the writer thread writes (`stage`, `settle`, `seal`, `finish`, `abandon`). Other threads read the
-fields under `lock`. What readers see moves once per commit, after the sync, in `publish`.
+fields under `lock`. What readers see moves once per commit, after the sync, in `_publish`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from log_tier.embedded.segments.tail_cache import TailCache, TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
-from log_tier.embedded.storage.settings import ClockMs, EngineSettings
+from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DiskFull, DuramenError, LogDamaged
 from log_tier.model.identifiers import NOTHING, Offset, Partition
@@ -70,7 +70,6 @@ class PartitionLog:
         folder: Path,
         *,
         disk: Disk,
-        clock: ClockMs,
         settings: EngineSettings,
         memory: TailMemory,
         files: OpenFiles,
@@ -94,7 +93,6 @@ class PartitionLog:
         """What every caller gets once the topic was deleted or the log was closed."""
         self.tail = TailCache(memory)
         self.waiters: list[Waiter] = []
-        self._clock = clock
         self._place = place_of(topic.partition(number))
         self._files = files
         self._file = GrowingFile(disk, folder, files, segment_bytes=settings.segment_bytes, capacity=capacity)
@@ -131,19 +129,22 @@ class PartitionLog:
         if self.refusal is not None:
             raise self.refusal
 
-    def stage(self, batches: list[tuple[bytes, int]]) -> tuple[list[Appended], Staged | None, DuramenError | None]:
+    def stage(
+        self, batches: list[tuple[bytes, int]], now_ms: int
+    ) -> tuple[list[Appended], Staged | None, DuramenError | None]:
         """Write batches (bytes, span) to the newest segment, without a sync; return their places and what to sync.
 
-        What is staged counts only after `settle`, or after `publish` where a journal made it stable. Where a segment is
-        full, its part is settled here. Where there is no room, or no descriptor, for one of the batches, this and the
-        later ones get no place and are not written; the error (`DiskFull`, `Overloaded`) says why. Raises what
+        What is staged counts only after `settle`, or after `publish_journalled` where a journal made it stable. Where a
+        segment is full, its part is settled here. Where there is no room, or no descriptor, for one of the batches,
+        this and the later ones get no place and are not written; the error (`DiskFull`, `Overloaded`) says why. Raises
+        what
         `check_writable` does, and `LogStopped` where a sync failed; after any other `OSError` what is on the disk is
         unknown.
         """
         self.check_writable()
         appended: list[Appended] = []
         staged: Staged | None = None
-        now = max(self._clock(), self._newest_ms)
+        now = max(now_ms, self._newest_ms)
         done = 0
         while done < len(batches):
             if staged is not None:
@@ -184,14 +185,14 @@ class PartitionLog:
     def settle(self, staged: Staged) -> None:
         """Sync the segment, then publish. Raises `LogStopped`."""
         self._file.sync()
-        self._publish(staged, synced=True)
+        self._publish(staged)
 
-    def publish(self, staged: Staged) -> None:
+    def publish_journalled(self, staged: Staged) -> None:
         """Let readers see what the journal has brought to stable storage."""
-        self._publish(staged, synced=False)
+        self._file.journalled()
+        self._publish(staged)
 
-    def _publish(self, staged: Staged, *, synced: bool) -> None:
-        self._file.published(synced=synced)
+    def _publish(self, staged: Staged) -> None:
         segment = staged.segment
         index = segment.index
         assert index is not None, "the newest segment has its index in memory"

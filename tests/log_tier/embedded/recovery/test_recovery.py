@@ -81,7 +81,6 @@ async def test_the_newest_segment_cut_at_every_byte_of_its_last_4_kib(filling: s
             ZERO,
             path.parent,
             disk=cut,
-            clock=lambda: 1,
             settings=LARGE,
             memory=TailMemory(0),
             report=report,
