@@ -14,6 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kit.deadlines import patience_s
 
 import duramen
 from duramen.server.roles.all_in_one import SingleServer as Server
@@ -44,7 +45,7 @@ def channel(served_fast: Server) -> Iterator[grpc.Channel]:
         yield opened
 
 
-def code_of(channel: grpc.Channel, name: str, method: Any, raw: bytes, timeout: float = 0.5) -> grpc.StatusCode:
+def code_of(channel: grpc.Channel, name: str, method: Any, raw: bytes, timeout: float = 10.0) -> grpc.StatusCode:
     """What the server says to these bytes. A stream that sends something has taken them."""
     try:
         if method.server_streaming:
@@ -85,7 +86,7 @@ def test_random_bytes_at_every_method_for_other_languages(
             for _ in range(40):
                 raw = draw.randbytes(draw.randrange(1, 80))
                 expected = EXPECTED if is_message(method, raw) else {CODE.INVALID_ARGUMENT}
-                assert code_of(channel, name, method, raw, timeout=2.0) in expected, f"{name} at {raw!r}"
+                assert code_of(channel, name, method, raw, timeout=patience_s(2.0)) in expected, f"{name} at {raw!r}"
                 refused += expected is not EXPECTED
     assert refused > 200
     assert "Traceback" not in caplog.text
@@ -165,7 +166,7 @@ def test_messages_that_mean_nothing(channel: grpc.Channel, name: str, method: An
             max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
         )
         def answered(raw: bytes) -> None:
-            code = code_of(channel, name, method, raw, timeout=2.0)
+            code = code_of(channel, name, method, raw, timeout=patience_s(2.0))
             assert code in EXPECTED, f"{name} says {code.name}"
 
         answered()

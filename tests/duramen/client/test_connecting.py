@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, cluster_of
 from kit.cluster.one_machine import held
-from kit.deadlines import until
+from kit.deadlines import patience_s, until
 
 import duramen
 from duramen import aio
@@ -199,7 +199,7 @@ async def test_a_server_that_does_not_speak(connect: Callable[..., Any], cluster
         silent = f"127.0.0.1:{listening.getsockname()[1]}"
         with pytest.raises((duramen.DeadlineExceeded, duramen.Disconnected)):
             await aio.connect(silent, timeout=0.2)
-        database = await connect([silent, cluster.routers[0].address], timeout=10.0)
+        database = await connect([silent, cluster.routers[0].address], timeout=patience_s(10.0))
         await check_everything_works(database)
 
 
@@ -236,11 +236,11 @@ async def test_a_session_survives_the_loss_of_nodes(cluster: TestCluster, connec
         with held(cluster.replicas(topic, 0)[number - 1]):
             for turn in range(20):
                 await table.put(b"k", b"%d" % turn)
-                assert await table.get(b"k", timeout=2.0) == b"%d" % turn
+                assert await table.get(b"k", timeout=DEADLINE_S) == b"%d" % turn
         await cluster.nodes[name].stop()
         for turn in range(20):
             await table.put(b"k", b"%d" % turn)
-            assert await table.get(b"k", timeout=2.0) == b"%d" % turn
+            assert await table.get(b"k", timeout=DEADLINE_S) == b"%d" % turn
         await cluster.nodes[name].start()
         await until(lambda name=name: routed(database).membership.members[name].alive)  # type: ignore[misc]
 

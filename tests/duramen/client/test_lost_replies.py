@@ -10,7 +10,7 @@ import pytest
 from kit.client.in_between import InBetween, fail_with, lose_reply, lose_request, refuse, stop_after_writing
 from kit.client.table_size import records
 from kit.cluster.one_machine import held
-from kit.deadlines import until, within
+from kit.deadlines import patience_s, until, within
 
 import duramen
 from duramen.client.database import Database
@@ -152,7 +152,7 @@ async def test_giving_up_says_unknown_and_the_next_writes_work(between: InBetwee
     await flights.put(b"k", b"before")
     between.write_faults = [lose_reply] * 1000
     with pytest.raises(duramen.WriteUnknown, match="once or not at all; read the key to know"):
-        await flights.put(b"k", b"v", timeout=0.1)
+        await flights.put(b"k", b"v", timeout=patience_s(0.3))
     between.write_faults = []
     assert await flights.get(b"k", level="strong") == b"v"
     done = await flights.put(b"k", b"after")
@@ -170,7 +170,7 @@ async def test_a_late_copy_of_an_abandoned_batch_is_void(
 
     between.write_faults = [keep] * 1000
     with pytest.raises(duramen.WriteUnknown):
-        await flights.put(b"k", b"abandoned", timeout=0.05)
+        await flights.put(b"k", b"abandoned", timeout=patience_s(0.3))
     between.write_faults = []
     done = await flights.put(b"k", b"after")
     (late,) = await data_plane.write(abandoned, timeout=DEADLINE_S)
@@ -188,7 +188,7 @@ async def test_what_cannot_have_arrived_is_not_unknown(between: InBetween, fligh
     await flights.put(b"k", b"before")
     between.write_faults = [refuse] * 1000
     with pytest.raises(duramen.Disconnected, match="connection refused"):
-        await flights.put(b"k", b"v", timeout=0.1)
+        await flights.put(b"k", b"v", timeout=patience_s(0.3))
     between.write_faults = [refuse] * 3
     await flights.put(b"k", b"after")
     assert await flights.get(b"k") == b"after"
@@ -215,7 +215,7 @@ async def test_what_each_error_means_for_a_write(
     between.writes.clear()
     between.write_faults = [fail_with(error)] * 1000
     with pytest.raises(kind) as caught:
-        await flights.put(b"k", b"v", timeout=0.15)
+        await flights.put(b"k", b"v", timeout=patience_s(0.3))
     assert type(caught.value) is kind
     assert len(between.writes) >= tries
     assert (len(between.writes) == 1) == (tries == 1)
@@ -263,11 +263,12 @@ async def test_reads_that_fail_say_why(
     between.read_faults = [fail_with(error)] * 1000
     between.scan_faults = [fail_with(error)] * 1000
     between.find_faults = [fail_with(error)] * 1000
+    short = patience_s(0.3)
     for call in (
-        flights.get(b"k", timeout=0.1),
-        flights.get_many([b"k"], timeout=0.1),
-        anext(flights.scan(timeout=0.1)),
-        Table(flights.lookup.context, "flights").get(b"k", timeout=0.1),
+        flights.get(b"k", timeout=short),
+        flights.get_many([b"k"], timeout=short),
+        anext(flights.scan(timeout=short)),
+        Table(flights.lookup.context, "flights").get(b"k", timeout=short),
     ):
         with pytest.raises(kind, match=error.message) as caught:
             await call

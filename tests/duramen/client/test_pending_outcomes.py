@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kit.client.in_between import InBetween, refuse
 from kit.cluster.one_machine import all_replicas, held
-from kit.deadlines import until, within
+from kit.deadlines import patience_s, until, within
 
 import duramen
 from duramen.client.database import Database
@@ -68,9 +68,9 @@ async def test_a_session_sees_them_when_they_are_settled(flights: Table, data_pl
 async def test_at_its_deadline_a_caller_learns_the_place(flights: Table, data_plane: LocalData) -> None:
     with nothing_applied(data_plane):
         with pytest.raises(duramen.WriteUnknown, match="in the log at offset 0") as caught:
-            await flights.update(b"n", add=1, timeout=0.1)
+            await flights.update(b"n", add=1, timeout=patience_s(1.0))
         assert caught.value.fields["offset"] == 0
-        short = asyncio.ensure_future(flights.update(b"n", add=1, timeout=0.2))
+        short = asyncio.ensure_future(flights.update(b"n", add=1, timeout=patience_s(1.0)))
         long = asyncio.ensure_future(flights.update(b"n", add=1))
         with pytest.raises(duramen.WriteUnknown, match="in the log at offset 1"):
             await short

@@ -126,6 +126,7 @@ def test_what_is_read_while_it_is_being_committed_is_in_the_token(
     served_fast: Server, database: Database, flights: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readers see a commit before the thread that made it has noted its offset."""
+    assert flights.get(b"first", level="strong") == b"1", "what came before is committed"
     committed, goes_on = threading.Event(), threading.Event()
     inner = LmdbIndex._commit
 

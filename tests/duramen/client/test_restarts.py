@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.tcp_proxy import TcpProxy
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 
 import duramen
 from duramen import aio
@@ -177,11 +177,14 @@ async def test_a_watch_from_now_shows_nothing_older(flights: Table) -> None:
 
 async def test_a_watch_waits_for_a_lost_server_as_long_as_it_was_told(restarting: Restarting, flights: Table) -> None:
     await flights.put(b"k", b"v")
-    async with aclosing(flights.watch(start="earliest", timeout=0.2)) as changes:
+    timeout = round(patience_s(1.0), 1)
+    async with aclosing(flights.watch(start="earliest", timeout=timeout)) as changes:
         first = await anext(changes)
         await restarting.proxy.stop()
         async with within(DEADLINE_S):
-            with pytest.raises(duramen.Disconnected, match=r"waited up to 0\.2 s; watch again with the last change"):
+            with pytest.raises(
+                duramen.Disconnected, match=rf"waited up to {timeout:g} s; watch again with the last change"
+            ):
                 await anext(changes)
     await restarting.proxy.start()
     await flights.put(b"k", b"w")
@@ -213,12 +216,17 @@ async def test_nobody_there_is_said_at_once(restarting: Restarting) -> None:
 async def test_a_server_that_stays_away(restarting: Restarting, flights: Table) -> None:
     await flights.put(b"k", b"v")
     await restarting.proxy.stop()
+    short = patience_s(0.5)
     async with within(DEADLINE_S):
-        for call in (flights.get(b"k", timeout=0.2), anext(flights.scan(timeout=0.2)), flights.describe(timeout=0.2)):
+        for call in (
+            flights.get(b"k", timeout=short),
+            anext(flights.scan(timeout=short)),
+            flights.describe(timeout=short),
+        ):
             with pytest.raises(duramen.Disconnected):
                 await call
         with pytest.raises((duramen.Disconnected, duramen.WriteUnknown)):
-            await flights.put(b"k", b"w", timeout=0.2)
+            await flights.put(b"k", b"w", timeout=short)
     await restarting.proxy.start()
     done = await flights.put(b"k", b"x")
     assert await flights.get_entry(b"k") == (b"x", done.offset, 0)
@@ -229,9 +237,9 @@ async def test_a_server_that_hears_and_does_not_answer(restarting: Restarting, f
     restarting.proxy.swallow_replies = True
     async with within(DEADLINE_S):
         with pytest.raises(duramen.WriteUnknown):
-            await flights.put(b"k", b"w", timeout=0.2)
+            await flights.put(b"k", b"w", timeout=patience_s(0.5))
         with pytest.raises(duramen.DeadlineExceeded):
-            await flights.get(b"k", timeout=0.2)
+            await flights.get(b"k", timeout=patience_s(0.5))
     restarting.proxy.swallow_replies = False
     await restarting.proxy.cut()
     assert await flights.get(b"k", level="strong") in (b"v", b"w")

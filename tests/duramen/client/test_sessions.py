@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.deadlines import patience_s
 
 import duramen
 from duramen.client.database import Database
@@ -63,29 +64,30 @@ async def test_a_lagging_replica_lets_a_session_wait_and_nobody_else(
         assert await stranger.get(b"k") == b"old"
         assert await flights.get(b"k", level="eventual") == b"old"
         friend.lookup.context.session.merge(Token.parse(done.token))
+        long, short = patience_s(60.0), patience_s(0.5)
         waiting = [
             asyncio.ensure_future(call)
             for call in (
-                flights.get(b"k"),
-                flights.get_many([b"k"]),
-                anext(flights.scan()),
-                stranger.get(b"k", level="strong"),
-                stranger.get(b"k", after=done.token),
-                stranger.get(b"k", after=done.token, level="eventual"),
-                friend.get(b"k"),
+                flights.get(b"k", timeout=long),
+                flights.get_many([b"k"], timeout=long),
+                anext(flights.scan(timeout=long)),
+                stranger.get(b"k", level="strong", timeout=long),
+                stranger.get(b"k", after=done.token, timeout=long),
+                stranger.get(b"k", after=done.token, level="eventual", timeout=long),
+                friend.get(b"k", timeout=long),
             )
         ]
         ended, _ = await asyncio.wait(waiting, timeout=0.1)
         assert not ended
         for call in (
-            flights.get(b"k", timeout=0.05),
-            anext(flights.scan(timeout=0.05)),
-            stranger.get(b"k", level="strong", timeout=0.05),
+            flights.get(b"k", timeout=short),
+            anext(flights.scan(timeout=short)),
+            stranger.get(b"k", level="strong", timeout=short),
         ):
             with pytest.raises(duramen.ReplicaBehind, match=r"has applied 0, the token asks 1; the log ends at 1"):
                 await call
         with pytest.raises(duramen.WriteUnknown, match="is in the log at offset 2"):
-            await flights.update(b"k", append=b"!", timeout=0.1)
+            await flights.update(b"k", append=b"!", timeout=patience_s(1.0))
     results = await asyncio.gather(*waiting)
     scanned = results[2]
     assert isinstance(scanned, tuple)

@@ -41,12 +41,12 @@ async def get(data_plane: LocalData, table: TableRef, key: bytes, after: Offset)
 async def test_a_folder_is_made_and_found_again(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data ü %41"
     data_plane = await open_local_data(data)
-    table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
+    table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=DEADLINE_S)
     offset = await put(data_plane, table, b"k", b"v")
     await data_plane.close()
     assert sorted(entry.name for entry in data.iterdir()) == ["index", "log"]
     data_plane = await open_local_data(data)
-    assert await data_plane.list_tables(timeout=1) == [table]
+    assert await data_plane.list_tables(timeout=DEADLINE_S) == [table]
     assert await get(data_plane, table, b"k", offset) == b"v"
     await data_plane.close()
 
@@ -54,7 +54,7 @@ async def test_a_folder_is_made_and_found_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [lambda index: shutil.rmtree(index), lambda index: garble(index)])
 async def test_the_index_is_a_cache(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     data_plane = await open_local_data(tmp_path / "data")
-    table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
+    table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=DEADLINE_S)
     for number in range(50):
         offset = await put(data_plane, table, b"k%d" % (number % 7), b"%d" % number)
     assert await get(data_plane, table, b"k0", offset) == b"49"
@@ -110,7 +110,7 @@ async def test_what_somebody_else_made_is_left_alone(
 @pytest.mark.own_log
 async def test_a_folder_has_one_owner(tmp_path: Path) -> None:
     data_plane = await open_local_data(tmp_path / "data")
-    table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
+    table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=DEADLINE_S)
     for _ in range(2):
         with pytest.raises(FolderInUse, match="is open in another Duramen, process"):
             await open_local_data(tmp_path / "data")

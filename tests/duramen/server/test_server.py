@@ -12,7 +12,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 from kit.held_port import HeldPort
 
 import duramen
@@ -120,13 +120,13 @@ async def test_closing_ends_open_streams_with_a_reason(tmp_path: Path) -> None:
             with pytest.raises(duramen.ShuttingDown, match="the server is stopping; go on from the last offset"):
                 await watching
         with pytest.raises(duramen.Disconnected):
-            await db.connection.find_table("flights", timeout=5)
+            await db.connection.find_table("flights", timeout=DEADLINE_S)
 
 
 async def test_what_was_accepted_is_finished(tmp_path: Path) -> None:
     server = await Server.open(tmp_path / "data", port=0)
-    async with await aio.connect(f"127.0.0.1:{server.port}", timeout=1) as db:
-        table = await db.create_table("flights", partitions=2)
+    async with await aio.connect(f"127.0.0.1:{server.port}", timeout=patience_s(2.0)) as db:
+        table = await db.create_table("flights", partitions=2, timeout=DEADLINE_S)
         puts = [asyncio.ensure_future(table.put(b"k%d" % number, b"v")) for number in range(200)]
         await puts[0]
         await server.close()

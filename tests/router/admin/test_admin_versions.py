@@ -176,7 +176,7 @@ async def test_a_scan_ends_in_the_version_in_which_it_began(cluster: Operated, t
     assert await values(table) == {b"2"}
 
     await table.put_many(dict.fromkeys(more, b"3"))
-    pages = table.scan_pages(timeout=1.0)
+    pages = table.scan_pages(timeout=DEADLINE_S)
     await anext(pages)
     await cluster.done(Rollback("flights"))
     await cluster.done(Discard("flights", 2))

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from kit.cluster.operated import DEADLINE_S, Operated
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 
 import duramen
 from duramen.aio import Database
@@ -120,7 +120,7 @@ async def test_a_read_with_an_old_map_waits_for_the_newer_one(cluster: Operated)
         part = ReadPart(PartitionId(table.id, Partition(0)), KEYS, strong=True)
         with pytest.raises(NotHosted, match=f"node {source} holds no replica of flights/0; {target} does"):
             gone.node.replica(PartitionId(table.id, Partition(0)))
-        (refused,) = await router.read([part], timeout=0.2)
+        (refused,) = await router.read([part], timeout=patience_s(1.0))
         assert isinstance(refused, NotHosted)
         reading = asyncio.create_task(router.read([part], timeout=DEADLINE_S))
         await asyncio.wait([reading], timeout=0.05)

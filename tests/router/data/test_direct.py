@@ -135,9 +135,9 @@ async def test_a_table_that_was_made_again_with_other_partitions(
     data_plane: LocalData, table: TableRef, reads: DirectReads, partitions: int
 ) -> None:
     assert reads.get(b"k") is None
-    await data_plane.drop_table("flights", timeout=1)
+    await data_plane.drop_table("flights", timeout=DEADLINE_S)
     assert reads.get(b"k") is NOT_FRESH
-    again = await data_plane.create_table(TableSpec("flights", partitions=partitions), timeout=1)
+    again = await data_plane.create_table(TableSpec("flights", partitions=partitions), timeout=DEADLINE_S)
     await put_all(data_plane, again, {b"k": b"again"})
     await applied(data_plane, again)
     assert reads.get(b"k") is NOT_FRESH

@@ -139,7 +139,7 @@ async def test_too_many_keys_or_parts(data_plane: LocalData, table: TableRef, st
     with pytest.raises(LimitExceeded, match=f"at most {PARTS_MAX} parts"):
         await read(data_plane, *[ReadPart(PartitionId(table.id, ZERO), [], strong=strong)] * (PARTS_MAX + 1))
     with pytest.raises(LimitExceeded, match=f"at most {PARTS_MAX} parts"):
-        await data_plane.write([WritePart(PartitionId(table.id, ZERO), b"")] * (PARTS_MAX + 1), timeout=1)
+        await data_plane.write([WritePart(PartitionId(table.id, ZERO), b"")] * (PARTS_MAX + 1), timeout=DEADLINE_S)
 
 
 async def test_a_stopped_replica_says_why_and_serves_what_it_has(
@@ -288,7 +288,7 @@ async def test_a_page_of_large_values_fits_into_a_reply(data_plane: LocalData) -
 @pytest.mark.parametrize("limit", [0, 10_001])
 async def test_a_page_of_a_size_that_is_not_served(data_plane: LocalData, table: TableRef, limit: int) -> None:
     with pytest.raises(LimitExceeded, match=f"1 to 10000 entries, not {limit}"):
-        await data_plane.scan(ScanRequest(table.id, limit=limit), timeout=1)
+        await data_plane.scan(ScanRequest(table.id, limit=limit), timeout=DEADLINE_S)
 
 
 async def test_a_scan_that_waits_in_vain(data_plane: LocalData, table: TableRef) -> None:

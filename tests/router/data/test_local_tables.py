@@ -38,15 +38,15 @@ from serving_tier.node.node import RestingReplica
 
 async def test_names_and_numbers_of_tables(data_plane: LocalData, table: TableRef) -> None:
     with pytest.raises(TableExists, match="there is a table 'flights' already"):
-        await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
+        await data_plane.create_table(TableSpec("flights", partitions=1), timeout=DEADLINE_S)
     with pytest.raises(InvalidName):
-        await data_plane.create_table(TableSpec("a b", partitions=1), timeout=1)
+        await data_plane.create_table(TableSpec("a b", partitions=1), timeout=DEADLINE_S)
     for partitions in (0, 1025, -1):
         with pytest.raises(LimitExceeded, match="1 to 1024 partitions"):
-            await data_plane.create_table(TableSpec("more", partitions=partitions), timeout=1)
+            await data_plane.create_table(TableSpec("more", partitions=partitions), timeout=DEADLINE_S)
     with pytest.raises(TableNotFound, match="no table 'ships'; the tables are: flights"):
-        await data_plane.find_table("ships", timeout=1)
-    assert await data_plane.list_tables(timeout=1) == [table]
+        await data_plane.find_table("ships", timeout=DEADLINE_S)
+    assert await data_plane.list_tables(timeout=DEADLINE_S) == [table]
 
 
 async def test_a_caller_who_gives_up_leaves_no_half_made_table(
@@ -62,7 +62,7 @@ async def test_a_caller_who_gives_up_leaves_no_half_made_table(
         await inner(wanted)
 
     monkeypatch.setattr(data_plane.node, "host_resting", host_resting)
-    creating = asyncio.ensure_future(data_plane.create_table(TableSpec("ships", partitions=2), timeout=1))
+    creating = asyncio.ensure_future(data_plane.create_table(TableSpec("ships", partitions=2), timeout=DEADLINE_S))
     await entered.wait()
     creating.cancel()
     await asyncio.gather(creating, return_exceptions=True)
@@ -77,10 +77,12 @@ async def test_a_topic_without_its_command_is_taken_over(data_plane: LocalData) 
     """What a crash between the two steps of `create` leaves."""
     made = await data_plane.log.create_topic("ships", partitions=2)
     with pytest.raises(TableNotFound, match="no table 'ships'"):
-        await data_plane.find_table("ships", timeout=1)
+        await data_plane.find_table("ships", timeout=DEADLINE_S)
     with pytest.raises(TableExists):
-        await data_plane.create_table(TableSpec("ships", partitions=3), timeout=1)
-    assert await data_plane.create_table(TableSpec("ships", partitions=2), timeout=1) == TableRef(made.id, "ships", 2)
+        await data_plane.create_table(TableSpec("ships", partitions=3), timeout=DEADLINE_S)
+    assert await data_plane.create_table(TableSpec("ships", partitions=2), timeout=DEADLINE_S) == TableRef(
+        made.id, "ships", 2
+    )
     await write(data_plane, TableRef(made.id, "ships", 2), 1, puts((b"a", b"1")), outcomes=True)
 
 
@@ -89,9 +91,9 @@ async def test_a_table_without_its_topic_is_gone_and_can_be_made_again(data_plan
     await data_plane.log.delete_topic(table.id)
     replica = data_plane.node.replica(PartitionId(table.id, ZERO))
     await until(lambda: replica.state == "stopped")
-    (answer,) = await data_plane.read([ReadPart(PartitionId(table.id, ZERO), [b"a"])], timeout=1)
+    (answer,) = await data_plane.read([ReadPart(PartitionId(table.id, ZERO), [b"a"])], timeout=DEADLINE_S)
     assert isinstance(answer, TableNotFound)
-    again = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
+    again = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=DEADLINE_S)
     assert again.id != table.id
 
 
@@ -99,15 +101,15 @@ async def test_many_changes_at_once(data_plane: LocalData) -> None:
     async def change(number: int) -> object:
         try:
             if number % 3 == 2:
-                await data_plane.drop_table(f"t{number // 3 % 2}", timeout=1)
+                await data_plane.drop_table(f"t{number // 3 % 2}", timeout=DEADLINE_S)
                 return None
-            return await data_plane.create_table(TableSpec(f"t{number % 2}", partitions=1), timeout=1)
+            return await data_plane.create_table(TableSpec(f"t{number % 2}", partitions=1), timeout=DEADLINE_S)
         except DuramenError as error:
             return error
 
     results = await asyncio.gather(*map(change, range(40)))
     assert all(result is None or isinstance(result, TableRef | TableExists | TableNotFound) for result in results)
-    tables = await data_plane.list_tables(timeout=1)
+    tables = await data_plane.list_tables(timeout=DEADLINE_S)
     made = [topic for topic in await data_plane.log.topics() if topic.name != CATALOG_TOPIC]
     assert tables == [TableRef(topic.id, topic.name, topic.partitions) for topic in made]
     for topic in tables:
@@ -120,7 +122,7 @@ async def test_dropping_ends_whatever_waits(data_plane: LocalData, table: TableR
         await write(data_plane, table, 0, puts((b"a", b"1")))
         reading = asyncio.ensure_future(read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], Offset(0))))
         await asyncio.sleep(0)
-        dropping = asyncio.ensure_future(data_plane.drop_table("flights", timeout=1))
+        dropping = asyncio.ensure_future(data_plane.drop_table("flights", timeout=DEADLINE_S))
         (result,) = await reading
     await dropping
     assert isinstance(result, TableNotFound)
@@ -128,7 +130,7 @@ async def test_dropping_ends_whatever_waits(data_plane: LocalData, table: TableR
 
 async def test_what_is_closed_refuses(tmp_path: Path) -> None:
     async with one_machine(tmp_path) as data_plane:
-        table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
+        table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=DEADLINE_S)
         with held(data_plane.node.replica(PartitionId(table.id, ZERO))):
             await write(data_plane, table, 0, puts((b"a", b"1")))
             reading = asyncio.ensure_future(read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], Offset(0))))
@@ -137,7 +139,9 @@ async def test_what_is_closed_refuses(tmp_path: Path) -> None:
             (result,) = await reading
         await closing
         assert isinstance(result, ShuttingDown)
-        (result,) = await data_plane.write([WritePart(PartitionId(table.id, ZERO), puts((b"a", b"1")))], timeout=1)
+        (result,) = await data_plane.write(
+            [WritePart(PartitionId(table.id, ZERO), puts((b"a", b"1")))], timeout=DEADLINE_S
+        )
         assert isinstance(result, ShuttingDown)
     async with one_machine(tmp_path) as data_plane:
         (found,) = await read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], Offset(0)))

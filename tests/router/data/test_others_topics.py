@@ -58,9 +58,9 @@ async def test_it_is_as_the_topic_is(data_plane: LocalData, log: OthersLog) -> N
     assert table == TableRef(topic_id, "orders", 2, "murmur2", "orders-v1")
     entry = data_plane.catalog.map.table(topic_id)
     assert (entry.adopted, entry.over, entry.starts) == (True, "orders-v1", (earliest, 0))
-    assert await data_plane.find_table("orders", timeout=1) == table
-    assert await data_plane.list_tables(timeout=1) == [table]
-    assert (await data_plane.describe_table("orders", timeout=1)).table == table
+    assert await data_plane.find_table("orders", timeout=DEADLINE_S) == table
+    assert await data_plane.list_tables(timeout=DEADLINE_S) == [table]
+    assert (await data_plane.describe_table("orders", timeout=DEADLINE_S)).table == table
     assert await held(data_plane, table) == {b"old%d" % number: b"v" * 40 for number in range(earliest, 60)}
 
 
@@ -100,21 +100,21 @@ async def test_an_empty_partition_that_begins_late(data_plane: LocalData, log: O
 async def test_it_cannot_be_otherwise(data_plane: LocalData, log: OthersLog) -> None:
     await orders(log, records=0)
     with pytest.raises(InvalidRequest, match="topic orders-v1 has 2 partitions, and 8 are asked for table orders"):
-        await data_plane.create_table(TableSpec("orders", partitions=8, over="orders-v1"), timeout=1)
+        await data_plane.create_table(TableSpec("orders", partitions=8, over="orders-v1"), timeout=DEADLINE_S)
     with pytest.raises(TableNotFound, match="no topic 'orders-v2'"):
-        await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v2"), timeout=1)
+        await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v2"), timeout=DEADLINE_S)
     with pytest.raises(InvalidName, match="cannot be a topic of others"):
-        await data_plane.create_table(TableSpec("orders", partitions=0, over="a b"), timeout=1)
+        await data_plane.create_table(TableSpec("orders", partitions=0, over="a b"), timeout=DEADLINE_S)
     with pytest.raises(InvalidRequest, match="partitioner is one of slot, murmur2, not 'crc32'"):
-        await data_plane.create_table(TableSpec("orders", 0, over="orders-v1", partitioner="crc32"), timeout=1)
+        await data_plane.create_table(TableSpec("orders", 0, over="orders-v1", partitioner="crc32"), timeout=DEADLINE_S)
     with pytest.raises(LimitExceeded, match="1 to 1024 partitions, not 0"):
-        await data_plane.create_table(TableSpec("orders", partitions=0), timeout=1)
-    assert await data_plane.list_tables(timeout=1) == []
+        await data_plane.create_table(TableSpec("orders", partitions=0), timeout=DEADLINE_S)
+    assert await data_plane.list_tables(timeout=DEADLINE_S) == []
     await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     with pytest.raises(TableExists, match="table 'orders' lies over topic orders-v1 already"):
-        await data_plane.create_table(TableSpec("more", partitions=0, over="orders-v1"), timeout=1)
+        await data_plane.create_table(TableSpec("more", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     with pytest.raises(TableExists, match="there is a table 'orders' already"):
-        await data_plane.create_table(TableSpec("orders", partitions=4), timeout=1)
+        await data_plane.create_table(TableSpec("orders", partitions=4), timeout=DEADLINE_S)
 
 
 async def test_dropping_it_keeps_the_topic(data_plane: LocalData, log: OthersLog) -> None:
@@ -125,7 +125,7 @@ async def test_dropping_it_keeps_the_topic(data_plane: LocalData, log: OthersLog
     assert log.removals == []
     assert (await log.bounds(PartitionId(topic_id, ZERO))) == Bounds(earliest, Offset(59))
     with pytest.raises(TableNotFound):
-        await data_plane.scan(ScanRequest(table.id), timeout=1)
+        await data_plane.scan(ScanRequest(table.id), timeout=DEADLINE_S)
     assert not data_plane.node.replica_folder(PartitionId(table.id, ZERO)).exists()
     again = await data_plane.create_table(TableSpec("again", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     assert again.id == table.id
@@ -150,14 +150,14 @@ async def test_whoever_owns_the_log_leaves_it_alone(data_plane: LocalData, log: 
     await log.make_topic_of_others("payments", partitions=1)
     table = await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
     await Tables(data_plane.log, data_plane.catalog).reconcile()
-    assert await data_plane.list_tables(timeout=1) == [table]
+    assert await data_plane.list_tables(timeout=DEADLINE_S) == [table]
 
 
 async def test_an_embedded_log_has_none(tmp_path: Path) -> None:
     async with one_machine(tmp_path) as data_plane:
         with pytest.raises(InvalidRequest, match="an embedded log has no topics of others"):
-            await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=1)
-        assert await data_plane.list_tables(timeout=1) == []
+            await data_plane.create_table(TableSpec("orders", partitions=0, over="orders-v1"), timeout=DEADLINE_S)
+        assert await data_plane.list_tables(timeout=DEADLINE_S) == []
 
 
 @pytest.mark.parametrize("partitioner", ["slot", "murmur2"])

@@ -109,7 +109,7 @@ async def test_dropping_the_table_ends_it(data_plane: LocalData, table: TableRef
         await following(events)
         waiting = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
-        await data_plane.drop_table("flights", timeout=1)
+        await data_plane.drop_table("flights", timeout=DEADLINE_S)
         async with within(DEADLINE_S):
             with pytest.raises(TableNotFound):
                 await waiting
@@ -117,7 +117,7 @@ async def test_dropping_the_table_ends_it(data_plane: LocalData, table: TableRef
 
 async def test_what_retention_removed(tmp_path: Path) -> None:
     async with one_machine(tmp_path, settings=EngineSettings(segment_bytes=1024)) as data_plane:
-        table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=1)
+        table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=DEADLINE_S)
         for number in range(100):
             await write(data_plane, table, 0, puts((b"k%d" % number, bytes(50))), outcomes=True)
         earliest = await data_plane.log.trim(PartitionId(table.id, ZERO), Offset(90))
@@ -201,7 +201,7 @@ async def test_a_slow_subscriber_holds_up_its_followers_only(
 
 async def test_leaving_a_watch_leaves_no_task(tmp_path: Path) -> None:
     async with one_machine(tmp_path) as data_plane:
-        table = await data_plane.create_table(TableSpec("flights", partitions=4), timeout=1)
+        table = await data_plane.create_table(TableSpec("flights", partitions=4), timeout=DEADLINE_S)
         before = asyncio.all_tasks()
         async with aclosing(data_plane.watch(table.id, {})) as events:
             await following(events)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from kit.cluster.scripted_members import TABLE, Behaviour, ScriptedCluster, ScriptedMember
-from kit.deadlines import until
+from kit.deadlines import patience_s, until
 
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
 from log_tier.concurrency.persistent_map import PersistentMap
@@ -112,7 +112,7 @@ async def test_what_may_pass_is_asked_again_until_it_does(cluster: ScriptedClust
 async def test_what_does_not_pass_fails_at_the_deadline_with_its_reason(cluster: ScriptedCluster) -> None:
     for node in cluster.nodes.values():
         node.behaviour = always(Overloaded("full"))
-    failed = await cluster.run(part(0), timeout=0.1)
+    failed = await cluster.run(part(0), timeout=patience_s(0.5))
     assert type(failed[0]) is Overloaded
     assert cluster.questions > 3
 
@@ -150,7 +150,7 @@ async def test_a_lagging_replica_keeps_a_part_only_for_a_while(cluster: Scripted
     for node in cluster.nodes.values():
         node.behaviour = always(ReplicaBehind("slow"))
     cluster.nodes["n3"].lose()
-    running = asyncio.create_task(cluster.run(part(0, after=9), timeout=1.0))
+    running = asyncio.create_task(cluster.run(part(0, after=9), timeout=60.0))
     await until(lambda: cluster.questions >= 3)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -207,7 +207,7 @@ async def test_joining_replicas_are_not_asked(cluster: ScriptedCluster) -> None:
 async def test_a_partition_that_nobody_holds(cluster: ScriptedCluster) -> None:
     cluster.assign({0: [], 1: ["n1"]})
     cluster.nodes["n3"].lose()
-    failed = await cluster.run(part(0), part(1), timeout=0.05)
+    failed = await cluster.run(part(0), part(1), timeout=patience_s(0.2))
     assert type(failed[0]) is NotHosted
     assert "n3: it was lost" in failed[0].message
     assert cluster.answered == {1: "n1"}

@@ -19,7 +19,7 @@ from log_tier.model.errors import CommandRejected, NotHosted, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.log import Topic
 from log_tier.model.record import Expiry, Operation, attribute_of
-from serving_tier.jobs import bootstrapping, point_in_time, snapshotting
+from serving_tier.jobs import bootstrapping, point_in_time, schedule, snapshotting
 from serving_tier.jobs.actions import node_actions
 from serving_tier.jobs.bootstrapping import node_bootstrap
 from serving_tier.jobs.snapshotting import NodeSnapshots
@@ -297,6 +297,7 @@ async def test_snapshots_by_schedule_are_taken_once_by_one(
     machine: SingleMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshotting, "_LOOK_S", 0.01)
+    monkeypatch.setattr(schedule, "_RANK_SHARE", 600.0)  # the first has time for its snapshot, on a busy machine too
     await machine.add_node("n1", every_s=0.2)
     await machine.add_node("n2", every_s=0.2)
     topic = await machine.make_table(replicas=2)

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from kit.cluster.two_nodes import DEADLINE_S, TwoNodes
-from kit.deadlines import until
+from kit.deadlines import patience_s, until
 
 from log_tier.model.errors import (
     InvalidRequest,
@@ -95,7 +95,7 @@ async def test_what_is_refused(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch)
         await served.ask(served.stub.Digest, elsewhere)
     ahead = node_pb2.DigestRequest(table_id=table_id_to_bytes(nodes.topic.id), offset=9)
     with pytest.raises(ReplicaBehind, match="has applied 2, and should be read at 9"):
-        await served.wire.ask(served.stub.Digest, ahead, timeout=0.5)
+        await served.wire.ask(served.stub.Digest, ahead, timeout=patience_s(1.0))
     monkeypatch.setattr(digest_module, "LISTED_BYTES_MAX", 10)
     with pytest.raises(LimitExceeded, match="list fewer buckets"):
         await served.digest(nodes.topic, last, buckets=1, list_buckets=[0])

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from kit.cluster.two_nodes import DEADLINE_S, ZERO, TwoNodes
+from kit.deadlines import patience_s
 
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, LimitExceeded, NotHosted, OffsetTrimmed, ReplicaBehind, TokenAhead
@@ -91,4 +92,4 @@ async def test_a_replica_that_stands_still_is_named_when_the_time_is_over(nodes:
     await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
     replica.hear(Offset(5), asked_s=replica.progress.clock())
     with pytest.raises(ReplicaBehind):
-        await voids(nodes, 0, 5, timeout=0.3)
+        await voids(nodes, 0, 5, timeout=patience_s(1.0))
