@@ -8,6 +8,12 @@ import grpc
 
 __all__ = ["time_left_s"]
 
+# For callers that set no deadline: nobody waits for ever by accident.
+_DEFAULT_S: Final = 30.0
+
+# What is longer is no deadline; gRPC itself knows numbers that overflow a clock.
+_MAX_S: Final = 3600.0
+
 # A tenth of the caller's time is kept for the reply: a reply that comes too late is a bare `DeadlineExceeded`, and says
 # nothing of what the server knows. On an idle machine a reply takes a millisecond, on one with ten processes for each
 # processor a hundred; who gives a call milliseconds wants them worked for.
@@ -16,10 +22,10 @@ _REPLY_MARGIN_MIN_S: Final = 0.02
 _REPLY_MARGIN_MAX_S: Final = 0.25
 
 
-def time_left_s(context: grpc.aio.ServicerContext[Any, Any], *, default_s: float) -> float:
-    """Seconds that are left for the work of this call, at least 0; `default_s` where the caller set no deadline."""
+def time_left_s(context: grpc.aio.ServicerContext[Any, Any], *, default_s: float = _DEFAULT_S) -> float:
+    """Seconds that are left for the work of this call, from 0 to 3600; `default_s` where the caller set no deadline."""
     remaining_s = context.time_remaining()
     if remaining_s is None:
         return default_s
     margin_s = min(max(remaining_s * _REPLY_SHARE, _REPLY_MARGIN_MIN_S), _REPLY_MARGIN_MAX_S)
-    return max(0.0, remaining_s - margin_s)
+    return max(0.0, min(remaining_s - margin_s, _MAX_S))

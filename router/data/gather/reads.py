@@ -134,7 +134,7 @@ class ReadCoalescer:
             wanted, len(keys), lambda: _Group(table, wanted, strong=False, seen=seen, loop=self._loop)
         )
         shared.callers.add(call)
-        if not self._scheduled and self._rounds.may_leave:
+        if not self._scheduled:
             # Not at once but at the end of this round of the loop: callers of the same round leave together.
             self._scheduled = True
             self._loop.call_soon(self._flush)
@@ -143,7 +143,8 @@ class ReadCoalescer:
     def _flush(self) -> None:
         self._scheduled = False
         while groups := self._rounds.leave():
-            self._start(groups, patience=_PATIENCE_S).add_done_callback(self._landed)
+            task = self._tasks.start(self._send(groups, _PATIENCE_S, None))
+            task.add_done_callback(self._landed)
 
     def _landed(self, _: asyncio.Task[None]) -> None:
         if self._rounds.landed() and not self._scheduled:

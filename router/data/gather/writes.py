@@ -25,6 +25,8 @@ __all__ = ["WriteGatherer"]
 
 # The connection's own answer at the deadline says more than ours, so it is asked for a moment earlier.
 _MARGIN_S: Final = 0.01
+# Timers tick in milliseconds: who still waits has at least this long.
+_LEFT_MIN_S: Final = 0.001
 
 
 class WriteGatherer(Generic[T, C]):
@@ -136,8 +138,9 @@ class WriteGatherer(Generic[T, C]):
             return [], []
         results: Sequence[WriteResult | DuramenError]
         try:
+            left_s = max(_LEFT_MIN_S, last_s - now_s)
             results = await self._connection.write(
-                parts, timeout=_with_margin(last_s - now_s), patience=self._rules.verdict_patience_s
+                parts, timeout=left_s - min(_MARGIN_S, left_s / 10), patience=self._rules.verdict_patience_s
             )
         except DuramenError as error:
             results = [error] * len(sent)
@@ -239,8 +242,9 @@ class WriteGatherer(Generic[T, C]):
             return []
         results: Sequence[WriteResult | DuramenError]
         try:
+            left_s = max(_LEFT_MIN_S, last_s - now_s)
             results = await self._connection.outcomes(
-                [part for _, part in waited], timeout=_with_margin(last_s - now_s)
+                [part for _, part in waited], timeout=left_s - min(_MARGIN_S, left_s / 10)
             )
         except DuramenError as error:
             results = [error] * len(waited)
@@ -266,7 +270,3 @@ class WriteGatherer(Generic[T, C]):
         await self._tasks.close(patience_s=self._rules.close_patience_s)
         for batch in self.rounds.give_up():
             batch.fail(self._closed_error())
-
-
-def _with_margin(remaining_s: float) -> float:
-    return max(0.001, remaining_s - min(_MARGIN_S, remaining_s / 10))

@@ -10,5 +10,5 @@ A call that fails as a whole ends with a gRPC status and a `Problem` in its trai
 
 `kv/` is a second service on the same data plane, for programs in any language: tables by name, one key a call.
 
-Reading order: `timeouts.py`, `services.py`, `kv/`.
+Reading order: `services.py`, `kv/`.
 """

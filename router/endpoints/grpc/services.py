@@ -12,8 +12,8 @@ from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from log_tier.model.table_spec import TableSpec
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.time_left import time_left_s
 from router.data.seam import DataPlane, TableAdmin
-from router.endpoints.grpc.timeouts import call_timeout
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
@@ -39,7 +39,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
             parts = messages.read_parts_from(request)
             with self._load:
                 results = await self._inner.read(
-                    parts, timeout=call_timeout(context), patience=request.patience_ms / 1000
+                    parts, timeout=time_left_s(context), patience=request.patience_ms / 1000
                 )
             return messages.read_reply(results)
         except DuramenError as error:
@@ -48,7 +48,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
     async def Write(self, request: kv.WriteRequest, context: _Context) -> kv.WriteReply:  # noqa: N802
         try:
             parts = messages.write_parts_from(request)
-            results = await self._inner.write(parts, timeout=call_timeout(context), patience=request.patience_ms / 1000)
+            results = await self._inner.write(parts, timeout=time_left_s(context), patience=request.patience_ms / 1000)
             return messages.write_reply(results)
         except DuramenError as error:
             await abort(context, error)
@@ -57,14 +57,14 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
         try:
             parts = messages.outcomes_parts_from(request)
             with self._load:
-                return messages.write_reply(await self._inner.outcomes(parts, timeout=call_timeout(context)))
+                return messages.write_reply(await self._inner.outcomes(parts, timeout=time_left_s(context)))
         except DuramenError as error:
             await abort(context, error)
 
     async def Scan(self, request: kv.ScanRequest, context: _Context) -> kv.ScanReply:  # noqa: N802
         try:
             with self._load:
-                result = await self._inner.scan(messages.scan_from(request), timeout=call_timeout(context))
+                result = await self._inner.scan(messages.scan_from(request), timeout=time_left_s(context))
             return messages.scan_reply(result)
         except DuramenError as error:
             await abort(context, error)
@@ -85,7 +85,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
             found = await self._inner.producer(
                 table_id_from_bytes(request.table_id),
                 request.producer_id,
-                timeout=call_timeout(context),
+                timeout=time_left_s(context),
                 partitions=[Partition(partition) for partition in request.partitions],
             )
         except DuramenError as error:
@@ -107,19 +107,19 @@ class TablesService(tables_pb2_grpc.TablesServicer):
     async def Create(self, request: tables.CreateTableRequest, context: _Context) -> tables.Table:  # noqa: N802
         try:
             spec = TableSpec(request.name, request.partitions, request.replicas, request.over, request.partitioner)
-            return messages.table_message(await self._inner.create_table(spec, timeout=call_timeout(context)))
+            return messages.table_message(await self._inner.create_table(spec, timeout=time_left_s(context)))
         except DuramenError as error:
             await abort(context, error)
 
     async def Find(self, request: tables.FindTableRequest, context: _Context) -> tables.Table:  # noqa: N802
         try:
-            return messages.table_message(await self._inner.find_table(request.name, timeout=call_timeout(context)))
+            return messages.table_message(await self._inner.find_table(request.name, timeout=time_left_s(context)))
         except DuramenError as error:
             await abort(context, error)
 
     async def List(self, request: tables.ListTablesRequest, context: _Context) -> tables.ListTablesReply:  # noqa: N802
         try:
-            found = await self._inner.list_tables(timeout=call_timeout(context))
+            found = await self._inner.list_tables(timeout=time_left_s(context))
         except DuramenError as error:
             await abort(context, error)
         return tables.ListTablesReply(tables=[messages.table_message(ref) for ref in found])
@@ -129,14 +129,14 @@ class TablesService(tables_pb2_grpc.TablesServicer):
     ) -> tables.TableDescription:
         try:
             return messages.description_message(
-                await self._inner.describe_table(request.name, timeout=call_timeout(context))
+                await self._inner.describe_table(request.name, timeout=time_left_s(context))
             )
         except DuramenError as error:
             await abort(context, error)
 
     async def Drop(self, request: tables.FindTableRequest, context: _Context) -> tables.DropTableReply:  # noqa: N802
         try:
-            await self._inner.drop_table(request.name, timeout=call_timeout(context))
+            await self._inner.drop_table(request.name, timeout=time_left_s(context))
         except DuramenError as error:
             await abort(context, error)
         return tables.DropTableReply()

@@ -16,6 +16,7 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
+from log_tier.rpc.time_left import time_left_s
 from router.data.freshness import Freshness
 from router.data.gather.pending_calls import Written
 from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
@@ -32,7 +33,6 @@ from router.endpoints.grpc.kv.records import (
 from router.endpoints.grpc.kv.results import entry_of, token_text
 from router.endpoints.grpc.kv.scans import scan_pages
 from router.endpoints.grpc.kv.watches import watch_changes
-from router.endpoints.grpc.timeouts import call_timeout
 from router.proto import kv_pb2 as kv
 from router.proto import kv_pb2_grpc
 from serving_tier.node.load import Load
@@ -176,7 +176,7 @@ class KVService(kv_pb2_grpc.KVServicer):
 
     async def _answer(self, name: str, context: _Context, call: Callable[[Plane, TableRef, float], Awaitable[T]]) -> T:
         """Find the table, make the call, and turn its error into a status."""
-        timeout = call_timeout(context)
+        timeout = time_left_s(context)
         deadline = self._loop.time() + timeout
         try:
             plane = await self._plane()
@@ -196,7 +196,7 @@ class KVService(kv_pb2_grpc.KVServicer):
         self, name: str, context: _Context, stream: Callable[[Plane, TableRef, float], AsyncIterator[Any]]
     ) -> None:
         """The same for a stream: its messages are sent as they come."""
-        timeout = call_timeout(context)
+        timeout = time_left_s(context)
         deadline = self._loop.time() + timeout
         try:
             plane = await self._plane()
