@@ -6,5 +6,6 @@ with arity, flags and keys (`SPECS`); `command_table.py` collects them.
 
 Reading order: `strings.py`, `counters.py`, `keys.py`, `scans.py`, `transactions.py`, `subscriptions.py`,
 `connection.py`, `descriptions.py` (what COMMAND says), `server.py`, `cluster.py`, `flushdb.py`, `duramen.py` (tokens,
-levels, writes under a version), `native.py` (for Duramen's own client), `command_table.py`.
+levels, writes under a version), `native.py` (for Duramen's own client), `command_table.py`,
+`columns.py` (the commands of a pipeline, many at once).
 """

@@ -15,6 +15,7 @@ from serving_tier.fold.numbers import INTEGER_MAX, INTEGER_MIN
 __all__ = [
     "SPECS",
     "delete",
+    "due_ms",
     "exists",
     "expire",
     "expireat",
@@ -113,14 +114,7 @@ def pexpireat(view: View, args: Sequence[bytes]) -> int:
 def _expire(view: View, args: Sequence[bytes], *, seconds: bool, start_ms: int, command: str) -> int:
     key, time, *options = args
     only = _only(options)
-    time_ms = integer(time)
-    if seconds:
-        if not -(-INTEGER_MIN // 1000) <= time_ms <= INTEGER_MAX // 1000:
-            raise expiry_problem(command)
-        time_ms *= 1000
-    if time_ms > INTEGER_MAX - start_ms:
-        raise expiry_problem(command)
-    time_ms += start_ms
+    time_ms = due_ms(time, seconds=seconds, start_ms=start_ms, command=command)
     entry = view.get(key)
     if entry is None:
         return 0
@@ -137,6 +131,18 @@ def _expire(view: View, args: Sequence[bytes], *, seconds: bool, start_ms: int, 
     else:
         view.put(key, entry.value, time_ms)
     return 1
+
+
+def due_ms(time: bytes, *, seconds: bool, start_ms: int, command: str) -> int:
+    """The time in ms since 1970 that EXPIRE and its like name, past or future. Raises `Problem`."""
+    time_ms = integer(time)
+    if seconds:
+        if not -(-INTEGER_MIN // 1000) <= time_ms <= INTEGER_MAX // 1000:
+            raise expiry_problem(command)
+        time_ms *= 1000
+    if time_ms > INTEGER_MAX - start_ms:
+        raise expiry_problem(command)
+    return time_ms + start_ms
 
 
 def _only(options: Sequence[bytes]) -> set[str]:

@@ -11,7 +11,7 @@ from router.endpoints.resp.data.views import Record, View
 from router.endpoints.resp.wire.arguments import SYNTAX, expiry_time, integer
 from router.endpoints.resp.wire.limits import MGET_BYTES_MAX
 from router.endpoints.resp.wire.problems import wrong_arity
-from router.endpoints.resp.wire.replies import Problem, Simple
+from router.endpoints.resp.wire.replies import OK_STATUS, Problem, Simple
 from serving_tier.fold.entry import NEVER
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "strlen",
 ]
 
-_OK: Final = Simple("OK")
 _TOO_LONG: Final = Problem(f"ERR string exceeds maximum allowed size of {VALUE_BYTES_MAX} bytes")
 
 
@@ -104,14 +103,14 @@ def set_(view: View, args: Sequence[bytes]) -> Simple | bytes | None:
     if not (options.condition or options.get or options.keep):
         # What was there is no matter, and is not looked at: the record needs no condition.
         view.put(key, value, options.expires_at_ms)
-        return _OK
+        return OK_STATUS
     entry = view.get(key)
     before = None if entry is None else entry.value
     if (options.condition == b"NX" and entry is not None) or (options.condition == b"XX" and entry is None):
         return before if options.get else None
     expires_at_ms = entry.expires_at_ms if options.keep and entry is not None else options.expires_at_ms
     view.put(key, value, expires_at_ms)
-    return before if options.get else _OK
+    return before if options.get else OK_STATUS
 
 
 def setnx(view: View, args: Sequence[bytes]) -> int:
@@ -126,14 +125,14 @@ def setex(view: View, args: Sequence[bytes]) -> Simple:
     """SETEX key seconds value"""
     key, time, value = args
     view.put(key, value, expiry_time(time, seconds=True, absolute=False, now_ms=view.now_ms, command="setex"))
-    return _OK
+    return OK_STATUS
 
 
 def psetex(view: View, args: Sequence[bytes]) -> Simple:
     """PSETEX key milliseconds value"""
     key, time, value = args
     view.put(key, value, expiry_time(time, seconds=False, absolute=False, now_ms=view.now_ms, command="psetex"))
-    return _OK
+    return OK_STATUS
 
 
 def getset(view: View, args: Sequence[bytes]) -> bytes | None:
@@ -174,7 +173,7 @@ def mset(view: View, args: Sequence[bytes]) -> Simple:
     _check_pairs(args, "mset")
     for key, value in zip(args[::2], args[1::2], strict=True):
         view.put(key, value)
-    return _OK
+    return OK_STATUS
 
 
 def msetnx(view: View, args: Sequence[bytes]) -> int:

@@ -4,5 +4,5 @@
 writes. `session.py` is what a connection carries from one command to the next.
 
 Reading order: `context.py` (what the parts see of the whole), `session.py`, `intake.py`, `socket_input.py`, `runs.py`,
-`slow_path.py`, `pipeline.py`, `fast_path.py`, `lingering_close.py`, `client.py`.
+`slow_path.py`, `command_runs.py`, `pipeline.py`, `fast_path.py`, `lingering_close.py`, `client.py`.
 """

@@ -57,7 +57,7 @@ _TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
 # Replies of kind `sync`, about commands and connections, cost some 30 ns a byte to put together.
 _TURN_BYTES_OF_SYNC: Final = 32 * 1024
 
-# Short GETs and SETs of a run cost a quarter of other commands.
+# The commands of a run cost a quarter of others.
 _TURN_SHARE_OF_RUNS: Final = 4
 
 
@@ -234,21 +234,18 @@ class Client(Session, asyncio.Protocol):
                     self._take_turns()
                     break
                 command = queue[0]
-                name = command[0]
+                name, done = command[0], self.commands
                 if self.plain:
                     if name in GET_WORDS:
-                        done = self.commands
                         if not reply_queue.unanswered and not reply_queue.stalled and self._fast_path.get(command):
                             left -= 1 + (self.commands - done) // _TURN_SHARE_OF_RUNS
                             if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
                                 left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
                                 reply_queue.flush()
                             continue
-                    elif name in SET_WORDS and len(command) == 3 and not self.pipeline.running:
-                        done = self.commands
-                        if self._fast_path.set(command):
-                            left -= 1 + (self.commands - done) // _TURN_SHARE_OF_RUNS
-                            continue
+                    elif name in SET_WORDS and not self.pipeline.running and self._fast_path.set(command):
+                        left -= 1 + (self.commands - done) // _TURN_SHARE_OF_RUNS
+                        continue
                 left -= 1
                 if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
                     left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
@@ -257,6 +254,7 @@ class Client(Session, asyncio.Protocol):
                         break  # they wait for a write; so do the commands
                 if reply_queue.stalled or not self._start(name, command):
                     break
+                left -= (self.commands - done) // _TURN_SHARE_OF_RUNS
             if not queue and self._intake.more and not reply_queue.stalled and not self.closing:
                 self._take_turns()
             elif self._error is not None and not queue and self._task is None and not reply_queue.waits:
@@ -326,16 +324,16 @@ class Client(Session, asyncio.Protocol):
         reply_queue, table, pipeline = self.reply_queue, self.table, self.pipeline
         if reply_queue.unanswered >= UNANSWERED_MAX:
             return False
-        begun = False
+        begun = 0
         if spec.name == "exec":
-            begun = begin(self)
+            begun = int(begin(self))
         elif self.plain and table is not None and not table.gone and spec.kind in DATA_KINDS:
             if (
                 spec.kind == "blind"
                 and not pipeline.running
                 and not (pipeline.takes and runs_in_a_round(self.queue, 1))
             ):
-                begun = write_blind(self, spec, command, table)
+                begun = int(write_blind(self, spec, command, table))
             if not begun and spec.kind == "read" and not reply_queue.unanswered:
                 if spec.name == "mget" and self._fast_path.mget(command):
                     return True
@@ -346,8 +344,9 @@ class Client(Session, asyncio.Protocol):
                     return self._answer(spec.run(ReadOnlyView(found, self.server.clock_ms()), command[1:]))
             begun = begun or pipeline.begin(spec, command, table)
         if begun:
-            self.queue.popleft()
-            self.commands += 1
+            self.commands += begun
+            for _ in range(begun):
+                self.queue.popleft()
             return True
         return False if reply_queue.waits else None  # it has to see what they do
 

@@ -145,7 +145,7 @@ class FastPath:
         """The first command of the queue, and those like it behind it, through the shared writer."""
         client = self._client
         table = client.table
-        if table is None or table.gone or client.reply_queue.unanswered >= UNANSWERED_MAX:
+        if len(command) != 3 or table is None or table.gone or client.reply_queue.unanswered >= UNANSWERED_MAX:
             return False
         keys, values = [command[1]], [command[2]]
         queue = client.queue

@@ -1,9 +1,9 @@
 """A connection's commands that run in rounds, and the places of their replies.
 
 The first command of a pipeline goes the fast path where it can: a run of SETs, a run of GETs. As soon as reads and
-writes mix, the commands are handed to the rounds of `router/endpoints/resp/data/rounds/` one after the other,
-without waiting for any of them; and while some of them are unanswered, every other command on keys is handed there too,
-so that they stay in order.
+writes mix, the commands are handed to the rounds of `router/endpoints/resp/data/rounds/`, as runs where they are on one
+key each (`command_runs.py`), without waiting for any of them; and while some of them are unanswered, every other
+command on keys is handed there too, so that they stay in order.
 
 What is not handed over waits until all before it is answered: a command over several partitions that cannot be cut into
 pieces, a long run of reads (they are cheaper the fast path, after the commit, and in a round each of them would guard
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -23,9 +24,11 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
+from router.endpoints.resp.connection.command_runs import READS_ALONE, RunReplies, gather
 from router.endpoints.resp.connection.context import ClientContext
 from router.endpoints.resp.connection.slow_path import looks, shares_of, sum_of
 from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.rounds.command_run import CommandRun
 from router.endpoints.resp.data.rounds.jobs import Job, Receiver
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Step
@@ -33,11 +36,11 @@ from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, OUTPUT_BYTES_MAX, RUNNING_BYTES_MAX, RUNNING_MAX
 from router.endpoints.resp.wire.problems import BAD_KEY, CROSS_SLOT
 from router.endpoints.resp.wire.replies import encode, encode_large, is_large
+from router.endpoints.resp.wire.reply_queue import Pending
 
 __all__ = ["Pipeline", "runs_in_a_round"]
 
-# So many reads in a row wait for what is before them.
-_READS_ALONE: Final = 16
+_ZERO: Final = Partition(0)
 
 
 class _Place:
@@ -113,17 +116,42 @@ class Pipeline:
             return not self._reply_queue.unanswered
         return self.running < RUNNING_MAX and self._size < RUNNING_BYTES_MAX
 
-    def begin(self, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
-        """Hand a command over; False where it has to wait for those before it, or needs a task of its own.
+    def begin(self, spec: CommandSpec, command: Command, table: ServedTable) -> int:
+        """Hand over the first command of the queue, and those behind it that can be a run with it; how many. 0 where it
+        has to wait for those before it, or needs a task of its own.
 
         Raises `Problem`, without having done anything.
         """
-        if not self.takes:
-            return False
+        if not self.takes or (spec.kind == "read" and not self.running):
+            return 0
+        return self._begin_run(table) or int(self._begin_one(spec, command, table))
+
+    def _begin_run(self, table: ServedTable) -> int:
+        client = self._client
+        run = gather(client.queue)
+        if run is None:
+            return 0
+        count = len(run.args)
+        places = _by_partition(table, run.args)
+        if client.cluster_aware and any(table.replicas[partition] is None for partition in places):
+            return 0  # perhaps some belong to another node
+        answered = partial(self.answered_in_bytes, run.size, count)
+        replies = RunReplies(count, client.protocol, answered=answered, encode_error=self._reply_queue.encode_error)
+        self._reserve(replies, run.size, count)
+        for partition, mine in places.items():
+            steps, args = run.steps, run.args
+            if len(mine) < count:
+                steps, args = [steps[place] for place in mine], [args[place] for place in mine]
+            share = CommandRun(client, steps, args, replies, mine, blind=run.blind, each=run.each)
+            client.server.changes.begin(table, partition, share)
+        client.last_command = run.last.name
+        return count
+
+    def _begin_one(self, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
         client, kind = self._client, spec.kind
         if kind == "change" and (len(command) == 2 or (len(command) == 3 and spec.last == 1)):
             return self._begin_on_one(spec, command, table)
-        if kind == "read" and (not self.running or _reads(client.queue)):
+        if kind == "read" and _reads(client.queue):
             return False
         keys = spec.keys(command)
         if len(keys) > AT_ONCE_KEYS_MAX:
@@ -144,7 +172,7 @@ class Pipeline:
             if kind != "read":
                 raise CROSS_SLOT
             return False
-        pieces = _Pieces(self._reserve(size), len(shares))
+        pieces = _Pieces(self._place(size), len(shares))
         for partition, mine, words in shares:
             client.server.changes.begin(table, partition, Job(client, mine, spec.run, words, pieces, reads=reads))
         return True
@@ -159,9 +187,7 @@ class Pipeline:
         server.check_redirection(client, table, keys)
         size = len(key) if len(args) == 1 else len(key) + len(args[1])
         place = _Place(self, client.protocol, size)
-        self.running += 1
-        self._size += size
-        self._reply_queue.reserve(place, 1)
+        self._reserve(place, size, 1)
         server.changes.begin(table, table.partition_of(key), Job(client, keys, spec.run, args, place))
         return True
 
@@ -178,26 +204,29 @@ class Pipeline:
         watched: Mapping[bytes, Offset] | None = None,
     ) -> None:
         """Queue one command, or one EXEC, of one partition. See `Job`."""
-        job = Job(self._client, keys, step, args, self._reserve(size), reads=reads, watched=watched)
+        job = Job(self._client, keys, step, args, self._place(size), reads=reads, watched=watched)
         self._client.server.changes.begin(table, partition, job)
 
-    def _reserve(self, size: int) -> _Place:
+    def _place(self, size: int) -> _Place:
         place = _Place(self, self._client.protocol, size)
-        self.running += 1
-        self._size += size
-        self._reply_queue.reserve(place, 1)
+        self._reserve(place, size, 1)
         return place
+
+    def _reserve(self, place: Pending, size: int, commands: int) -> None:
+        self.running += commands
+        self._size += size
+        self._reply_queue.reserve(place, commands)
 
     def answered(self, reply: Any, protocol: int, size: int) -> bytes:
         """A command was answered: the bytes of its reply."""
         self.answered_in_bytes(size)
         return self._reply_queue.encode_error(reply) if isinstance(reply, DuramenError) else encode(reply, protocol)
 
-    def answered_in_bytes(self, size: int) -> None:
-        """A command was answered, and its place has the bytes, or gets them at once."""
-        self.running -= 1
+    def answered_in_bytes(self, size: int, commands: int = 1) -> None:
+        """A command was answered, or all of a run, and its place has the bytes, or gets them at once."""
+        self.running -= commands
         self._size -= size
-        self._reply_queue.unanswered -= 1
+        self._reply_queue.unanswered -= commands
         self._reply_queue.filled()
 
     def in_thread(self, work: Coroutine[Any, Any, None]) -> None:
@@ -210,11 +239,22 @@ class Pipeline:
         return b""
 
 
+def _by_partition(table: ServedTable, args: Sequence[Sequence[bytes]]) -> Mapping[Partition, Sequence[int]]:
+    """The places of a run's commands by the partition of their keys."""
+    if table.partitions == 1:
+        return {_ZERO: range(len(args))}
+    places: dict[Partition, list[int]] = {}
+    partition_of = table.partition_of
+    for place, words in enumerate(args):
+        places.setdefault(partition_of(words[0]), []).append(place)
+    return places
+
+
 def _reads(queue: deque[Command]) -> bool:
     """Do many reads come in a row?"""
-    if len(queue) <= _READS_ALONE:
+    if len(queue) <= READS_ALONE:
         return False
-    for command in islice(queue, _READS_ALONE):
+    for command in islice(queue, READS_ALONE):
         spec = find_command(command[0])
         if spec is None or spec.kind != "read":
             return False

@@ -73,7 +73,7 @@ UNANSWERED_MAX: Final = 16_384
 
 # Commands of one connection that run in rounds; the next ones wait in the queue above. Two rounds: one is handed over
 # while the other is written.
-RUNNING_MAX: Final = 2048
+RUNNING_MAX: Final = 4096
 
 # And the bytes of their arguments: as much as one batch of the log takes.
 RUNNING_BYTES_MAX: Final = 8 * 1024 * 1024

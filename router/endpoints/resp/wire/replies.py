@@ -15,6 +15,7 @@ RESP3 is https://redis.io/docs/latest/develop/reference/protocol-spec/ of 2020.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, OUTPUT_BYTES_MAX
@@ -24,6 +25,7 @@ __all__ = [
     "NULL",
     "NULL_ARRAY",
     "OK",
+    "OK_STATUS",
     "ZERO_OR_ONE",
     "Members",
     "Problem",
@@ -32,6 +34,7 @@ __all__ = [
     "bulk",
     "encode",
     "encode_large",
+    "encode_many",
     "is_large",
     "size_of",
 ]
@@ -74,6 +77,8 @@ _SIZED: Final = frozenset({list, bytes})
 _PIECE_BYTES: Final = 256 * 1024
 
 OK: Final = b"+OK\r\n"
+OK_STATUS: Final = Simple("OK")
+"""The same, as commands return it."""
 NULL: Final = {2: b"$-1\r\n", 3: b"_\r\n"}
 ZERO_OR_ONE: Final = (b":0\r\n", b":1\r\n")
 
@@ -132,6 +137,23 @@ def encode(reply: Any, protocol: int) -> bytes:
     parts: list[bytes] = []
     _write(reply, protocol, parts)
     return b"".join(parts)
+
+
+def encode_many(replies: Sequence[Any], protocol: int) -> list[bytes]:
+    """The bytes of each reply. 0.1 µs each for numbers, values, nulls and statuses that are `OK`."""
+    null = NULL[protocol]
+    return [
+        b":%d\r\n" % reply
+        if type(reply) is int
+        else b"$%d\r\n%b\r\n" % (len(reply), reply)
+        if type(reply) is bytes
+        else OK
+        if reply is OK_STATUS
+        else null
+        if reply is None
+        else encode(reply, protocol)
+        for reply in replies
+    ]
 
 
 def _write(reply: Any, protocol: int, parts: list[bytes]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -132,11 +133,12 @@ def test_versions_of_what_was_just_written(alone: ServerThread, key: str) -> Non
         assert raw.call("DURAMEN.SETV", key, "3", version) > version
 
 
-def test_a_rejected_pipeline_runs_again_as_a_whole(alone: ServerThread, key: str) -> None:
+@pytest.mark.parametrize("count", [5, 1500])
+def test_a_rejected_pipeline_runs_again_as_a_whole(alone: ServerThread, key: str, count: int) -> None:
     """Another writer of the log comes in between: no command takes effect before those that came before it."""
-    keys = [f"{key}-{number}" for number in range(5)]
+    keys = [f"{key}-{number}" for number in range(count)]
     with alone.connect() as raw:
-        assert pipeline(raw, [("INCR", each) for each in keys]) == [1] * 5
+        assert pipeline(raw, [("INCR", each) for each in keys]) == [1] * count
         table = alone.run(lambda: alone.server.tables.open("default"))
         replica = alone.data_plane.node.replica(PartitionId(table.ref.id, Partition(0)))
         before = alone.server.writer.records
@@ -145,8 +147,8 @@ def test_a_rejected_pipeline_runs_again_as_a_whole(alone: ServerThread, key: str
             alone.run(lambda: alone.data_plane.log.append(PartitionId(table.ref.id, Partition(0)), batch))
             raw.send(b"".join(packed("INCR", each) for each in keys) + packed("GET", keys[2]))
             wait_until(lambda: alone.server.writer.records != before, "the increments are written")
-        assert [raw.reply() for _ in range(6)] == [2, 2, 21, 2, 2, b"21"]
-        versions = [raw.call("DURAMEN.GETV", each)[1] for each in keys]
+        assert [raw.reply() for _ in range(count + 1)] == [2, 2, 21, *[2] * (count - 3), b"21"]
+        versions = [version for _, version in pipeline(raw, [("DURAMEN.GETV", each) for each in keys])]
         assert versions == sorted(versions), "they took effect in their order"
 
 
@@ -234,6 +236,45 @@ def test_pipelines_are_like_redis(
         assert pipeline(ours, clean)[0] >= 0
         pipeline(theirs, clean)
         assert pipeline(ours, named) == pipeline(theirs, named)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    stretches=st.lists(st.tuples(_COMMANDS, st.sampled_from([1, 1, 3, 10])), min_size=1, max_size=12),
+    cuts=st.lists(st.integers(0, 2000), max_size=4),
+    wide_keys=st.booleans(),
+)
+def test_a_pipeline_in_pieces_is_its_commands_one_by_one(
+    alone: ServerThread,
+    wide: ServerThread,
+    stretches: list[tuple[tuple[str, ...], int]],
+    cuts: list[int],
+    wide_keys: bool,
+) -> None:
+    """Whatever is in it, wherever its bytes are cut: the same replies, to the byte, and the same keys after it."""
+    server = wide if wide_keys else alone
+    names = [f"{name}{number}" for name in "abc" for number in range(10)]
+    commands = [
+        tuple(f"{word}{number}" if word in ("a", "b", "c") else word for word in words)
+        for words, times in stretches
+        for number in range(times)
+        if server is alone or words[0] not in ("MULTI", "MSETNX", "WATCH")
+    ]
+    found: list[list[Any]] = []
+    for as_one in (True, False):
+        with server.connect() as raw:
+            raw.call("DEL", *names)
+            if as_one:
+                data = b"".join(packed(*words) for words in commands)
+                for start, end in pairwise([0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]):
+                    raw.send(data[start:end])
+                replies = [raw.reply() for _ in commands]
+            else:
+                replies = [raw.call(*words) for words in commands]
+            raw.call("DISCARD")
+            left = [raw.call("GET", name) for name in names]
+            found.append([replies, left, [raw.call("TTL", name) > 0 for name in names]])
+    assert found[0] == found[1]
 
 
 _STEPS = st.lists(

@@ -24,12 +24,14 @@ What holds:
 After a rejection the next round takes half as many commands of each connection, down to one, so that a long pipeline
 passes beside somebody who writes the same keys all the time; each round that was granted doubles it again.
 
+A pipeline comes as runs of some hundred commands, which are executed in columns where they are alike.
+
 Fifty clients that increment one key are one group of fifty records and one sync; fifty keys of fifty clients are fifty
 groups of one batch.
 
 The executors of several partitions know nothing of each other: a pipeline's commands take effect in their order in each
 partition, as if each were a Redis server of its own.
 
-Reading order: `jobs.py` (commands and their groups), `turn_budget.py`, `partition_executor.py` (a round),
-`changes.py` (the executors of all partitions).
+Reading order: `jobs.py` (commands and their groups), `command_run.py` (many as one job), `turn_budget.py`,
+`partition_executor.py` (a round), `changes.py` (the executors of all partitions).
 """

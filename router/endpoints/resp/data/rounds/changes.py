@@ -11,7 +11,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.jobs import Job, Owner
+from router.endpoints.resp.data.rounds.jobs import Job, Owner, Work
 from router.endpoints.resp.data.rounds.partition_executor import PartitionExecutor
 from router.endpoints.resp.data.rounds.turn_budget import TurnBudget
 from router.endpoints.resp.data.shared_writer import SharedWriter
@@ -50,10 +50,10 @@ class Changes:
         self._executors: dict[tuple[ServedTable, Partition], PartitionExecutor] = {}
         self._closed = False
 
-    def begin(self, table: ServedTable, partition: Partition, job: Job) -> None:
+    def begin(self, table: ServedTable, partition: Partition, job: Work) -> None:
         """Queue a command; its receiver is told. What comes in one round of the event loop is one round here."""
         if self._closed:
-            job.receiver.finish(ShuttingDown("this server is stopping and takes no more commands"))
+            job.fail(ShuttingDown("this server is stopping and takes no more commands"))
             return
         place = (table, partition)
         executor = self._executors.get(place)

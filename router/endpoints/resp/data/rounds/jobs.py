@@ -14,17 +14,19 @@ it, so its commands are written as they are, each one by itself.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, Final, Protocol
 
 from log_tier.model.batch import Columns
+from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, PLAIN_PUT, Condition, Expiry, Operation
 from router.endpoints.resp.data.views import APPENDED, Overlay, PendingVersion, Step
-from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem
+from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, size_of
 from serving_tier.fold.entry import NEVER
 
-__all__ = ["Group", "Job", "Owner", "Receiver", "groups_of", "records_of", "with_versions"]
+__all__ = ["Group", "Job", "Owner", "Receiver", "Work", "groups_of", "records_of", "with_versions"]
 
 _NOOP: Final = int(Operation.NOOP)
 _DELETE: Final = int(Operation.DELETE)
@@ -60,7 +62,13 @@ class Receiver(Protocol):
 class Job:
     """One command, or one EXEC. `step` may run several times; it changes nothing but its view."""
 
-    __slots__ = ("args", "deadline", "keys", "owner", "reads", "receiver", "reply", "step", "tries", "watched", "wrote")
+    __slots__ = (
+        *("args", "asked", "blind", "deadline", "keys", "owner", "receiver", "reply", "step", "tries", "watched"),
+        "wrote",
+    )
+
+    cost: Final = 1
+    """What it costs of a round: the unit."""
 
     def __init__(
         self,
@@ -80,7 +88,10 @@ class Job:
         self.step = step
         self.args = args
         self.receiver = receiver
-        self.reads = reads
+        self.asked: Sequence[bytes] = self.keys if reads else ()
+        """Keys whose stored state it looks at."""
+        self.blind: Sequence[bytes] = () if reads else self.keys
+        """Keys that it writes without looking: who comes behind it sees what it wrote."""
         self.watched = watched
         self.reply: Any = None
         """Of its last run."""
@@ -91,8 +102,9 @@ class Job:
         self.deadline = 0.0
         """When it is given up; set by the first rejection."""
 
-    def run(self, overlay: Overlay) -> None:
-        """Run on what the commands before it have left."""
+    def run(self, overlay: Overlay, room: int) -> int:
+        """Run on what the commands before it have left; about how many bytes its reply has. It runs whatever the room:
+        one command's reply is bounded."""
         before = len(overlay.keys)
         watched = self.watched
         if watched and not all(overlay.is_still(key, version) for key, version in watched.items()):
@@ -104,20 +116,65 @@ class Job:
                 assert len(overlay.keys) == before, f"{self.args!r} fails and has written {overlay.keys[before:]}"
                 self.reply = problem
         self.wrote = len(overlay.keys) > before
+        return size_of(self.reply) if isinstance(self.reply, (bytes, list)) else 0
+
+    def starts(self, before: int, after: int) -> Sequence[int]:
+        """Its writes lie at these places of an overlay: where those of one command begin."""
+        return (before,)
+
+    def alone(self) -> Sequence[Job]:
+        """See `CommandRun`."""
+        return (self,)
+
+    def parts(self) -> Sequence[Job]:
+        """See `CommandRun`."""
+        return (self,)
+
+    def answer(self, first: int) -> None:
+        """Give the reply to the receiver. `first`: the offset of the group's first write."""
+        reply = self.reply
+        self.receiver.finish(with_versions(reply, first) if type(reply) is list else reply)
+
+    def fail(self, error: DuramenError) -> None:
+        """Give the receiver an error of its own."""
+        self.receiver.finish(copy(error))
+
+
+class Work(Protocol):
+    """What an executor queues and runs: a `Job` or a `CommandRun`. Each says there what these are."""
+
+    @property
+    def owner(self) -> Owner: ...
+    @property
+    def keys(self) -> Sequence[bytes]: ...
+    @property
+    def asked(self) -> Sequence[bytes]: ...
+    @property
+    def blind(self) -> Iterable[bytes]: ...
+    @property
+    def cost(self) -> int: ...
+    def run(self, overlay: Overlay, room: int) -> int: ...
+    def starts(self, before: int, after: int) -> Sequence[int]: ...
+    def alone(self) -> Sequence[Job]: ...
+    def parts(self) -> Sequence[Work]: ...
+    def answer(self, first: int) -> None: ...
+    def fail(self, error: DuramenError) -> None: ...
 
 
 class Group:
     """Commands of one round that take effect together; see the module's text."""
 
-    __slots__ = ("jobs", "ran")
+    __slots__ = ("jobs",)
 
     def __init__(self) -> None:
-        self.jobs: list[Job] = []
-        self.ran = 0
-        """How many of them have run in this round; the others wait for the next one."""
+        self.jobs: list[Work] = []
+
+    def alone(self) -> list[Job]:
+        """Each of its commands as a job by itself: from here on that is what they are."""
+        return [job for work in self.jobs for job in work.alone()]
 
 
-def groups_of(jobs: Sequence[Job]) -> list[Group]:
+def groups_of(jobs: Sequence[Work]) -> list[Group]:
     """Jobs that share an owner or a key, together; in their order. O(keys), and the merging of groups."""
     parents: dict[Group, Group] = {}
     by_owner: dict[Owner, Group] = {}

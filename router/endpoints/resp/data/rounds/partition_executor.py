@@ -6,8 +6,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from itertools import islice
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.backoff import Backoff
@@ -23,13 +21,12 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import Offset, Partition
 from router.data.freshness import Freshness
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, groups_of, records_of, with_versions
+from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, Work, groups_of, records_of
 from router.endpoints.resp.data.rounds.turn_budget import TurnBudget
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Overlay
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
-from router.endpoints.resp.wire.replies import size_of
 from serving_tier.fold.entry import Entry
 
 __all__ = ["PartitionExecutor"]
@@ -86,20 +83,20 @@ class PartitionExecutor:
         self._partition = partition
         self._budget = budget
         self._loop = asyncio.get_running_loop()
-        self._queues: dict[Owner, deque[Job]] = {}
+        self._queues: dict[Owner, deque[Work]] = {}
         """By owner, each in its order; none is empty."""
         self._each_max = _ROUND_MAX
         """How many of one owner a round takes: see the module's text."""
         self._round_max = _ROUND_MAX
         """How many in all: fewer after a round that was too large for one batch or one read."""
-        self._running: list[Job] = []
+        self._running: list[Work] = []
         """What the round that is under way has taken."""
-        self._back: list[Job] = []
+        self._back: list[Work] = []
         """Those of them that the next round has to take again."""
         self.task: asyncio.Task[None] | None = None
 
-    def add(self, job: Job) -> None:
-        """Queue a command."""
+    def add(self, job: Work) -> None:
+        """Queue a command, or a run of them."""
         queue = self._queues.get(job.owner)
         if queue is None:
             self._queues[job.owner] = deque((job,))
@@ -132,10 +129,10 @@ class PartitionExecutor:
         except BaseException as error:
             # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
             name = f"{self._table.ref.name}/{self._partition}"
-            for job in self._running:
-                job.receiver.finish(
-                    WriteUnknown(f"this server stopped before the commands on {name} were judged: read the keys")
-                )
+            unknown = WriteUnknown(f"this server stopped before the commands on {name} were judged: read the keys")
+            for work in self._running:
+                for part in work.parts():
+                    part.fail(unknown)
             self.abandon()
             if not isinstance(error, asyncio.CancelledError):
                 logger.exception("the commands on %s end", name)
@@ -147,43 +144,43 @@ class PartitionExecutor:
         """Give up what has not begun."""
         for queue in self._queues.values():
             for job in queue:
-                job.receiver.finish(ShuttingDown(f"this server stopped before a command on {self._table.ref.name} ran"))
+                job.fail(ShuttingDown(f"this server stopped before a command on {self._table.ref.name} ran"))
         self._queues.clear()
 
-    def _take(self) -> list[Job]:
+    def _take(self) -> list[Work]:
         """The commands of the next round: of each owner the first ones, of whoever waits longest first."""
-        jobs: list[Job] = []
-        keys = 0
+        jobs: list[Work] = []
+        cost = keys = 0
         for owner in list(self._queues):
-            room = min(self._each_max, self._round_max - len(jobs))
-            if not room:
-                break
             if owner.stalled:
                 continue
             queue = self._queues[owner]
-            taken = 0
-            for job in islice(queue, room):
+            most = min(self._each_max, self._round_max)
+            if queue[0].cost > most:
+                queue.extendleft(reversed(queue.popleft().alone()))
+            taken, room = 0, min(most, self._round_max - cost)
+            for job in queue:
+                room -= job.cost
                 keys += len(job.keys)
-                if keys > _ROUND_KEYS_MAX and (jobs or taken):
+                if (jobs or taken) and (room < 0 or keys > _ROUND_KEYS_MAX):
                     break
                 taken += 1
+                cost += job.cost
             if taken:
                 del self._queues[owner]
-                if taken == len(queue):
-                    jobs += queue
-                    continue
                 jobs += [queue.popleft() for _ in range(taken)]
-                self._queues[owner] = queue
-            if keys > _ROUND_KEYS_MAX:
+                if queue:
+                    self._queues[owner] = queue
+            if cost >= self._round_max or keys > _ROUND_KEYS_MAX:
                 break
         return jobs
 
-    def _put_back(self, jobs: Sequence[Job]) -> None:
+    def _put_back(self, jobs: Sequence[Work]) -> None:
         """Those of a round that have to run again come before everything else of their owners, in their order."""
         if not self._back:
             return
         back, self._back = set(map(id, self._back)), []
-        for job in reversed(jobs):
+        for job in reversed([part for work in jobs for part in work.parts()]):
             if id(job) not in back:
                 continue
             queue = self._queues.get(job.owner)
@@ -194,7 +191,7 @@ class PartitionExecutor:
 
     # --- a round
 
-    async def _round(self, jobs: list[Job]) -> int:
+    async def _round(self, jobs: list[Work]) -> int:
         """Run each command once; how often one that has to run again was rejected."""
         found = await self._read(jobs)
         if found is None:
@@ -211,7 +208,7 @@ class PartitionExecutor:
             known = await verdict.known
             group = verdict.group
             if isinstance(known, ConditionFailed):
-                tries = max(tries, self._once_more(group.jobs))
+                tries = max(tries, self._once_more(group.alone()))
             elif isinstance(known, DuramenError):
                 self._failed(group, known)
             else:
@@ -220,17 +217,16 @@ class PartitionExecutor:
         self._each_max = max(1, self._each_max // 2) if tries else min(_ROUND_MAX, self._each_max * 2)
         return tries
 
-    async def _read(self, jobs: list[Job]) -> dict[bytes, Entry | None] | None:
+    async def _read(self, jobs: list[Work]) -> dict[bytes, Entry | None] | None:
         """What the keys hold, of one moment; None where the commands were answered with an error, or put back."""
         written: set[bytes] = set()
         keys: dict[bytes, None] = {}
         for job in jobs:
-            if not job.reads:
-                written.update(job.keys)
-            elif not written:
-                keys.update(dict.fromkeys(job.keys))
+            if written:
+                keys.update((key, None) for key in job.asked if key not in written)
             else:
-                keys.update((key, None) for key in job.keys if key not in written)
+                keys.update(dict.fromkeys(job.asked))
+            written.update(job.blind)
         if not keys:
             return {}
         table, partition = self._table, self._partition
@@ -240,18 +236,19 @@ class PartitionExecutor:
             found = self._reads.at_once(table, list(keys))
             return found if found is not None else await self._reads.entries(table, list(keys), Freshness())
         except LimitExceeded as error:
-            if len(jobs) == 1:
-                jobs[0].receiver.finish(error)
-            else:
-                self._halve(jobs)
+            self._too_large(jobs, error)
         except DuramenError as error:
             _fail(jobs, error)
         return None
 
-    def _halve(self, jobs: list[Job]) -> None:
-        """All of it is too much at once."""
-        self._round_max = max(1, len(jobs) // 2)
-        self._back += jobs
+    def _too_large(self, works: Sequence[Work], error: LimitExceeded) -> None:
+        """All of it is too much at once: half as many the next time. One command is refused."""
+        jobs = [job for work in works for job in work.alone()]
+        if len(jobs) == 1:
+            jobs[0].fail(error)
+        else:
+            self._round_max = max(1, len(jobs) // 2)
+            self._back += jobs
 
     def _write(self, ran: Sequence[_Ran]) -> list[_Verdict]:
         """Give the writer what each group changes, and put back what the round had no room for."""
@@ -274,10 +271,7 @@ class PartitionExecutor:
         try:
             self._writer.submit_columns(self._table, self._partition, records, verdict, judged=judged)
         except LimitExceeded as error:
-            if len(group.jobs) > 1:
-                self._halve(group.jobs)
-            else:
-                _fail(group.jobs, error)
+            self._too_large(group.jobs, error)
         except DuramenError as error:
             self._failed(group, error)
         else:
@@ -287,8 +281,9 @@ class PartitionExecutor:
 
     def _failed(self, group: Group, error: DuramenError) -> None:
         """The group was not written, or nobody knows: its writers are told, and the others look again."""
-        _fail([job for job in group.jobs if job.wrote], error)
-        self._back += [job for job in group.jobs if not job.wrote]
+        jobs = group.alone()
+        _fail([job for job in jobs if job.wrote], error)
+        self._back += [job for job in jobs if not job.wrote]
 
     def _once_more(self, jobs: list[Job]) -> int:
         """A rejected group runs again, but for those who have tried for too long; how often it was rejected."""
@@ -314,7 +309,7 @@ class _Ran(NamedTuple):
     overlay: Overlay
     records: Columns | None
     """None where nothing is changed."""
-    left: list[Job]
+    left: list[Work]
     """Those of its commands for which the round had no room."""
 
 
@@ -325,29 +320,30 @@ def _run(groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: i
     for group in groups:
         overlay = Overlay(found, now_ms)
         starts: list[int] = []
-        left: list[Job] = []
+        left: list[Work] = []
         for number, job in enumerate(group.jobs):
             if room - overlay.bytes <= 0:
                 left = group.jobs[number:]
                 del group.jobs[number:]
                 break
-            starts.append(len(overlay.keys))
-            job.run(overlay)
-            reply = job.reply
-            if isinstance(reply, (bytes, list)):
-                room -= size_of(reply)
+            before = len(overlay.keys)
+            room -= job.run(overlay, room - overlay.bytes)
+            starts += job.starts(before, len(overlay.keys))
+            if cut := job.parts()[1:]:
+                left = [*cut, *group.jobs[number + 1 :]]
+                del group.jobs[number + 1 :]
+                break
         room -= overlay.bytes
         ran.append(_Ran(group, overlay, records_of(overlay, starts) if overlay.keys else None, left))
     return ran
 
 
-def _answer(jobs: Sequence[Job], first: int) -> None:
+def _answer(jobs: Sequence[Work], first: int) -> None:
     """Give everybody their replies. `first`: the offset of the group's first write."""
     for job in jobs:
-        reply = job.reply
-        job.receiver.finish(with_versions(reply, first) if type(reply) is list else reply)
+        job.answer(first)
 
 
-def _fail(jobs: Sequence[Job], error: DuramenError) -> None:
+def _fail(jobs: Sequence[Work], error: DuramenError) -> None:
     for job in jobs:
-        job.receiver.finish(copy(error))
+        job.fail(error)

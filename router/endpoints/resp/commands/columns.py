@@ -1,0 +1,132 @@
+"""The commands of a pipeline in columns: what many of one kind do, on as many keys, by a few calls into C. Pure.
+
+Each function here is an `Each` and does what its command does, one after the other, on keys that all differ:
+
+    commands    INCR a, INCR b, INCR c, …            one kind, one number of words
+    columns     [(a, b, c, …)]                        the keys, then each further word
+    replies     [1, 1, 1, …]                          or None: one of them is unusual
+
+It knows the usual case: numbers that are numbers, like options, no expiry in the past. Whatever else comes returns None
+before anything was changed, and the commands are executed one by one, by the functions that say what they mean
+(`strings.py`, `counters.py`, `keys.py`). So these here may decline whatever they like, and must agree in the rest;
+`tests/router/endpoints/resp/data/test_command_runs.py` compares both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import Final
+
+from log_tier.model.record import VALUE_BYTES_MAX
+from router.endpoints.resp.commands.keys import due_ms
+from router.endpoints.resp.data.views import Each, Overlay
+from router.endpoints.resp.wire.arguments import strict_integer
+from router.endpoints.resp.wire.replies import OK_STATUS, Problem, Simple
+from serving_tier.fold.entry import NEVER
+from serving_tier.fold.numbers import INTEGER_MAX, INTEGER_MIN
+
+__all__ = ["EACH"]
+
+Column = Sequence[bytes]
+
+
+def _add(view: Overlay, keys: Column, change: int) -> list[int] | None:
+    entries = view.get_each(keys)
+    before = [0 if entry is None else strict_integer(entry.value) for entry in entries]
+    if None in before:
+        return None
+    after = [number + change for number in before if number is not None]
+    if max(after) > INTEGER_MAX or min(after) < INTEGER_MIN:
+        return None
+    expiries = [NEVER if entry is None else entry.expires_at_ms for entry in entries]
+    view.put_each(keys, [b"%d" % number for number in after], expiries)
+    return after
+
+
+def _incr(view: Overlay, columns: Sequence[Column]) -> list[int] | None:
+    return _add(view, columns[0], 1)
+
+
+def _decr(view: Overlay, columns: Sequence[Column]) -> list[int] | None:
+    return _add(view, columns[0], -1)
+
+
+def _delete(view: Overlay, columns: Sequence[Column]) -> list[int]:
+    keys = columns[0]
+    there = [entry is not None for entry in view.get_each(keys)]
+    view.remove_each(list(compress(keys, there)))
+    return list(map(int, there))
+
+
+def _expire_at(view: Overlay, columns: Sequence[Column], *, seconds: bool, start_ms: int) -> list[int] | None:
+    if len(columns) != 2 or len(set(columns[1])) != 1:
+        return None
+    try:
+        time_ms = due_ms(columns[1][0], seconds=seconds, start_ms=start_ms, command="expire")
+    except Problem:
+        return None
+    if time_ms <= view.now_ms:
+        return None
+    keys = columns[0]
+    entries = view.get_each(keys)
+    values = [entry.value for entry in entries if entry is not None]
+    there = [entry is not None for entry in entries]
+    view.put_each(list(compress(keys, there)), values, [time_ms] * len(values))
+    return list(map(int, there))
+
+
+def _expire(view: Overlay, columns: Sequence[Column]) -> list[int] | None:
+    return _expire_at(view, columns, seconds=True, start_ms=view.now_ms)
+
+
+def _pexpire(view: Overlay, columns: Sequence[Column]) -> list[int] | None:
+    return _expire_at(view, columns, seconds=False, start_ms=view.now_ms)
+
+
+def _set(view: Overlay, columns: Sequence[Column]) -> list[Simple | None] | None:
+    """SET key value, and SET key value NX."""
+    keys, values, *options = columns
+    if not options:
+        view.put_each(keys, values, [NEVER] * len(keys))
+        return [OK_STATUS] * len(keys)
+    if len(options) == 1 and set(options[0]) in _NX:
+        return [OK_STATUS if absent else None for absent in _put_absent(view, keys, values)]
+    return None
+
+
+def _setnx(view: Overlay, columns: Sequence[Column]) -> list[int]:
+    return list(map(int, _put_absent(view, *columns)))
+
+
+def _put_absent(view: Overlay, keys: Column, values: Column) -> list[bool]:
+    absent = [entry is None for entry in view.get_each(keys)]
+    put = keys if all(absent) else list(compress(keys, absent))
+    view.put_each(put, values if put is keys else list(compress(values, absent)), [NEVER] * len(put))
+    return absent
+
+
+def _append(view: Overlay, columns: Sequence[Column]) -> list[int] | None:
+    """APPEND to keys that are not there: it sets them."""
+    keys, values = columns
+    sizes = list(map(len, values))
+    if max(sizes) > VALUE_BYTES_MAX or any(entry is not None for entry in view.get_each(keys)):
+        return None
+    view.put_each(keys, values, [NEVER] * len(keys))
+    return sizes
+
+
+_NX: Final = ({b"NX"}, {b"nx"})
+
+EACH: Final[Mapping[str, Each]] = {
+    "append": _append,
+    "decr": _decr,
+    "del": _delete,
+    "expire": _expire,
+    "incr": _incr,
+    "pexpire": _pexpire,
+    "set": _set,
+    "setnx": _setnx,
+    "unlink": _delete,
+}
+"""By the name of the command."""

@@ -1,0 +1,167 @@
+"""Runs: commands of one connection that came together, on one key each, as one job of a round. Pure.
+
+A command by itself costs some 8 µs: a job, a place for its reply, a dozen calls. A pipeline of thousands of commands
+is handed over as **runs** instead. The commands of a run are executed one after the other on the round's overlay, as
+jobs are. Where all of them are of one kind and on different keys, they are executed in columns (`Each`), which makes
+the same of them. A run is a way of executing commands, and has no meaning of its own.
+
+A run is tried once as a whole. Where the log rejects its group, where nobody knows what became of it, or where it is
+too large, its commands are **taken out**: each goes on as a job by itself, by the rules for those (`jobs.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, Protocol
+
+from log_tier.model.errors import DuramenError
+from router.endpoints.resp.data.rounds.jobs import Job, Owner, Receiver, with_versions
+from router.endpoints.resp.data.views import Each, Overlay, Step
+from router.endpoints.resp.wire.replies import Problem
+
+__all__ = ["CommandRun", "RunReceiver"]
+
+
+class RunReceiver(Protocol):
+    """Who waits for the replies of a run."""
+
+    def finish_run(self, places: Sequence[int], replies: Sequence[Any]) -> None:
+        """The replies, or errors, of the commands at these places; called when `Receiver.finish` would be."""
+        ...
+
+    def at(self, place: int) -> Receiver:
+        """The receiver of a command that was taken out."""
+        ...
+
+
+class CommandRun:
+    """See the module. What it has in common with `Job` means the same.
+
+    Invariant: `steps`, `args`, `keys` and `places` have one entry for each command that is still in the run.
+    """
+
+    __slots__ = (
+        "_each",
+        "_wrote",
+        "args",
+        "asked",
+        "blind",
+        "keys",
+        "owner",
+        "places",
+        "receiver",
+        "replies",
+        "steps",
+        "taken_out",
+    )
+
+    def __init__(
+        self,
+        owner: Owner,
+        steps: Sequence[Step],
+        args: Sequence[Sequence[bytes]],
+        receiver: RunReceiver,
+        places: Sequence[int],
+        *,
+        blind: frozenset[bytes] = frozenset(),
+        each: Each | None = None,
+    ) -> None:
+        """`args`: of each command, its key first. `places`: where the receiver has them. `blind`: keys that their first
+        command writes without looking. `each`: all commands are of one kind and have as many words; this executes
+        them in columns."""
+        self.owner = owner
+        self.steps = steps
+        self.args = args
+        self.keys: Sequence[bytes] = [words[0] for words in args]
+        self.receiver = receiver
+        self.places = places
+        self.blind = blind
+        self.asked: Sequence[bytes] = [key for key in self.keys if key not in blind] if blind else self.keys
+        self.replies: Sequence[Any] = ()
+        """Of its last execution."""
+        self.taken_out: list[Job] = []
+        """Commands that are not in the run any more, in their order; all of them came behind those that are."""
+        self._each = each
+        self._wrote: Sequence[bool] = ()
+        """Which commands wrote, in its last execution."""
+
+    @property
+    def cost(self) -> int:
+        """In jobs: a command of a run costs less than half."""
+        return (len(self.keys) + 1) // 2
+
+    def run(self, overlay: Overlay, room: int) -> int:
+        """Execute the commands; about how many bytes their replies have.
+
+        Behind the command with which replies and writes have more than `room` bytes, the rest is taken out.
+        """
+        if self._each is not None and len(set(self.keys)) == len(self.keys):
+            before = len(overlay.keys)
+            replies = self._each(overlay, list(zip(*self.args, strict=True)))
+            if replies is not None:
+                self.replies = replies
+                self._wrote = list(map(set(overlay.keys[before:]).__contains__, self.keys))
+                return 0
+        return self._one_by_one(overlay, room)
+
+    def _one_by_one(self, overlay: Overlay, room: int) -> int:
+        written = overlay.keys
+        replies: list[Any] = []
+        wrote: list[bool] = []
+        size, most = 0, room + overlay.bytes
+        for step, words in zip(self.steps, self.args, strict=True):
+            before = len(written)
+            try:
+                reply = step(overlay, words)
+            except Problem as problem:
+                assert len(written) == before, f"{words!r} fails and has written {written[before:]}"
+                reply = problem
+            replies.append(reply)
+            wrote.append(len(written) > before)
+            if type(reply) is bytes:
+                size += len(reply)
+            if size + overlay.bytes > most:
+                break
+        self.replies, self._wrote = replies, wrote
+        self.take_out(len(replies))
+        return size
+
+    def starts(self, before: int, after: int) -> Sequence[int]:
+        """See `Job`: each command writes one key, or none."""
+        return range(before, after)
+
+    def take_out(self, start: int = 0) -> list[Job]:
+        """Take the commands from `start` on out of the run; the jobs that they are by themselves."""
+        jobs: list[Job] = []
+        for number in range(start, len(self.keys)):
+            key, step, words = self.keys[number], self.steps[number], self.args[number]
+            job = Job(self.owner, (key,), step, words, self.receiver.at(self.places[number]))
+            job.wrote = number < len(self._wrote) and self._wrote[number]
+            jobs.append(job)
+        if jobs:
+            self.keys, self.args, self.steps = self.keys[:start], self.args[:start], self.steps[:start]
+            self.places = self.places[:start]
+            self.taken_out = jobs + self.taken_out
+        return jobs
+
+    def alone(self) -> Sequence[Job]:
+        """The commands that are still in it, as jobs by themselves; it is empty then."""
+        return self.take_out()
+
+    def parts(self) -> Sequence[Job | CommandRun]:
+        """Everything that was taken out of it, after itself."""
+        return [self, *self.taken_out]
+
+    def answer(self, first: int) -> None:
+        """Give the replies to the receiver. `first`: the offset of the group's first write."""
+        if self.places:
+            replies = self.replies
+            if any(type(reply) is list for reply in replies):
+                replies = [with_versions(reply, first) for reply in replies]
+            self.receiver.finish_run(self.places, replies)
+
+    def fail(self, error: DuramenError) -> None:
+        """Give every command that is still in it the same error."""
+        if self.places:
+            self.receiver.finish_run(self.places, [copy(error) for _ in self.places])
