@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from operator import add
 from typing import Final, NamedTuple
 
@@ -27,6 +28,7 @@ __all__ = [
     "entry_of",
     "expiry_of",
     "is_live",
+    "plain_entries",
     "stored_entry",
     "stored_expiring_puts",
     "stored_puts",
@@ -97,6 +99,16 @@ def entry_of(stored: bytes) -> Entry:
         raise IndexDamaged(f"an entry has the flags {flags:08b}, of which this version knows {EXPIRES:08b}")
     packed, expires_at_ms = _EXPIRING.unpack_from(stored)
     return _new_entry((stored[16:], packed & _VERSION_MASK, expires_at_ms))
+
+
+def plain_entries(stored: Sequence[bytes | None]) -> list[Entry] | None:
+    """Read stored forms of entries that are all there and never expire; None where one is not like that. About 250 ns
+    each."""
+    versions = unexpiring_versions(stored)
+    if versions is None:
+        return None
+    values = [each[8:] for each in stored]  # type: ignore[index]  # all of them are there
+    return list(map(_new_entry, zip(values, versions, repeat(NEVER))))
 
 
 def value_of(stored: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -64,11 +64,8 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
         txn.cursor(databases.data).putmulti((key, stored) for key, stored in entries.items() if stored is not None)
     elif entries:
         txn.cursor(databases.data).putmulti(entries.items())
-    for (expires_at_ms, key), noted in effects.hints.items():
-        if noted:
-            txn.put(number_key(expires_at_ms), key, db=databases.expiries)
-        else:
-            txn.delete(number_key(expires_at_ms), key, db=databases.expiries)
+    if effects.hints:
+        _note_hints(effects.hints, txn, databases)
     for producer_id, state in effects.producers.items():
         _put_producer(txn, databases, number_key(producer_id), state)
     verdicts_from = before.verdicts_from
@@ -88,6 +85,16 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
     after = State(effects.applied, effects.log_time_ms, verdicts_from)
     txn.put(STATE, after.pack(), db=databases.meta)
     return after
+
+
+def _note_hints(hints: Mapping[tuple[int, bytes], bool], txn: Any, databases: Databases) -> None:
+    noted = [(number_key(expires_at_ms), key) for (expires_at_ms, key), is_noted in hints.items() if is_noted]
+    if noted:
+        txn.cursor(databases.expiries).putmulti(noted)
+    if len(noted) < len(hints):
+        for (expires_at_ms, key), is_noted in hints.items():
+            if not is_noted:
+                txn.delete(number_key(expires_at_ms), key, db=databases.expiries)
 
 
 def _put_producer(txn: Any, databases: Databases, producer: bytes, state: ProducerState | None) -> None:

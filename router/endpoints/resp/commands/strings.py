@@ -99,6 +99,9 @@ def mget(view: View, args: Sequence[bytes]) -> list[bytes | None]:
 def set_(view: View, args: Sequence[bytes]) -> Simple | bytes | None:
     """SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]"""
     key, value, *rest = args
+    if not rest:
+        view.put(key, value)
+        return OK_STATUS
     options = set_options(rest, view.now_ms)
     if not (options.condition or options.get or options.keep):
         # What was there is no matter, and is not looked at: the record needs no condition.

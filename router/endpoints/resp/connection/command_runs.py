@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from log_tier.model.errors import DuramenError
@@ -71,13 +71,20 @@ def gather(queue: deque[Command]) -> Gathered | None:
             break
         alike += 1
     specs: list[CommandSpec] = [spec] * alike if alike >= _LIKE_MIN and spec.kind != "read" else _specs_of(queue)
-    args = [command[1:] for command in islice(queue, len(specs))]
+    commands = islice(queue, len(specs))
+    args: list[Sequence[bytes]]
+    if len(specs) <= alike:
+        args = list(zip(*tuple(zip(*commands, strict=True))[1:], strict=True))
+    else:
+        args = [command[1:] for command in commands]
     count, size = _within_limits(args)
     if count < 2:
         return None
     del specs[count:], args[count:]
-    each = EACH.get(spec.name) if count <= alike else None
-    return Gathered([spec.run for spec in specs], args, size, _blind(specs, args), each, specs[-1])
+    if count <= alike:
+        keys = (words[0] for words in args) if spec.name == "set" and words == 3 else ()
+        return Gathered([spec.run] * count, args, size, frozenset(keys), EACH.get(spec.name), spec)
+    return Gathered([spec.run for spec in specs], args, size, _blind(specs, args), None, specs[-1])
 
 
 def _spec_of(command: Command) -> CommandSpec | None:
@@ -111,6 +118,10 @@ def _specs_of(queue: deque[Command]) -> list[CommandSpec]:
 def _within_limits(args: Sequence[Sequence[bytes]]) -> tuple[int, int]:
     """How many of the commands, from the first one on, have a key that can be one, and are not too long together; and
     how many bytes those have."""
+    size = sum(map(len, chain.from_iterable(args)))
+    keys = [len(words[0]) for words in args]
+    if size <= _RUN_BYTES_MAX and keys and min(keys) and max(keys) <= KEY_BYTES_MAX:
+        return len(args), size
     size = 0
     for count, words in enumerate(args):
         longer = size + sum(map(len, words))

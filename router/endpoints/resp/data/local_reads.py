@@ -16,7 +16,7 @@ from router.data.freshness import may_answer
 from router.endpoints.resp.data.value_cache import REPLY_BYTES_MAX, ValueCache
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX
 from router.endpoints.resp.wire.replies import bulk
-from serving_tier.fold.entry import Entry, entry_of, expiry_of, is_live, value_of
+from serving_tier.fold.entry import Entry, entry_of, expiry_of, is_live, plain_entries, value_of
 
 __all__ = ["LocalReads", "ReadableIndex", "ReadableTable", "bulks", "by_partition", "entries_of"]
 
@@ -257,6 +257,11 @@ class LocalReads:
 
 def entries_of(keys: Sequence[bytes], stored: Sequence[bytes | None], log_time_ms: int) -> dict[bytes, Entry | None]:
     """Stored forms as entries, by key. 0.3 µs each, a tenth of it for what is not there."""
+    if not any(stored):
+        return dict.fromkeys(keys)
+    plain = plain_entries(stored)
+    if plain is not None:
+        return dict(zip(keys, plain, strict=True))
     return {
         key: None if each is None or (each[7] and not is_live(each, log_time_ms)) else entry_of(each)
         for key, each in zip(keys, stored, strict=True)

@@ -19,6 +19,8 @@ Pure: bytes in, commands out.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final
 
 import hiredis
@@ -32,7 +34,10 @@ __all__ = ["Framer", "lone_get", "lone_set"]
 _STAR: Final = 0x2A
 
 # Five digits after the sign of anything that hiredis makes a list of: with four, it takes 80 KB at most.
-_SUSPICIOUS: Final = re.compile(rb"[*~>%|][+-]?\d{5}").search
+# One search for each sign: what begins with a literal is found at the speed of `memchr`.
+_SUSPICIOUS: Final = tuple(
+    re.compile(re.escape(sign) + rb"[+-]?\d{5}").search for sign in (b"*", b"~", b">", b"%", b"|")
+)
 
 # A header is shorter: `*1048576` and its line end. What is held of a command that has no more than this may be a piece
 # of a header, which the search above would not see in either half; so it is parsed once more with what follows it.
@@ -76,24 +81,16 @@ class Framer:
             return []
         if 0 < held < _HEADER_MAX and self._fallback is None:
             data, held = self._with_held(data), 0
-        if self._fallback is not None or _SUSPICIOUS(data) is not None or (not held and data[0] != _STAR):
+        if self._fallback is not None or any(search(data) for search in _SUSPICIOUS) or (not held and data[0] != _STAR):
             return self._take_fallback(data)
-        commands: list[Command] = []
-        gets = self._gets
         self._feed(data)
-        taken = 0
         try:
-            while (command := gets()) is not _MORE:
-                b"".join(command)  # raises for what is no bulk string
-                try:
-                    taken += sum(map(_cost_of, map(len, command)))
-                except IndexError:
-                    taken += _long_cost(command)
-                taken += 4 if len(command) < 10 else 3 + len(str(len(command)))
-                if command:  # an array of nothing asks for nothing
-                    commands.append(command)
+            commands: list[Command] = list(iter(self._gets, _MORE))
+            taken = _wire_bytes(commands)
         except (hiredis.ProtocolError, TypeError, MemoryError):
             return self._take_fallback(data)
+        if not all(commands):
+            commands = [command for command in commands if command]  # an array of nothing asks for nothing
         left = held + len(data) - taken
         if left == 0:
             if held:
@@ -200,5 +197,13 @@ def lone_set(data: bytes) -> tuple[bytes, bytes] | None:
     return None
 
 
-def _long_cost(command: Command) -> int:
-    return sum(len(argument) + len(b"$%d\r\n\r\n" % len(argument)) for argument in command)
+def _wire_bytes(commands: Sequence[Command]) -> int:
+    """The bytes that commands take on the wire. 0.15 µs a command. Raises `TypeError` for what is no array of bulk
+    strings."""
+    words = list(chain.from_iterable(commands))
+    b"".join(words)  # raises for what is no bulk string
+    counts, lengths = list(map(len, commands)), list(map(len, words))
+    heads = 4 * len(counts) if max(counts, default=0) < 10 else sum([3 + len(str(count)) for count in counts])
+    if max(lengths, default=0) < len(_COSTS):
+        return heads + sum(map(_cost_of, lengths))
+    return heads + sum([length + len(b"$%d\r\n\r\n" % length) for length in lengths])

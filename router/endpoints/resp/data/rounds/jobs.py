@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
+from operator import or_
 from typing import Any, Final, Protocol
 
 from log_tier.model.batch import Columns
@@ -208,27 +209,38 @@ def records_of(overlay: Overlay, starts: Sequence[int]) -> Columns:
 
     `starts`: the places in the overlay's columns at which the writes of a command begin.
     """
-    unseen = dict(overlay.conditions)
-    versions = [unseen.pop(key, _FREE) for key in overlay.keys]
-    kinds = [
-        (_DELETE if value is None else _KINDS.get(expires_at_ms, _PUT_AT)) | GROUPED
-        for value, expires_at_ms in zip(overlay.values, overlay.expiries, strict=True)
-    ]
-    expiries = [max(0, expires_at_ms) for expires_at_ms in overlay.expiries]
     keys, values = overlay.keys, [b"" if value is None else value for value in overlay.values]
+    kinds, expiries = _kinds_of(overlay), overlay.expiries
+    unseen = dict(overlay.conditions)
+    versions = [unseen.pop(key, _FREE) for key in keys]
     if unseen:
-        versions[:0] = unseen.values()
-        kinds[:0] = [_NOOP | GROUPED] * len(unseen)
-        expiries[:0] = [0] * len(unseen)
-        keys, values = [*unseen, *keys], [b""] * len(unseen) + values
-    attributes = [
-        kind if version == _FREE else kind | (_ABSENT if version == NOTHING else _VERSION)
-        for kind, version in zip(kinds, versions, strict=True)
-    ]
+        guards = len(unseen)
+        keys, values, versions = [*unseen, *keys], [b""] * guards + values, [*unseen.values(), *versions]
+        kinds, expiries = [_NOOP | GROUPED] * guards + kinds, [NEVER] * guards + expiries
+    asked = [_ABSENT if version == NOTHING else _VERSION if version >= 0 else 0 for version in versions]
+    attributes = list(map(or_, kinds, asked))
     for place in (0,) if overlay.conditions else starts:
         if place < len(attributes):
             attributes[place] &= ~GROUPED
-    return Columns(keys, values, attributes, [max(0, version) for version in versions], expiries)
+    return Columns(keys, values, attributes, _unless_below(0, versions), _unless_below(NEVER + 1, expiries))
+
+
+def _kinds_of(overlay: Overlay) -> list[int]:
+    """The attribute of each write, as one that continues a group and asks for nothing."""
+    values, expiries = overlay.values, overlay.expiries
+    if expiries.count(NEVER) == len(expiries) and values.count(None) in (0, len(values)):
+        return [(_DELETE if values[0] is None else PLAIN_PUT) | GROUPED] * len(values)
+    return [
+        (_DELETE if value is None else _KINDS.get(expires_at_ms, _PUT_AT)) | GROUPED
+        for value, expires_at_ms in zip(values, expiries, strict=True)
+    ]
+
+
+def _unless_below(least: int, column: Sequence[int]) -> Sequence[int] | None:
+    """A column with 0 in the place of what is negative; None where everything is less than `least`."""
+    if max(column) < least:
+        return None
+    return column if min(column) >= 0 else [max(0, number) for number in column]
 
 
 def with_versions(reply: Any, first: int) -> Any:

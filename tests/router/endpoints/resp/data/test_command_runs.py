@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from log_tier.model.batch import check_batch, encode_batch
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import KEY_BYTES_MAX
@@ -277,3 +278,27 @@ def test_writes_of_a_run_without_conditions_stand_alone() -> None:
     run.run(overlay, ROOM)
     records = records_of(overlay, run.starts(0, len(overlay.keys)))
     assert set(records.attributes or ()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("version", "expires_at_ms", "columns"),
+    [
+        (None, 0, (None, None)),
+        (0, 0, ([0, 0], None)),
+        (7, 0, ([7, 7], None)),
+        (0, NOW + 5, ([0, 0], [NOW + 5, 0])),
+    ],
+)
+def test_columns_that_no_record_needs_are_left_out(
+    version: int | None, expires_at_ms: int, columns: tuple[list[int] | None, list[int] | None]
+) -> None:
+    """A version of 0 is one: it is the first offset of a log."""
+    there = None if version is None else Entry(b"5", Offset(version), expires_at_ms)
+    overlay = Overlay({b"a": there, b"b": there}, NOW)
+    for key in (b"a", b"b"):
+        assert overlay.get(key) == there
+    overlay.put(b"a", b"6", expires_at_ms)
+    overlay.remove(b"b")
+    records = records_of(overlay, [0])
+    assert (records.versions, records.expiries) == columns
+    check_batch(encode_batch(records))
