@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import linecache
 import os
+import reprlib
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -43,12 +47,29 @@ def within(seconds: float) -> asyncio.Timeout:
     return asyncio.timeout(patience_s(seconds))
 
 
+def _named(condition: Callable[..., object]) -> str:
+    """The line in which a condition begins, its place, its arguments, and the values that it looks at."""
+    called = condition.func if isinstance(condition, partial) else condition
+    code = getattr(called, "__code__", None)
+    if code is None:
+        return repr(condition)
+    line = linecache.getline(code.co_filename, code.co_firstlineno).strip()
+    said = f"{line} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+    if isinstance(condition, partial):
+        return f"{said}, with {reprlib.repr(condition.args)}"
+    values = []
+    for name, cell in zip(code.co_freevars, getattr(called, "__closure__", None) or (), strict=True):
+        with suppress(ValueError):  # a name that has no value yet
+            values.append(f"{name}={reprlib.repr(cell.cell_contents)}")
+    return f"{said}, where {', '.join(values)}" if values else said
+
+
 async def until(condition: Callable[[], object], *, seconds: float = _UNTIL_S) -> None:
     """Look again every millisecond until `condition()` is true. Fails the test after `patience_s(seconds)`."""
     begun = time.monotonic()
     while not condition():
         waited = time.monotonic() - begun
-        assert waited < seconds or waited < patience_s(seconds), f"after {waited:.0f} s still not true: {condition}"
+        assert waited < seconds or waited < patience_s(seconds), f"after {waited:.0f} s still not: {_named(condition)}"
         await asyncio.sleep(0.001)
 
 
@@ -58,7 +79,7 @@ async def until_true(condition: Callable[[], Awaitable[object]], *, seconds: flo
     pause = _PAUSE_FIRST_S
     while not await condition():
         waited = time.monotonic() - begun
-        assert waited < seconds or waited < patience_s(seconds), f"after {waited:.0f} s still not true: {condition}"
+        assert waited < seconds or waited < patience_s(seconds), f"after {waited:.0f} s still not: {_named(condition)}"
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _PAUSE_MAX_S)
 
@@ -72,7 +93,8 @@ def wait_until(condition: Callable[[], object], what: str = "", *, seconds: floa
     pause = _PAUSE_FIRST_S
     while not condition():
         waited = time.monotonic() - begun
-        assert waited < seconds or waited < patience_s(seconds), f"after {waited:.0f} s still not: {what or condition}"
+        if waited >= seconds and waited >= patience_s(seconds):
+            raise AssertionError(f"after {waited:.0f} s still not: {what and what + ': '}{_named(condition)}")
         time.sleep(pause)
         pause = min(pause * 1.5, _PAUSE_MAX_S)
     return time.monotonic() - begun

@@ -29,7 +29,8 @@ _Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The d
 _Host = Annotated[str | None, typer.Option("--host", help="The address to listen on.")]
 _Port = Annotated[int | None, typer.Option("--port", help="The port; 0 picks a free one and prints it.")]
 _RespPort = Annotated[
-    int | None, typer.Option("--resp-port", help="The port of the Redis protocol; 0 takes a free one, -1: none.")
+    int | None,
+    typer.Option("--resp-port", help="The port of the Redis protocol; 0 picks a free one and prints it, -1: none."),
 ]
 _RespSocket = Annotated[
     str | None, typer.Option("--resp-socket", metavar="PATH", help="The Redis protocol on a Unix socket.")

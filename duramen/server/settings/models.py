@@ -15,7 +15,7 @@ OptionalPort = Annotated[int, Field(ge=-1, le=65535)]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _HOST: Final = "The address to listen on. There is no access control yet: 127.0.0.1, or a network that you trust."
-_RESP_PORT: Final = "The port of the RESP endpoint, the Redis protocol; 0 takes a free one and says which, -1: none."
+_RESP_PORT: Final = "The port of the RESP endpoint, the Redis protocol; 0 picks a free port and reports it, -1: none."
 _RESP_SOCKET: Final = "A Unix socket on which the RESP endpoint is, too; empty: none."
 _RESP_PASSWORD: Final = "What clients of the RESP endpoint must give with AUTH; empty: everybody may come in."
 _RESP_CERTIFICATE: Final = (
@@ -32,7 +32,7 @@ class LogSettings(BaseSettings):
 
     data: Path = Field(Path("duramen-log"), description="The folder of the log: what must not be lost.")
     host: str = Field("127.0.0.1", description=_HOST)
-    port: Port = Field(7071, description="The port; 0 takes a free one and says which.")
+    port: Port = Field(7071, description="The port; 0 picks a free port and reports it.")
     log_level: LogLevel = Field("warning", description=_LOG_LEVEL)
 
 
@@ -48,7 +48,7 @@ class NodeSettings(BaseSettings):
         description="Where the log is: grpc://host:port, or kafka://host:port,host:port/namespace.",
     )
     host: str = Field("127.0.0.1", description=_HOST)
-    port: Port = Field(7072, description="The port; 0 takes a free one and says which.")
+    port: Port = Field(7072, description="The port; 0 picks a free port and reports it.")
     advertise: str = Field(
         "", description="host:port at which routers, clients and other nodes reach it; empty: host and port."
     )
@@ -103,7 +103,7 @@ class RouterSettings(BaseSettings):
         description="Where the log is: grpc://host:port, or kafka://host:port,host:port/namespace.",
     )
     host: str = Field("127.0.0.1", description=_HOST)
-    port: Port = Field(7070, description="The port; 0 takes a free one and says which.")
+    port: Port = Field(7070, description="The port; 0 picks a free port and reports it.")
     client_log: str = Field(
         "same",
         description='Where clients reach the log: grpc://host:port, "same" as `log`, or empty: they write through '

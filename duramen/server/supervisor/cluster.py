@@ -34,7 +34,7 @@ class ClusterOptions:
     """How many serving nodes, 1 to `NODES_MAX`."""
     host: str
     port: int
-    """Of the router; 0 takes a free one."""
+    """Of the router; 0 picks a free port and reports it."""
     log_level: str
     snapshot_every_s: float
     log_url: str | None = None
