@@ -65,6 +65,14 @@ class CommandSpec:
     summary: str = ""
     subcommands: Mapping[str, int] | None = None
     """The arity of each, where the next word is one of these."""
+    async_words: frozenset[str] = frozenset()
+    """The subcommands of a `sync` command that are coroutines all the same."""
+
+    def is_async(self, command: Sequence[bytes]) -> bool:
+        """Does `run` return a coroutine for these words?"""
+        return self.kind == "async" or (
+            bool(self.async_words) and len(command) > 1 and text_of(command[1]).upper() in self.async_words
+        )
 
     def refusal(self, command: Sequence[bytes]) -> Problem | None:
         """Why these words are no command, whatever they mean; None where they may be one."""
@@ -122,10 +130,22 @@ def blind_command(
 
 
 def sync_command(
-    name: str, arity: int, run: Callable[..., Any], *flags: str, summary: str, words: Mapping[str, int] | None = None
+    name: str,
+    arity: int,
+    run: Callable[..., Any],
+    *flags: str,
+    summary: str,
+    words: Mapping[str, int] | None = None,
+    async_words: frozenset[str] = frozenset(),
 ) -> CommandSpec:
-    """A command about the connection that answers at once. `words`: the arity of each subcommand."""
-    return CommandSpec(name, arity, _CONNECTION.union(flags), "sync", run, summary=summary, subcommands=words)
+    """A command about the connection that answers at once. `words`: the arity of each subcommand; `async_words`: see
+    `CommandSpec`."""
+    return CommandSpec(
+        *(name, arity, _CONNECTION.union(flags), "sync", run),
+        summary=summary,
+        subcommands=words,
+        async_words=async_words,
+    )
 
 
 def async_command(

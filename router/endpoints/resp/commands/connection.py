@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time as clock
 from collections.abc import Sequence
 from hmac import compare_digest
@@ -13,6 +14,7 @@ from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, name_of
 from router.endpoints.resp.wire.arguments import SYNTAX, shown, strict_integer, text_of
+from router.endpoints.resp.wire.limits import CONNECTIONS_MAX
 from router.endpoints.resp.wire.problems import problem_of, wrong_arity
 from router.endpoints.resp.wire.replies import Problem, Simple
 
@@ -38,6 +40,12 @@ _NO_PASSWORD: Final = Problem(
 )
 
 # A name is shown in one line of CLIENT LIST, which separates by spaces.
+# So many clients are listed in one turn of the event loop: some 1 ms.
+_LISTED_AT_ONCE: Final = 64
+
+# A line of CLIENT LIST holds three names, and there are thousands of lines.
+_NAME_BYTES_MAX: Final = 256
+
 _BAD_NAME: Final = Problem("ERR Client names cannot contain spaces, newlines or special characters.")
 
 _CLIENT_WORDS: Final = {
@@ -193,8 +201,19 @@ def client(client: CommandContext, args: Sequence[bytes]) -> Any:
     if name == "INFO":
         return _line(client) + "\n"
     if name == "LIST":
-        return "".join(_line(each) + "\n" for each in _listed(client, rest))
+        return _list(client, rest)
     return _OK
+
+
+async def _list(client: CommandContext, options: Sequence[bytes]) -> bytes:
+    """One line for each connection, some of them in a turn of the event loop; those that end meanwhile included."""
+    listed = _listed(client, options)
+    pieces: list[bytes] = []
+    for at in range(0, len(listed), _LISTED_AT_ONCE):
+        lines = "".join([_line(each) + "\n" for each in listed[at : at + _LISTED_AT_ONCE]])
+        pieces.append(lines.encode("utf-8", "surrogateescape"))
+        await asyncio.sleep(0)
+    return b"".join(pieces)
 
 
 def _listed(client: CommandContext, options: Sequence[bytes]) -> list[CommandContext]:
@@ -202,10 +221,12 @@ def _listed(client: CommandContext, options: Sequence[bytes]) -> list[CommandCon
     if not options:
         return [clients[number] for number in sorted(clients)]
     if options[0].upper() == b"ID" and len(options) > 1:
+        if len(options) > CONNECTIONS_MAX:
+            raise Problem(f"ERR CLIENT LIST takes at most {CONNECTIONS_MAX - 1} ids, not {len(options) - 1}")
         numbers = [strict_integer(option) for option in options[1:]]
         if any(number is None for number in numbers):
             raise Problem("ERR Invalid client ID")
-        return [clients[number] for number in numbers if number is not None and number in clients]
+        return [clients[number] for number in dict.fromkeys(numbers) if number is not None and number in clients]
     if options[0].upper() == b"TYPE" and len(options) == 2:
         kind = options[1].lower()
         if kind not in (b"normal", b"master", b"replica", b"slave", b"pubsub"):
@@ -219,6 +240,8 @@ def _listed(client: CommandContext, options: Sequence[bytes]) -> list[CommandCon
 
 
 def _checked_name(name: bytes) -> bytes:
+    if len(name) > _NAME_BYTES_MAX:
+        raise Problem(f"ERR Client names have at most {_NAME_BYTES_MAX} bytes here")
     if any(not 0x21 <= byte <= 0x7E for byte in name):
         raise _BAD_NAME
     return name
@@ -252,7 +275,9 @@ SPECS: Final = (
     async_command("select", 2, select, summary="Goes to another table."),
     sync_command("quit", -1, quit_, *_FIRST, "pubsub", summary="Ends the connection."),
     sync_command("reset", 1, reset, *_FIRST, "pubsub", summary="Makes the connection as it was at its beginning."),
-    sync_command("client", -2, client, summary="About connections.", words=_CLIENT_WORDS),
+    sync_command(
+        "client", -2, client, summary="About connections.", words=_CLIENT_WORDS, async_words=frozenset({"LIST"})
+    ),
     sync_command("time", 1, time, summary="Returns the server's clock."),
 )
 """The commands of this module."""

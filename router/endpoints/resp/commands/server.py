@@ -88,8 +88,8 @@ def _section(client: CommandContext, section: str) -> dict[str, object]:
             "dropped_connections": server.connections_dropped,
             "write_batches": server.writer.batches,
             "write_records": server.writer.records,
-            "pubsub_channels": len({name for each in server.clients.values() for name in each.channels}),
-            "pubsub_patterns": len({name for each in server.clients.values() for name in each.patterns}),
+            "pubsub_channels": server.notifications.channels,
+            "pubsub_patterns": server.notifications.patterns,
         }
     if section == "replication":
         return {"role": "master", "connected_slaves": 0}

@@ -20,6 +20,7 @@ from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Overlay, Step, View
+from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.limits import (
     AT_ONCE_KEYS_MAX,
@@ -57,8 +58,10 @@ def enqueue(client: CommandContext, spec: CommandSpec, command: Command) -> Simp
     """A command between MULTI and EXEC."""
     assert client.transaction is not None, "not between MULTI and EXEC"
     problem: Problem | None = None
-    if (spec.kind not in DATA_KINDS and spec.kind != "sync") or "alone" in spec.flags:
-        problem = Problem(f"ERR {spec.name} cannot be used in a transaction here")
+    if spec.is_async(command) or "alone" in spec.flags:
+        words = command[:2] if spec.async_words else command[:1]
+        name = text_of(b" ".join(words)).lower()
+        problem = Problem(f"ERR {name} cannot be used in a transaction here")
     elif len(client.transaction) >= TRANSACTION_COMMANDS_MAX:
         problem = Problem(f"ERR a transaction has at most {TRANSACTION_COMMANDS_MAX} commands")
     else:

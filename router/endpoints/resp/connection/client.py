@@ -20,6 +20,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Sequence
+from time import perf_counter
 from typing import Any, Final, cast
 
 from log_tier.model.errors import DuramenError
@@ -32,19 +33,19 @@ from router.endpoints.resp.connection.intake import Intake
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
 from router.endpoints.resp.connection.session import Session
-from router.endpoints.resp.connection.slow_path import encoded, perform, write_blind
+from router.endpoints.resp.connection.slow_path import completed, encoded, perform, write_blind
 from router.endpoints.resp.connection.socket_input import SocketInput
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.views import ReadOnlyView
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
-from router.endpoints.resp.wire.fence import STATE_COMMAND, ConnectionState, encode_state
+from router.endpoints.resp.wire.fence import STATE_COMMAND, encode_state
 from router.endpoints.resp.wire.limits import (
     OUTPUT_BYTES_MAX,
     OUTPUT_PAUSE_BYTES,
     UNANSWERED_MAX,
 )
-from router.endpoints.resp.wire.replies import Problem, encode
+from router.endpoints.resp.wire.replies import Problem, encode, is_large
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
 __all__ = ["Client"]
@@ -54,8 +55,8 @@ logger = logging.getLogger(__name__)
 # A MiB of replies costs as much of a turn as half of its commands: some 1 ms.
 _TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
 
-# Replies of kind `sync`, about commands and connections, cost some 30 ns a byte to put together.
-_TURN_BYTES_OF_SYNC: Final = 32 * 1024
+# Commands differ a thousandfold in what they cost: whatever the count says, others get their turn after so long.
+_TURN_S: Final = 0.004
 
 # The commands of a run cost a quarter of others.
 _TURN_SHARE_OF_RUNS: Final = 4
@@ -228,7 +229,7 @@ class Client(Session, asyncio.Protocol):
         """Work off what is queued, as far as nothing has to wait."""
         queue, reply_queue = self.queue, self.reply_queue
         if self._task is None and not self.closing and not self._turn_scheduled:
-            left = TURN
+            left, ends_s = TURN, 0.0
             while queue:
                 if left <= 0:
                     self._take_turns()
@@ -252,9 +253,11 @@ class Client(Session, asyncio.Protocol):
                     reply_queue.flush()
                     if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
                         break  # they wait for a write; so do the commands
+                ends_s = ends_s or perf_counter() + _TURN_S
                 if reply_queue.stalled or not self._start(name, command):
                     break
                 left -= (self.commands - done) // _TURN_SHARE_OF_RUNS
+                left = left if perf_counter() < ends_s else 0
             if not queue and self._intake.more and not reply_queue.stalled and not self.closing:
                 self._take_turns()
             elif self._error is not None and not queue and self._task is None and not reply_queue.waits:
@@ -301,21 +304,21 @@ class Client(Session, asyncio.Protocol):
             return self._answer(enqueue(self, spec, command))
         self.last_command = spec.name
         try:
-            if spec.kind == "sync":
-                going_on = self._answer(spec.run(self, command[1:]))
-                if self.reply_queue.gathered_bytes > _TURN_BYTES_OF_SYNC:
-                    self._take_turns()
-                    return False
-                return going_on
+            if spec.kind == "sync" and not spec.is_async(command):
+                reply = spec.run(self, command[1:])
+                return self._begin(completed(reply)) if is_large(reply) else self._answer(reply)
             done = self._at_once(spec, command)
             if done is not None:
                 return done
         except Problem as problem:
             return self._answer(problem)
+        return self._begin(perform(self, spec, command) if spec.kind in DATA_KINDS else spec.run(self, command[1:]))
+
+    def _begin(self, work: Awaitable[Any]) -> bool:
+        """Run the first command of the queue in a task of its own; those behind it wait: False."""
         self.queue.popleft()
         self.commands += 1
         self.reply_queue.flush()
-        work = spec.run(self, command[1:]) if spec.kind == "async" else perform(self, spec, command)
         self._task = self.server.start(self._perform(work))
         return False
 
@@ -360,11 +363,8 @@ class Client(Session, asyncio.Protocol):
         """Tell the reader process that all before this is answered, and the state of the connection."""
         if len(command) > 1:
             self._fence_secret, self.origin = command[1], text_of(command[2])
-        table = self.table = self.table or self.server.tables.at_hand(self.table_name)
-        page = table.page if table is not None and not table.gone else None
         self.queue.popleft()
-        state = ConnectionState(self.plain, self.protocol, 0 if page is None else page.number)
-        self.reply_queue.emit(encode_state(self._fence_secret, state))
+        self.reply_queue.emit(encode_state(self._fence_secret, self.state()))
         return not self.closing
 
     def _refuse(self, problem: Problem) -> bool:

@@ -12,6 +12,7 @@ from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.connection.context import ConnectionOwner
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, ServedTable
 from router.endpoints.resp.wire.fallback_parser import Command
+from router.endpoints.resp.wire.fence import ConnectionState
 from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import NULL, Problem
 
@@ -69,6 +70,12 @@ class Session:
             and self.level == "session"
             and not self.token.tables
         )
+
+    def state(self) -> ConnectionState:
+        """What a reader process has to know of this connection, which is the upstream one of its client's."""
+        table = self.table = self.table or self.server.tables.at_hand(self.table_name)
+        page = table.page if table is not None and not table.gone else None
+        return ConnectionState(self.plain, self.protocol, 0 if page is None else page.number)
 
     @property
     def subscribed(self) -> bool:

@@ -134,6 +134,16 @@ class Notifications:
         """Work since others had their turn."""
         self._closed = False
 
+    @property
+    def channels(self) -> int:
+        """How many different channels anybody listens to."""
+        return len(self._channels)
+
+    @property
+    def patterns(self) -> int:
+        """And how many patterns."""
+        return len(self._patterns)
+
     async def follow(self, names: Sequence[bytes]) -> None:
         """Return when the positions of all watches that these channels or patterns need are fixed.
 

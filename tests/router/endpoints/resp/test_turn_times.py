@@ -1,0 +1,103 @@
+"""No turn of the event loop takes more than 10 ms of the processor, whatever a client sends.
+
+The limit is on processor time, measured on the loop's thread; `TURN_MAX_S` is the product's promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Final
+
+import pytest
+from kit.resp.raw_client import Raw, RawError, packed
+from kit.resp.server_thread import ServerThread
+from kit.resp.turn_times import TURN_MAX_S, shortest_of
+
+from router.endpoints.resp.server.sockets import RespSettings
+
+TRIES: Final = 4
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path_factory.mktemp("turns"), RespSettings(port=0, table_partitions=1)).start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def raw(busy: ServerThread) -> Iterator[Raw]:
+    with busy.connect() as connection:
+        yield connection
+
+
+WORDS: Final = [b"word:%06d" % number for number in range(250_000)]
+
+
+def test_a_list_of_many_clients(busy: ServerThread, raw: Raw) -> None:
+    with ExitStack() as stack:
+        others = [stack.enter_context(busy.connect()) for _ in range(300)]
+        for other in others:
+            assert other.call("CLIENT", "SETNAME", b"x" * 200).text == "OK"
+        numbers = [b"%d" % other.call("CLIENT", "ID") for other in others]
+
+        def listed() -> None:
+            assert raw.call("CLIENT", "LIST").count(b"\n") >= 300
+            assert raw.call("CLIENT", "LIST", "ID", *numbers * 30).count(b"\n") == 300, "each is listed once"
+            refused = raw.call("CLIENT", "LIST", "ID", *numbers * 400)
+            assert refused == RawError("ERR CLIENT LIST takes at most 9999 ids, not 120000")
+
+        assert shortest_of(TRIES, busy, listed) <= TURN_MAX_S
+
+
+def test_a_long_name(busy: ServerThread, raw: Raw) -> None:
+    def named() -> None:
+        refused = raw.call("CLIENT", "SETNAME", b"x" * 1_000_000)
+        assert refused == RawError("ERR Client names have at most 256 bytes here")
+        assert raw.call("CLIENT", "SETNAME", b"a b") == RawError(
+            "ERR Client names cannot contain spaces, newlines or special characters."
+        )
+
+    assert shortest_of(TRIES, busy, named) <= TURN_MAX_S
+
+
+def test_a_long_reply_about_a_command(busy: ServerThread, raw: Raw) -> None:
+    def asked() -> None:
+        assert len(raw.call("COMMAND", "GETKEYS", "MGET", *WORDS)) == len(WORDS)
+
+    assert shortest_of(TRIES, busy, asked) <= TURN_MAX_S
+
+
+DEAR: Final = {
+    "COMMAND": packed("COMMAND"),
+    "reads of a large value": packed("STRLEN", "large"),
+    "times of a large value": packed("TTL", "large"),
+}
+
+
+@pytest.mark.parametrize("name", DEAR)
+def test_many_commands_that_cost_much(busy: ServerThread, raw: Raw, name: str) -> None:
+    assert raw.call("SET", "large", b"x" * 1_000_000).text == "OK"
+
+    def piped() -> None:
+        raw.send(DEAR[name] * 200)
+        assert not [reply for reply in (raw.reply() for _ in range(200)) if isinstance(reply, RawError)]
+
+    assert shortest_of(TRIES, busy, piped) <= TURN_MAX_S
+
+
+def test_counts_of_channels(busy: ServerThread, raw: Raw) -> None:
+    with busy.connect() as listener:
+        listener.send(packed("SUBSCRIBE", "__keyspace@0__:a", "__keyspace@0__:b") + packed("PSUBSCRIBE", "__key*"))
+        assert [listener.reply()[0] for _ in range(3)] == [b"subscribe", b"subscribe", b"psubscribe"]
+        report = raw.call("INFO", "stats").decode()
+        assert "pubsub_channels:2\r\n" in report
+        assert "pubsub_patterns:1\r\n" in report
+
+
+def test_a_list_of_clients_is_not_in_a_transaction(raw: Raw) -> None:
+    assert raw.call("MULTI").text == "OK"
+    assert raw.call("CLIENT", "ID").text == "QUEUED"
+    assert raw.call("CLIENT", "LIST") == RawError("ERR client list cannot be used in a transaction here")
+    assert raw.call("EXEC").text.startswith("EXECABORT")
