@@ -9,8 +9,8 @@ What the replica has to do comes out as steps, in the order in which they must b
 replica has done a step. A piece is decoded, cut and folded in the applier's thread.
 
 A full disk, and a process that cannot open the index for want of a descriptor, are waited for: nothing of the chunk is
-lost, and readers are served what is there. At a barrier to a version that is not level here it waits too, and asks for
-the version again and again (`VersionAwaited`).
+lost, and readers are served what is there. At a barrier to a version that is not level here it waits too, until the
+version is level; it asks for it at once, when the versions here change, and every now and then (`VersionAwaited`).
 
 Invariant: between two pieces the live index stands still, at an offset that every level version has as well.
 """
@@ -43,8 +43,8 @@ logger = logging.getLogger(__name__)
 # A full disk, or a process without descriptors, is looked at again this often; each look is one failed transaction.
 _NO_ROOM_PAUSE_S: Final = 1.0
 
-# How often it looks at a barrier whether the version has come.
-_VERSION_PAUSE_S: Final = 0.05
+# A version that does not come to a barrier is asked for again after this time: whoever brought it may have given up.
+_ASK_AGAIN_S: Final = 1.0
 
 _NOTHING: Final = Effects(NOTHING, 0)
 
@@ -185,9 +185,10 @@ class Applying:
             logger.warning("%s waits at offset %s: it has no version %s yet", self._name, at, number)
         while number not in self._versions.level:
             self.awaits, self.awaited = self._missing(barrier), barrier.barrier
+            seen = self._versions.changes
             if number not in self._versions.behind:
                 yield VersionAwaited()
-            await asyncio.sleep(_VERSION_PAUSE_S)
+            await self._versions.wait_changed(seen, timeout=_ASK_AGAIN_S)
             yield Progressed()
         self.awaits = self.awaited = None
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from copy import copy
 from typing import Any, Final
 
@@ -180,6 +180,13 @@ class StandbyVersions:
             if number in self.lost:
                 raise copy(self.lost[number])
             await self._moved.wait()
+
+    async def wait_changed(self, seen: int, *, timeout: float) -> None:
+        """Return when `changes` is not `seen` any more, or when `timeout` seconds have passed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while self.changes == seen:
+                    await self._moved.wait()
 
     def exchange(self, new: LmdbIndex, *, ended: Iterable[int] = ()) -> None:
         """`new` was level and is live from now on; the one that was live is carried along from now on.

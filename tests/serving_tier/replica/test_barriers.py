@@ -23,6 +23,9 @@ from log_tier.model.identifiers import Offset
 from log_tier.model.record import Condition, Operation
 from serving_tier.fold.verdicts import Outcome, Verdict
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.replica import apply as module
+from serving_tier.replica.observer import ReplicaEvent
+from serving_tier.replica.replica import Replica
 from serving_tier.replica.standby import StandbyVersions
 
 
@@ -120,6 +123,44 @@ async def test_a_barrier_waits_for_the_version(setting: VersionSetting) -> None:
         await applied(replica, last)
         assert [key for key, _ in replica.index.scan(b"", None).entries] == [b"a", b"b", b"x"]
         assert replica.awaits is None
+
+
+async def test_a_barrier_is_passed_when_the_version_has_come_and_not_at_the_next_look(
+    setting: VersionSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay over many clearings waits once for each, as long as its version takes."""
+    monkeypatch.setattr(module, "_ASK_AGAIN_S", 3600.0)
+    base = await setting.write(put(b"a", b"1"))
+    versions = range(2, 22)
+    for number in versions:
+        await setting.swap(number)
+        last = await setting.write(put(b"written behind %d" % number, b"v"))
+    asked: list[int] = []
+    async with setting.replica("a") as replica, asyncio.TaskGroup() as staging:
+
+        def bring(found: Replica, event: ReplicaEvent) -> None:
+            if event == "version_missing":
+                assert found.awaits is not None
+                asked.append(int(str(found.awaits.fields["version"])))
+                staging.create_task(setting.stage(found, asked[-1], {b"x": b"x"}, base=base))
+
+        replica.owner = bring
+        await applied(replica, last)
+        assert asked == list(versions), "each was asked for once"
+        assert replica.index.version == versions[-1]
+
+
+async def test_a_version_that_does_not_come_is_asked_for_again(
+    setting: VersionSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ASK_AGAIN_S", 0.001)
+    async with setting.replica("a") as replica:
+        asked: list[ReplicaEvent] = []
+        replica.owner = lambda _, event: asked.append(event)
+        await setting.write(put(b"a", b"1"))
+        await setting.swap(2)
+        await until(lambda: len(asked) > 2)
+        assert set(asked) == {"version_missing"}
 
 
 async def test_a_barrier_that_comes_too_late_changes_nothing(setting: VersionSetting) -> None:
