@@ -1,7 +1,10 @@
-"""The thread that folds: LMDB write transactions happen here and nowhere else.
+"""The thread that folds: LMDB write transactions happen here and nowhere else. And the few that close indexes.
 
 One thread serves all replicas of a process. Jobs that arrive while it works are taken together, and their completions
 travel back to the event loop in one wake-up: crossing from a thread to a loop costs more than applying a small batch.
+
+Closing an index that was written takes three syncs and writes nothing in it. It is done beside the folds, for several
+indexes at the same time: a filesystem brings the syncs that wait together to the disk together.
 """
 
 from __future__ import annotations
@@ -10,11 +13,15 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Generic, TypeVar
 
 from log_tier.model.errors import ShuttingDown
 
 __all__ = ["Applier"]
+
+# Indexes that are closed at the same time: see `log_tier.embedded.closing`.
+_CLOSERS: Final = 8
 
 T = TypeVar("T")
 
@@ -41,6 +48,7 @@ class Applier:
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._closers = ThreadPoolExecutor(_CLOSERS, thread_name_prefix="duramen-index-close")
 
     def start(self) -> None:
         """Start the thread; completions go to the running event loop."""
@@ -63,6 +71,14 @@ class Applier:
             self._wake.notify()
         return await future
 
+    async def run_aside(self, work: Callable[[], T]) -> T:
+        """Run `work`, which folds nothing, when everything that was accepted before is done, beside what comes later.
+
+        A caller that is cancelled while it waits does not undo the work. Raises as `run`.
+        """
+        begun = await self.run(lambda: self._closers.submit(work))
+        return await asyncio.shield(asyncio.wrap_future(begun))
+
     async def stop(self) -> None:
         """Finish what was accepted, then end the thread."""
         if self._thread is None:
@@ -71,6 +87,7 @@ class Applier:
             self._stopping = True
             self._wake.notify()
         await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._closers.shutdown)
         self._thread = None
 
     def _run(self) -> None:

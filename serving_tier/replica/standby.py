@@ -234,7 +234,8 @@ class StandbyVersions:
         """Close an index cleanly when nobody reads in it any more."""
         while index.readers:  # noqa: ASYNC110 - readers in other threads must not pay for an event
             await asyncio.sleep(_READERS_PAUSE_S)
-        await self._applier.run(lambda: index.close(clean=True))
+        run = self._applier.run_aside if index.is_unsynced else self._applier.run
+        await run(lambda: index.close(clean=True))
 
     async def close(self) -> None:
         """Stop catching up, and close all of them, the live one first."""

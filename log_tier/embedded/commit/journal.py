@@ -30,7 +30,7 @@ This is the write-ahead journal of BookKeeper's bookies, used only where it save
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -171,12 +171,15 @@ class Journal:
             raise
         self._settling = None
 
-    def close(self, *, settle: bool) -> None:
-        """Let go of the files. With `settle`, sync what only frames cover and say so, so that no replay is needed."""
+    def close(self, *, settle: bool, synced: Set[Path] = frozenset()) -> None:
+        """Let go of the files. With `settle`, sync what only frames cover and say so, so that no replay is needed.
+
+        `synced`: segments that were synced after their last frame was written.
+        """
         try:
             if settle:
                 self._wait_settled()
-                _sync_all(self._disk, self._uncovered)
+                _sync_all(self._disk, self._uncovered - synced)
                 Witness(self._generation, clean=True).write(self._disk, self._folder)
         finally:
             self._settler.shutdown(wait=True)

@@ -1,7 +1,8 @@
 """Which partitions have their newest segment open for writing: the most recently written ones, up to a bound.
 
 A partition that is written to needs an open file for the length of a commit and no longer. Keeping it open saves the
-next commit an open (some 20 µs), so the most recently used ones stay. Belongs to whoever has the turn to write.
+next commit an open (some 20 µs), so the most recently used ones stay. Belongs to whoever has the turn to write; while a
+log is being closed, several threads open and close files that nobody may shed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class OpenFiles:
 
     def shed(self, count: int) -> int:
         """Close up to so many files that no commit needs; return how many that were."""
-        idle = [owner for owner in self._open if not owner.is_in_commit][:count]
+        idle = [owner for owner in list(self._open) if not owner.is_in_commit][:count]
         for owner in idle:
             owner.release()
         return len(idle)

@@ -283,14 +283,15 @@ class PartitionLog:
             self.segments.append(segment)
         return segment
 
-    def seal(self, *, clean: bool = False) -> None:
-        """Cut the newest file to its batches, put its index beside it, and close it. Where that fails, the file stays
-        open, so that the next call does it: a sealed segment must end with its last batch. Four syncs.
+    def seal(self, *, clean: bool = False) -> Path | None:
+        """Cut the newest file to its batches, put its index beside it, and close it; returns its path where there was
+        something to do. Where that fails, the file stays open, so that the next call does it: a sealed segment must end
+        with its last batch. Four syncs.
 
         The checkpoint goes first: from then on the file may be as short as its batches, and not shorter.
         """
         if not self._file.is_open and not self._file.capacity:
-            return
+            return None
         segment = self.segments[-1]
         if not self._file.is_open:
             self._file.open(segment.path)
@@ -298,6 +299,7 @@ class PartitionLog:
         self._file.seal(segment.bytes)
         self._unwritten = []
         self.write_index(segment)
+        return segment.path
 
     def release(self) -> None:
         """Close the newest segment's file; the next append opens it again. Raises `LogStopped` where a sync failed."""
@@ -336,12 +338,26 @@ class PartitionLog:
         checkpoint.write(self.disk, self.folder / names.CHECKPOINT)
         self.checkpoint = checkpoint
 
-    def finish(self) -> None:
-        """A clean end: no space stays reserved, and a checkpoint says where the newest file ends."""
-        self.seal(clean=self.damage is None)
+    @property
+    def has_open_file(self) -> bool:
+        """Is the newest segment open for writing?"""
+        return self._file.is_open
+
+    def keep_file(self) -> None:
+        """Before the log is closed: no other partition closes this one's file from now on, for want of a descriptor."""
+        self._file.is_in_commit = True
+
+    def finish(self) -> Path | None:
+        """A clean end: no space stays reserved, and a checkpoint says where the newest file ends. Returns the file that
+        is wholly on stable storage for that; None where nothing was written to it since it last was.
+
+        Different partitions may be finished in different threads.
+        """
+        path = self.seal(clean=self.damage is None)
         segment = self.segments[-1] if self.segments else None
         if segment is not None and self.damage is None and self.checkpoint.clean_bytes != segment.bytes:
             self.save_checkpoint(clean=True)
+        return path
 
     def abandon(self) -> None:
         """Close the file as it is: the topic was deleted, or the disk failed."""

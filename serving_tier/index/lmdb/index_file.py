@@ -257,6 +257,11 @@ class IndexFile(LmdbReads):
                 with named_troubles(self._path, self._map_bytes):
                     env.reader_check()
 
+    @property
+    def is_unsynced(self) -> bool:
+        """Does a clean close have something to sync?"""
+        return self._unsynced
+
     def close(self, *, clean: bool = True) -> None:
         """Close the file; `clean` syncs it first and marks the folder. Idempotent. Nobody may hold `readers`; reads
         that other threads have begun end first.

@@ -47,6 +47,40 @@ async def test_an_error_goes_to_its_caller_alone(applier: Applier) -> None:
     assert isinstance(results[1], DiskFull)
 
 
+async def test_what_is_run_aside_comes_after_what_was_accepted_and_together(applier: Applier) -> None:
+    accepted = threading.Event()
+    together = threading.Barrier(3, timeout=20.0)
+
+    def close() -> bool:
+        together.wait()  # breaks where the three do not run at the same time
+        return accepted.is_set()
+
+    before = asyncio.ensure_future(applier.run(accepted.set))
+    assert await asyncio.gather(*(applier.run_aside(close) for _ in range(3))) == [True] * 3
+    await before
+
+
+async def test_what_is_run_aside_is_done_though_its_caller_is_cancelled_and_before_the_end() -> None:
+    applier = Applier()
+    applier.start()
+    entered, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def close() -> None:
+        entered.set()
+        go_on.wait(20.0)
+        done.set()
+
+    caller = asyncio.ensure_future(applier.run_aside(close))
+    assert await asyncio.to_thread(entered.wait, 20.0)
+    caller.cancel()
+    go_on.set()
+    await applier.stop()
+    assert caller.cancelled()
+    assert done.is_set()
+    with pytest.raises(ShuttingDown):
+        await applier.run_aside(close)
+
+
 async def test_a_cancelled_caller_does_not_undo_its_work(applier: Applier) -> None:
     may_go = threading.Event()
     done: list[str] = []
