@@ -149,12 +149,10 @@ class LmdbReads:
             txn = self._begin(self._data)
             if transaction is not None and txn.id() != transaction:
                 return None
-            get = txn.get
             found: list[bytes | None] = []
             room = bytes_max
             add = found.append
-            for key in keys:
-                stored = get(key)
+            for stored in map(txn.get, keys):
                 if stored is not None:
                     room -= len(stored)
                     if room < 0:
@@ -167,7 +165,7 @@ class LmdbReads:
         except lmdb.Error as error:
             self._refuse_read(error)
         finally:
-            txn = get = None  # the transaction ends before the pin does
+            txn = None  # the transaction ends before the pin does
             pins.release()
         return found
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from log_tier.model.errors import DuramenError
@@ -35,6 +36,8 @@ _RUN_MAX: Final = 512
 
 # A millisecond of copying. Commands with longer arguments cost so much that they may go one by one.
 _RUN_BYTES_MAX: Final = 1 << 20
+
+_FIRST: Final = itemgetter(0)
 
 # Fewer like commands are not worth their columns.
 _LIKE_MIN: Final = 8
@@ -65,11 +68,7 @@ def gather(queue: deque[Command]) -> Gathered | None:
     spec = _spec_of(first)
     if spec is None:
         return None
-    name, words, alike = first[0], len(first), 0
-    for command in islice(queue, _RUN_MAX):
-        if command[0] != name or len(command) != words:
-            break
-        alike += 1
+    words, alike = len(first), _alike(queue)
     specs: list[CommandSpec] = [spec] * alike if alike >= _LIKE_MIN and spec.kind != "read" else _specs_of(queue)
     commands = islice(queue, len(specs))
     args: list[Sequence[bytes]]
@@ -85,6 +84,23 @@ def gather(queue: deque[Command]) -> Gathered | None:
         keys = (words[0] for words in args) if spec.name == "set" and words == 3 else ()
         return Gathered([spec.run] * count, args, size, frozenset(keys), EACH.get(spec.name), spec)
     return Gathered([spec.run for spec in specs], args, size, _blind(specs, args), None, specs[-1])
+
+
+def _alike(queue: deque[Command]) -> int:
+    """How many of the first commands have the name and the number of words of the first one."""
+    name, words = queue[0][0], len(queue[0])
+    if len(queue) >= _RUN_MAX and queue[_RUN_MAX - 1][0] == name:
+        # They may be alike as far as a run goes: two counts in C tell.
+        commands = list(islice(queue, _RUN_MAX))
+        names = list(map(_FIRST, commands))
+        if names.count(name) == len(names) and set(map(len, commands)) == {words}:
+            return len(names)
+    alike = 0
+    for command in islice(queue, _RUN_MAX):
+        if command[0] != name or len(command) != words:
+            break
+        alike += 1
+    return alike
 
 
 def _spec_of(command: Command) -> CommandSpec | None:
@@ -119,7 +135,7 @@ def _within_limits(args: Sequence[Sequence[bytes]]) -> tuple[int, int]:
     """How many of the commands, from the first one on, have a key that can be one, and are not too long together; and
     how many bytes those have."""
     size = sum(map(len, chain.from_iterable(args)))
-    keys = [len(words[0]) for words in args]
+    keys = list(map(len, map(_FIRST, args)))
     if size <= _RUN_BYTES_MAX and keys and min(keys) and max(keys) <= KEY_BYTES_MAX:
         return len(args), size
     size = 0
@@ -168,7 +184,7 @@ class RunReplies:
 
     def finish_run(self, places: Sequence[int], replies: Sequence[Any]) -> None:
         """See `RunReceiver`. A reply that is there already stays."""
-        if any(isinstance(reply, DuramenError) for reply in replies):
+        if any(issubclass(kind, DuramenError) for kind in set(map(type, replies))):
             encoded = [
                 self._encode_error(reply) if isinstance(reply, DuramenError) else encode(reply, self._protocol)
                 for reply in replies

@@ -33,11 +33,12 @@ __all__ = ["Framer", "lone_get", "lone_set"]
 
 _STAR: Final = 0x2A
 
-# Five digits after the sign of anything that hiredis makes a list of: with four, it takes 80 KB at most.
-# One search for each sign: what begins with a literal is found at the speed of `memchr`.
-_SUSPICIOUS: Final = tuple(
-    re.compile(re.escape(sign) + rb"[+-]?\d{5}").search for sign in (b"*", b"~", b">", b"%", b"|")
-)
+# Five digits after the sign of anything that hiredis makes a list of: with four, it takes 80 KB at most. The search for
+# the sign of an array begins with a literal, which is three times as fast; the other signs are rare, and are looked for
+# first.
+_HUGE_ARRAY: Final = re.compile(rb"\*[+-]?\d{5}").search
+_RARE_SIGNS: Final = (b"~", b">", b"%", b"|")
+_HUGE_OTHER: Final = re.compile(rb"[~>%|][+-]?\d{5}").search
 
 # A header is shorter: `*1048576` and its line end. What is held of a command that has no more than this may be a piece
 # of a header, which the search above would not see in either half; so it is parsed once more with what follows it.
@@ -81,7 +82,7 @@ class Framer:
             return []
         if 0 < held < _HEADER_MAX and self._fallback is None:
             data, held = self._with_held(data), 0
-        if self._fallback is not None or any(search(data) for search in _SUSPICIOUS) or (not held and data[0] != _STAR):
+        if self._fallback is not None or _is_suspicious(data) or (not held and data[0] != _STAR):
             return self._take_fallback(data)
         self._feed(data)
         try:
@@ -195,6 +196,13 @@ def lone_set(data: bytes) -> tuple[bytes, bytes] | None:
     ):
         return data[end + 2 : stop], data[begin + 2 : -2]
     return None
+
+
+def _is_suspicious(data: bytes) -> bool:
+    """May it ask hiredis for a huge list? 3 ns a byte."""
+    if _HUGE_ARRAY(data) is not None:
+        return True
+    return any(sign in data for sign in _RARE_SIGNS) and _HUGE_OTHER(data) is not None
 
 
 def _wire_bytes(commands: Sequence[Command]) -> int:

@@ -142,6 +142,8 @@ def encode(reply: Any, protocol: int) -> bytes:
 def encode_many(replies: Sequence[Any], protocol: int) -> list[bytes]:
     """The bytes of each reply. 0.1 µs each for numbers, values, nulls and statuses that are `OK`."""
     null = NULL[protocol]
+    if set(map(type, replies)) == {int}:
+        return list(map(b":%d\r\n".__mod__, replies))
     return [
         b":%d\r\n" % reply
         if type(reply) is int

@@ -43,6 +43,7 @@ class CommandRun:
 
     __slots__ = (
         "_each",
+        "_written",
         "_wrote",
         "args",
         "asked",
@@ -83,8 +84,10 @@ class CommandRun:
         self.taken_out: list[Job] = []
         """Commands that are not in the run any more, in their order; all of them came behind those that are."""
         self._each = each
+        self._written: Sequence[bytes] = ()
+        """Keys that were written, where it was executed in columns."""
         self._wrote: Sequence[bool] = ()
-        """Which commands wrote, in its last execution."""
+        """Which commands wrote, where they were executed one by one."""
 
     @property
     def cost(self) -> int:
@@ -101,7 +104,7 @@ class CommandRun:
             replies = self._each(overlay, list(zip(*self.args, strict=True)))
             if replies is not None:
                 self.replies = replies
-                self._wrote = list(map(set(overlay.keys[before:]).__contains__, self.keys))
+                self._written = overlay.keys[before:]
                 return 0
         return self._one_by_one(overlay, room)
 
@@ -124,7 +127,8 @@ class CommandRun:
             if size + overlay.bytes > most:
                 break
         self.replies, self._wrote = replies, wrote
-        self.take_out(len(replies))
+        if len(replies) < len(self.keys):
+            self.take_out(len(replies))
         return size
 
     def starts(self, before: int, after: int) -> Sequence[int]:
@@ -134,10 +138,11 @@ class CommandRun:
     def take_out(self, start: int = 0) -> list[Job]:
         """Take the commands from `start` on out of the run; the jobs that they are by themselves."""
         jobs: list[Job] = []
+        wrote = self._wrote or list(map(set(self._written).__contains__, self.keys))
         for number in range(start, len(self.keys)):
             key, step, words = self.keys[number], self.steps[number], self.args[number]
             job = Job(self.owner, (key,), step, words, self.receiver.at(self.places[number]))
-            job.wrote = number < len(self._wrote) and self._wrote[number]
+            job.wrote = number < len(wrote) and wrote[number]
             jobs.append(job)
         if jobs:
             self.keys, self.args, self.steps = self.keys[:start], self.args[:start], self.steps[:start]
@@ -157,7 +162,7 @@ class CommandRun:
         """Give the replies to the receiver. `first`: the offset of the group's first write."""
         if self.places:
             replies = self.replies
-            if any(type(reply) is list for reply in replies):
+            if list in set(map(type, replies)):
                 replies = [with_versions(reply, first) for reply in replies]
             self.receiver.finish_run(self.places, replies)
 

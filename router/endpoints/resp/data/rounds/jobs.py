@@ -212,7 +212,10 @@ def records_of(overlay: Overlay, starts: Sequence[int]) -> Columns:
     keys, values = overlay.keys, [b"" if value is None else value for value in overlay.values]
     kinds, expiries = _kinds_of(overlay), overlay.expiries
     unseen = dict(overlay.conditions)
-    versions = [unseen.pop(key, _FREE) for key in keys]
+    if list(unseen) == keys:
+        versions, unseen = list(unseen.values()), {}  # each key was looked at, then written once: the usual pipeline
+    else:
+        versions = [unseen.pop(key, _FREE) for key in keys]
     if unseen:
         guards = len(unseen)
         keys, values, versions = [*unseen, *keys], [b""] * guards + values, [*unseen.values(), *versions]
