@@ -258,6 +258,8 @@ class Database:
         replicas: int | None = None,
         over: str | None = None,
         partitioner: Partitioner | None = None,
+        retention_ms: int = 0,
+        retention_bytes: int = 0,
         if_missing: bool = False,
         timeout: float | None = None,
     ) -> Table:
@@ -267,6 +269,8 @@ class Database:
             replicas=replicas,
             over=over,
             partitioner=partitioner,
+            retention_ms=retention_ms,
+            retention_bytes=retention_bytes,
             if_missing=if_missing,
             timeout=timeout,
         )
@@ -280,6 +284,7 @@ class Database:
 
     tables = _wrap(database.Database.tables)
     describe_table = _wrap(database.Database.describe_table)
+    set_retention = _wrap(database.Database.set_retention)
     drop_table = _wrap(database.Database.drop_table)
 
     def token(self) -> str:

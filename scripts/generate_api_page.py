@@ -14,6 +14,7 @@ from duramen.client import atomic, database, table, writer
 from duramen.client.model import results
 from duramen.client.watch import Watch
 from log_tier.model.errors import DuramenError
+from log_tier.model.retention import Retention
 from log_tier.rpc.status import status_of
 from router.data.requests import PartitionDescription, TableDescription
 
@@ -51,6 +52,7 @@ _RESULTS: Final[tuple[type, ...]] = (
     results.TableInfo,
     TableDescription,
     PartitionDescription,
+    Retention,
     duramen.Token,
 )
 

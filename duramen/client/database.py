@@ -13,6 +13,7 @@ from duramen.client.table import Table
 from log_tier.model.errors import InvalidRequest, TableExists
 from log_tier.model.identifiers import check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
+from log_tier.model.retention import Retention
 from log_tier.model.table_spec import TableSpec
 from log_tier.model.tokens import Token
 from router.data.requests import TableDescription
@@ -80,6 +81,8 @@ class Database:
         replicas: int | None = None,
         over: str | None = None,
         partitioner: Partitioner | None = None,
+        retention_ms: int = 0,
+        retention_bytes: int = 0,
         if_missing: bool = False,
         timeout: float | None = None,
     ) -> Table:
@@ -93,6 +96,11 @@ class Database:
         reading it; its partitions are the table's; dropping the table leaves it. `partitioner`: how a key finds its
         partition, `"slot"` or `"murmur2"` (as Kafka's Java producers do); None: `"murmur2"` with `over`, else `"slot"`.
         With `over` it must be the partitioner of the topic's producers, else reads look in the wrong partition.
+
+        `retention_ms`, `retention_bytes`: each partition's log keeps its records so long, and so many bytes; 0: no such
+        bound. Keys and values stay, whatever their age: only the log's history goes, below a verified snapshot.
+        `set_retention` changes both. Raises `InvalidRequest` with `over`, and for a bound by size where the log
+        is in Kafka.
         """
         if over is not None:
             check_adopted_name(over)
@@ -106,6 +114,7 @@ class Database:
             replicas=replicas or 0,
             over=over or "",
             partitioner=partitioner or "",
+            retention=Retention(retention_ms, retention_bytes),
         )
         deadline = self.context.deadline(timeout)
         try:
@@ -133,6 +142,28 @@ class Database:
     async def describe_table(self, name: str, *, timeout: float | None = None) -> TableDescription:
         """The state of each partition of a table: offsets, keys, bytes, nodes. Raises `TableNotFound`."""
         return await TableLookup(self.context, name).describe(timeout=timeout)
+
+    async def set_retention(
+        self,
+        name: str,
+        *,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> Retention:
+        """Change how much of each partition's log of a table stays, in milliseconds and in bytes; None: as it is, 0: no
+        such bound. Returns both bounds as they are then: `ms` and `bytes`.
+
+        The bounds hold within a minute. Keys and values stay, whatever their age; only the log's history goes, in whole
+        segments, below a verified snapshot. Raises `TableNotFound`, `InvalidRequest` where neither is given or for a
+        bound by size where the log is in Kafka, and `CommandRejected` for a table over a topic of others.
+        """
+        return await ask_until(
+            self.context.deadline(timeout),
+            lambda remaining: self.connection.set_retention(
+                name, ms=retention_ms, size=retention_bytes, timeout=remaining
+            ),
+        )
 
     async def drop_table(self, name: str, *, timeout: float | None = None) -> None:
         """Delete a table with its log and its indexes. This cannot be undone. Raises `TableNotFound`."""

@@ -72,6 +72,9 @@ class CreateTable:
     """The topic is one of others; see `TableEntry`."""
     over: str = ""
     starts: tuple[Offset, ...] = ()
+    retention_ms: int = 0
+    retention_bytes: int = 0
+    """See `SetRetention`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,9 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
             f"table {command.name} has {command.partitions} partitions, and {len(command.starts)} offsets at which "
             "they begin: name one for each, or none"
         )
+    retention = _checked_retention(command)
+    if command.adopted and retention.is_bounded:
+        raise _others_topic(command.name, command.over)
     nodes = candidates(cluster)
     if not 1 <= command.replicas <= min(len(nodes), REPLICAS_MAX):
         raise Refusal(
@@ -104,6 +107,8 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
         adopted=command.adopted,
         over=command.over,
         starts=command.starts,
+        retention_ms=retention.ms,
+        retention_bytes=retention.bytes,
     )
     # The topic of others outlives the tables over it, and so does its id.
     dropped = tuple(gone for gone in cluster.dropped if gone != table.id)
@@ -126,16 +131,22 @@ def _set_retention(cluster: ClusterMap, _offset: Offset, _time_ms: int, command:
     table = cluster.tables.get(command.table)
     if table is None:
         raise Refusal(f"no table has the id {command.table}: it was dropped, or never was")
-    try:
-        retention = check_retention(Retention(command.retention_ms, command.retention_bytes))
-    except DuramenError as error:
-        raise Refusal(error.message) from error
+    retention = _checked_retention(command)
     if table.adopted and retention.is_bounded:
-        raise Refusal(
-            f"the log of {table.name} is the topic {table.over!r} of others: set the retention where the topic is"
-        )
+        raise _others_topic(table.name, table.over)
     changed = replace(table, retention_ms=retention.ms, retention_bytes=retention.bytes)
     return cluster.with_table(changed)
+
+
+def _checked_retention(command: c.CreateTable | c.SetRetention) -> Retention:
+    try:
+        return check_retention(Retention(command.retention_ms, command.retention_bytes))
+    except DuramenError as error:
+        raise Refusal(error.message) from error
+
+
+def _others_topic(table: str, topic: str) -> Refusal:
+    return Refusal(f"the log of {table} is the topic {topic!r} of others: set the retention where the topic is")
 
 
 def _add_snapshot(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.AddSnapshot) -> ClusterMap:

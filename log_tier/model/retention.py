@@ -53,8 +53,8 @@ class SegmentFacts(NamedTuple):
 def check_retention(retention: Retention) -> Retention:
     """The bounds themselves. Raises `InvalidRequest` for a negative one, or one that no message can carry."""
     for name, value in zip(("retention_ms", "retention_bytes"), retention, strict=True):
-        if not 0 <= value <= BOUND_MAX:
-            raise InvalidRequest(f"{name} is a number from 0 (no bound) to {BOUND_MAX}, not {value}")
+        if type(value) is not int or not 0 <= value <= BOUND_MAX:
+            raise InvalidRequest(f"{name} is a whole number from 0 (no bound) to {BOUND_MAX}, not {value!r}")
     return retention
 
 

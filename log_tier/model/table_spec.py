@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from log_tier.model.errors import InvalidName, InvalidRequest, LimitExceeded
 from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
+from log_tier.model.retention import FOREVER, Retention, check_retention
 
 __all__ = ["TableSpec"]
 
@@ -28,6 +29,8 @@ class TableSpec:
     """An existing topic of others that becomes the table's log; empty: the table has a topic of its own."""
     partitioner: str = ""
     """How a key finds its partition; empty: `"murmur2"` over a topic of others, as its producers do, else `"slot"`."""
+    retention: Retention = FOREVER
+    """How much of each partition's log stays."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -51,6 +54,11 @@ class TableSpec:
         if type(self.replicas) is not int or not 0 <= self.replicas < 1 << 32:
             raise InvalidRequest(
                 f"a partition has at least one replica, not {self.replicas!r}; 0 leaves it to the cluster"
+            )
+        check_retention(self.retention)
+        if self.over and self.retention.is_bounded:
+            raise InvalidRequest(
+                f"the log of {self.name} is the topic {self.over!r} of others: set the retention where the topic is"
             )
 
     @property

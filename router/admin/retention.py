@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.commands import SetRetention
-from log_tier.model.errors import InvalidRequest
-from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.identifiers import Partition
 from log_tier.model.log import Log
-from log_tier.model.retention import Retention, check_retention
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.retention import held_by
+from router.data.retention import change_retention
 from router.proto import admin_pb2 as pb
 
 __all__ = ["set_retention"]
@@ -29,17 +27,8 @@ async def set_retention(
     `CommandRejected` for a table over a topic of others.
     """
     entry = situation.table(table)
-    if ms is None and size is None:
-        raise InvalidRequest("name what is to change: retention_ms, retention_bytes, or both (0: no bound)")
-    retention = check_retention(
-        Retention(entry.retention_ms if ms is None else ms, entry.retention_bytes if size is None else size)
-    )
-    if not entry.adopted:
-        await log.retain(
-            PartitionId(entry.id, Partition(0)), retention, below=Offset(0)
-        )  # checks the bounds, removes nothing
-    _, cluster = await catalog.submit(SetRetention(entry.id, retention.ms, retention.bytes))
-    changed = cluster.table(entry.id)
+    changed = await change_retention(catalog, log, entry, ms=ms, size=size)
+    retention, cluster = changed.retention, catalog.map
     after = Situation(cluster, situation.nodes)
     notes = [
         f"{entry.name}/{number} keeps everything: {reason}"

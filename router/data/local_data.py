@@ -30,6 +30,7 @@ from log_tier.model.errors import (
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended, Bounds, Log
+from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.appending import unanswered
@@ -304,6 +305,11 @@ class LocalData:
             ],
             table.retention,
         )
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        """Change how much of its log a table keeps. One command of the catalog."""
+        async with in_time(timeout, f"the retention of table {name!r} was not changed"):
+            return (await self.tables.set_retention(name, ms=ms, size=size)).retention
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
         """Delete a table and its log. Its writers and readers get `TableNotFound` from then on."""

@@ -23,6 +23,7 @@ from typing import Protocol
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.requests import (
@@ -102,6 +103,15 @@ class TableAdmin(Protocol):
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         """A table and the state of its partitions."""
+        ...
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        """Change how much of its log a table keeps, in milliseconds and in bytes of each partition; None: as it is, 0:
+        no such bound. Returns both bounds as they are then.
+
+        Raises `TableNotFound`, `InvalidRequest` where nothing is named or the log cannot keep to a bound, and
+        `CommandRejected` for a table over a topic of others.
+        """
         ...
 
     async def drop_table(self, name: str, *, timeout: float) -> None:

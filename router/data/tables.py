@@ -36,6 +36,7 @@ from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, TableId,
 from log_tier.model.log import Log, Topic
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
+from router.data.retention import change_retention, check_log_keeps
 
 __all__ = ["REPLICAS_DEFAULT_MAX", "Tables"]
 
@@ -113,8 +114,16 @@ class Tables:
             if spec.over:
                 command = await self._over(spec, replicas)
             else:
-                topic = await self._topic(name, spec.partitions)
-                command = CreateTable(topic.id, name, topic.partitions, replicas, spec.placed_by)
+                topic = await self._topic(spec)
+                command = CreateTable(
+                    topic.id,
+                    name,
+                    topic.partitions,
+                    replicas,
+                    spec.placed_by,
+                    retention_ms=spec.retention.ms,
+                    retention_bytes=spec.retention.bytes,
+                )
             try:
                 _, cluster = await self._catalog.submit(command)
             except CommandRejected as error:
@@ -155,14 +164,29 @@ class Tables:
             starts=starts if any(starts) else (),
         )
 
-    async def _topic(self, name: str, partitions: int) -> Topic:
-        """The topic for a new table: a new one, or one that an interrupted `create` left."""
+    async def _topic(self, spec: TableSpec) -> Topic:
+        """The topic for a new table. Raises `InvalidRequest` for bounds that the log cannot keep, `TableExists`."""
+        topic = await self._empty_topic(spec.name, spec.partitions)
+        try:
+            await check_log_keeps(self._log, topic, spec.retention)
+        except InvalidRequest:
+            await self._log.delete_topic(topic.id)
+            raise
+        return topic
+
+    async def _empty_topic(self, name: str, partitions: int) -> Topic:
+        """A topic without a table: a new one, or one that an interrupted `create` left. Raises `TableExists`."""
         with suppress(TableExists):
             return await self._log.create_topic(name, partitions=partitions)
         topic = next((topic for topic in await self._log.topics() if topic.name == name), None)
         if topic is None or topic.partitions != partitions or topic.id in (await self._catalog.refresh()).tables:
             raise _exists(name)
         return topic
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None) -> TableEntry:
+        """Change how much of its log a table keeps; see `router.data.retention.change_retention`."""
+        table = await self.find(name)
+        return await self._carried_through(change_retention(self._catalog, self._log, table, ms=ms, size=size))
 
     async def drop(self, name: str) -> TableEntry:
         """Delete a table and its log (not a topic of others); the nodes delete its indexes when they see it."""

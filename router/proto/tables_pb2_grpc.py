@@ -55,6 +55,11 @@ class TablesStub:
                 request_serializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
                 response_deserializer=duramen_dot_v1_dot_tables__pb2.TableDescription.FromString,
                 _registered_method=True)
+        self.SetRetention = channel.unary_unary(
+                '/duramen.v1.Tables/SetRetention',
+                request_serializer=duramen_dot_v1_dot_tables__pb2.SetRetentionRequest.SerializeToString,
+                response_deserializer=duramen_dot_v1_dot_tables__pb2.SetRetentionReply.FromString,
+                _registered_method=True)
         self.Drop = channel.unary_unary(
                 '/duramen.v1.Tables/Drop',
                 request_serializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
@@ -94,6 +99,14 @@ class TablesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetRetention(self, request, context):
+        """Change how much of its log a table keeps. INVALID_ARGUMENT invalid_request: nothing is named, or the log cannot
+        keep to a bound. FAILED_PRECONDITION command_rejected: the table lies over a topic of others.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Drop(self, request, context):
         """Delete a table with all that it holds, which cannot be undone. NOT_FOUND table_not_found.
         """
@@ -123,6 +136,11 @@ def add_TablesServicer_to_server(servicer, server):
                     servicer.Describe,
                     request_deserializer=duramen_dot_v1_dot_tables__pb2.FindTableRequest.FromString,
                     response_serializer=duramen_dot_v1_dot_tables__pb2.TableDescription.SerializeToString,
+            ),
+            'SetRetention': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetRetention,
+                    request_deserializer=duramen_dot_v1_dot_tables__pb2.SetRetentionRequest.FromString,
+                    response_serializer=duramen_dot_v1_dot_tables__pb2.SetRetentionReply.SerializeToString,
             ),
             'Drop': grpc.unary_unary_rpc_method_handler(
                     servicer.Drop,
@@ -239,6 +257,33 @@ class Tables:
             '/duramen.v1.Tables/Describe',
             duramen_dot_v1_dot_tables__pb2.FindTableRequest.SerializeToString,
             duramen_dot_v1_dot_tables__pb2.TableDescription.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetRetention(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/duramen.v1.Tables/SetRetention',
+            duramen_dot_v1_dot_tables__pb2.SetRetentionRequest.SerializeToString,
+            duramen_dot_v1_dot_tables__pb2.SetRetentionReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from log_tier.model.errors import Disconnected, DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.retention import Retention, check_retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from log_tier.rpc.wire import Wire
@@ -107,6 +108,8 @@ class GrpcConnection:
             replicas=spec.replicas,
             over=spec.over,
             partitioner=spec.partitioner,
+            retention_ms=spec.retention.ms,
+            retention_bytes=spec.retention.bytes,
         )
         return messages.ref_from(await self._wire.ask(self._tables.Create, request, timeout=timeout))
 
@@ -121,6 +124,12 @@ class GrpcConnection:
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         request = tables.FindTableRequest(name=name)
         return messages.description_from(await self._wire.ask(self._tables.Describe, request, timeout=timeout))
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        check_retention(Retention(ms or 0, size or 0))  # a message carries no others
+        request = tables.SetRetentionRequest(name=name, retention_ms=ms, retention_bytes=size)
+        reply = await self._wire.ask(self._tables.SetRetention, request, timeout=timeout)
+        return Retention(reply.retention_ms, reply.retention_bytes)
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
         await self._wire.ask(self._tables.Drop, tables.FindTableRequest(name=name), timeout=timeout)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError, ReplicaBehind, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.requests import (
@@ -131,6 +132,13 @@ class FailoverConnection:
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._ask(lambda server: server.describe_table(name, timeout=timeout), timeout=timeout)
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        return await self._ask(
+            lambda server: server.set_retention(name, ms=ms, size=size, timeout=timeout),
+            timeout=timeout,
+            harmless=False,
+        )
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
         await self._ask(lambda server: server.drop_table(name, timeout=timeout), timeout=timeout, harmless=False)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
@@ -116,6 +117,9 @@ class LocalFirstConnection:
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._others.describe_table(name, timeout=timeout)
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        return await self._others.set_retention(name, ms=ms, size=size, timeout=timeout)
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
         await self._others.drop_table(name, timeout=timeout)

@@ -11,6 +11,7 @@ from log_tier.catalog.catalog import Catalog, Maps
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log
+from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.in_time import in_time
@@ -138,6 +139,9 @@ class RoutedConnection:
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._tables.describe(name, timeout=timeout)
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        return await self._tables.set_retention(name, ms=ms, size=size, timeout=timeout)
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
         await self._tables.drop(name, timeout=timeout)

@@ -16,6 +16,7 @@ from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DeadlineExceeded, TableNotFound
 from log_tier.model.identifiers import NOTHING, Partition, PartitionId
 from log_tier.model.log import Bounds, Log
+from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.in_time import in_time
@@ -44,6 +45,10 @@ class TableChanges(Protocol):
 
     async def drop(self, name: str, *, timeout: float) -> None:
         """Drop a table."""
+        ...
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        """Change how much of its log a table keeps."""
         ...
 
     async def find(self, name: str, *, timeout: float) -> TableRef:
@@ -76,6 +81,11 @@ class CatalogChanges:
         async with in_time(timeout, f"table {name!r} was not dropped"):
             await self._tables.drop(name)
 
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        """Change how much of its log a table keeps. It goes on like `create`. Raises as `TableAdmin.set_retention`."""
+        async with in_time(timeout, f"the retention of table {name!r} was not changed"):
+            return (await self._tables.set_retention(name, ms=ms, size=size)).retention
+
     async def find(self, name: str, *, timeout: float) -> TableRef:
         """The table of that name. Raises `TableNotFound` naming those that are there, `DeadlineExceeded`."""
         async with in_time(timeout, f"table {name!r} was not looked up"):
@@ -102,6 +112,9 @@ class RemoteChanges:
 
     async def drop(self, name: str, *, timeout: float) -> None:
         await self._server.drop_table(name, timeout=timeout)
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        return await self._server.set_retention(name, ms=ms, size=size, timeout=timeout)
 
     async def find(self, name: str, *, timeout: float) -> TableRef:
         return await self._server.find_table(name, timeout=timeout)
@@ -139,6 +152,17 @@ class RoutedTables:
         await self._changes.drop(name, timeout=timeout)
         with suppress(DeadlineExceeded):
             await self._shown(ref, there=False)
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        """Change how much of its log a table keeps; return when this process's own map shows it."""
+        ref = await self.find(name, timeout=timeout)
+        retention = await self._changes.set_retention(name, ms=ms, size=size, timeout=timeout)
+        with suppress(DeadlineExceeded):
+            await self._routes.maps.wait_for(
+                lambda cluster: (table := cluster.tables.get(ref.id)) is None or table.retention == retention,
+                timeout=_SHOWN_S,
+            )
+        return retention
 
     async def _shown(self, ref: TableRef, *, there: bool) -> None:
         await self._routes.maps.wait_for(lambda cluster: (ref.id in cluster.tables) == there, timeout=_SHOWN_S)

@@ -95,10 +95,10 @@ def create(
             replicas=replicas,
             over=over,
             partitioner=cast("Partitioner | None", partitioner),
+            retention_ms=retention_ms or 0,
+            retention_bytes=retention_bytes or 0,
             if_missing=if_missing,
         )
-        if retention_ms is not None or retention_bytes is not None:
-            _set_retention(table, retention_ms, retention_bytes, at, timeout)
         made = database.describe_table(table).table
     if json:
         say_json(_document(made))

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from log_tier.model.errors import DatabaseClosed, DeadlineExceeded, DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.requests import (
@@ -121,6 +122,9 @@ class DeferredConnection:
 
     async def describe_table(self, name: str, *, timeout: float) -> TableDescription:
         return await self._ask(timeout, lambda inner, left: inner.describe_table(name, timeout=left))
+
+    async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
+        return await self._ask(timeout, lambda inner, left: inner.set_retention(name, ms=ms, size=size, timeout=left))
 
     async def drop_table(self, name: str, *, timeout: float) -> None:
         await self._ask(timeout, lambda inner, left: inner.drop_table(name, timeout=left))

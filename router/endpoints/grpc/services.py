@@ -9,6 +9,7 @@ import grpc
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.retention import Retention
 from log_tier.model.table_spec import TableSpec
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
@@ -99,14 +100,21 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 
 
 class TablesService(tables_pb2_grpc.TablesServicer):
-    """Create, find, list, describe, drop."""
+    """Create, find, list, describe, set the retention, drop."""
 
     def __init__(self, inner: TableAdmin) -> None:
         self._inner = inner
 
     async def Create(self, request: tables.CreateTableRequest, context: _Context) -> tables.Table:  # noqa: N802
         try:
-            spec = TableSpec(request.name, request.partitions, request.replicas, request.over, request.partitioner)
+            spec = TableSpec(
+                request.name,
+                request.partitions,
+                request.replicas,
+                request.over,
+                request.partitioner,
+                Retention(request.retention_ms, request.retention_bytes),
+            )
             return messages.table_message(await self._inner.create_table(spec, timeout=time_left_s(context)))
         except DuramenError as error:
             await abort(context, error)
@@ -133,6 +141,20 @@ class TablesService(tables_pb2_grpc.TablesServicer):
             )
         except DuramenError as error:
             await abort(context, error)
+
+    async def SetRetention(  # noqa: N802
+        self, request: tables.SetRetentionRequest, context: _Context
+    ) -> tables.SetRetentionReply:
+        try:
+            retention = await self._inner.set_retention(
+                request.name,
+                ms=request.retention_ms if request.HasField("retention_ms") else None,
+                size=request.retention_bytes if request.HasField("retention_bytes") else None,
+                timeout=time_left_s(context),
+            )
+        except DuramenError as error:
+            await abort(context, error)
+        return tables.SetRetentionReply(retention_ms=retention.ms, retention_bytes=retention.bytes)
 
     async def Drop(self, request: tables.FindTableRequest, context: _Context) -> tables.DropTableReply:  # noqa: N802
         try:

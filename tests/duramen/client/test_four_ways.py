@@ -44,6 +44,24 @@ async def collected(found: Any) -> list[Any]:
     return [item async for item in found]
 
 
+async def test_how_much_of_its_log_a_table_keeps(db: Any) -> None:
+    table = await db.create_table("flights", partitions=2, retention_ms=604_800_000)
+    assert (await table.describe()).retention == (604_800_000, 0)
+    changed = await db.set_retention("flights", retention_bytes=1 << 30)
+    assert (changed.ms, changed.bytes) == (604_800_000, 1 << 30), "the other bound stays"
+    assert (await db.describe_table("flights")).retention == changed
+    with pytest.raises(duramen.InvalidRequest, match="name what is to change"):
+        await db.set_retention("flights")
+    with pytest.raises(duramen.InvalidRequest, match="retention_ms is a whole number"):
+        await db.set_retention("flights", retention_ms=1.5)
+    with pytest.raises(duramen.InvalidRequest, match="retention_bytes is a whole number"):
+        await db.create_table("more", retention_bytes=-1)
+    with pytest.raises(duramen.InvalidRequest, match="set the retention where the topic is"):
+        await db.create_table("orders", over="orders-v1", retention_ms=1)
+    with pytest.raises(duramen.TableNotFound):
+        await db.set_retention("more", retention_ms=1)
+
+
 async def test_put_and_get(table: Any) -> None:
     done = await table.put(b"UA1545", b"departed")
     assert (done.offset, done.value) == (0, None)

@@ -9,7 +9,9 @@ import pytest
 
 from kit.cluster.one_machine import DEADLINE_S
 from kit.cluster.silent_log import TIMEOUT_S, check_ends_in_time, silent_log
-from log_tier.model.errors import CommandRejected, DuramenError, TableExists, TableNotFound
+from log_tier.model.errors import CommandRejected, DuramenError, InvalidRequest, TableExists, TableNotFound
+from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.seam import TableAdmin
@@ -23,6 +25,7 @@ CALLS: Final[dict[str, Call]] = {
     "find_table": lambda it: it.find_table("missing", timeout=TIMEOUT_S),
     "list_tables": lambda it: it.list_tables(timeout=TIMEOUT_S),
     "describe_table": lambda it: it.describe_table("flights", timeout=TIMEOUT_S),
+    "set_retention": lambda it: it.set_retention("flights", ms=1000, size=None, timeout=TIMEOUT_S),
     "drop_table": lambda it: it.drop_table("missing", timeout=TIMEOUT_S),
 }
 
@@ -56,6 +59,47 @@ class TableAdminContract:
         for call in (connection.find_table, connection.describe_table, connection.drop_table):
             with pytest.raises(TableNotFound):
                 await call("flights", timeout=DEADLINE_S)
+
+    async def test_how_much_of_its_log_a_table_keeps(self, connection: TableAdmin) -> None:
+        async def described() -> Retention:
+            return (await connection.describe_table("flights", timeout=DEADLINE_S)).retention
+
+        week = Retention(604_800_000, 1 << 30)
+        await connection.create_table(TableSpec("flights", 2, retention=week), timeout=DEADLINE_S)
+        assert await described() == week
+        day = Retention(86_400_000, 1 << 30)
+        assert await connection.set_retention("flights", ms=day.ms, size=None, timeout=DEADLINE_S) == day
+        assert await described() == day
+        assert await connection.set_retention("flights", ms=0, size=0, timeout=DEADLINE_S) == FOREVER
+        assert await described() == FOREVER
+        for ms, size in ((-1, None), (None, 1 << 63), (None, None)):
+            with pytest.raises(InvalidRequest):
+                await connection.set_retention("flights", ms=ms, size=size, timeout=DEADLINE_S)
+        with pytest.raises(TableNotFound):
+            await connection.set_retention("missing", ms=1, size=None, timeout=DEADLINE_S)
+
+    async def test_a_bound_that_the_log_cannot_keep(
+        self, connection: TableAdmin, data_plane: LocalData, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As a log in Kafka, which reports no sizes. Nothing is left of a table that was not made."""
+        retain = data_plane.log.retain
+
+        async def by_time_alone(partition: PartitionId, retention: Retention, *, below: Offset) -> Offset:
+            if retention.bytes:
+                raise InvalidRequest("the log is in Kafka: bound it by time")
+            return await retain(partition, retention, below=below)
+
+        monkeypatch.setattr(data_plane.log, "retain", by_time_alone)
+        large = TableSpec("flights", 1, retention=Retention(bytes=1 << 30))
+        with pytest.raises(InvalidRequest, match="bound it by time"):
+            await connection.create_table(large, timeout=DEADLINE_S)
+        assert await connection.list_tables(timeout=DEADLINE_S) == []
+        assert not [topic for topic in await data_plane.log.topics() if topic.name == "flights"]
+        await connection.create_table(TableSpec("flights", 1, retention=Retention(1000)), timeout=DEADLINE_S)
+        with pytest.raises(InvalidRequest, match="bound it by time"):
+            await connection.set_retention("flights", ms=None, size=1 << 30, timeout=DEADLINE_S)
+        described = await connection.describe_table("flights", timeout=DEADLINE_S)
+        assert described.retention == Retention(1000)
 
     async def test_a_table_with_more_replicas_than_nodes(self, connection: TableAdmin) -> None:
         with pytest.raises(CommandRejected, match="wants 2 replicas"):

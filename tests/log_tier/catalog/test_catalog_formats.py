@@ -79,6 +79,9 @@ def test_tables_that_are_more_than_the_first_format_knew() -> None:
             over="orders-v1",
             starts=(Offset(120), Offset(0)),
         ),
+        CreateTable(
+            TableId("uz7PoMe1SsyzElQe1u4IvA"), "events", 2, 1, retention_ms=604_800_000, retention_bytes=1 << 30
+        ),
     ]
     for line, command in zip(lines, wanted, strict=True):
         document = json.loads(line)
