@@ -22,10 +22,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Final
 
-__all__ = ["Pins"]
+__all__ = ["PIN", "Pins"]
+
+PIN: Final = None
+"""What a deque holds for each pin: which one it is matters to nobody."""
 
 
 class Pins:
@@ -38,8 +40,8 @@ class Pins:
 
     def __init__(self) -> None:
         self._held: Final[deque[None]] = deque()
-        self.acquire: Final[Callable[[], None]] = partial(self._held.append, None)
-        """Take one pin."""
+        self.acquire: Final[Callable[[None], None]] = self._held.append
+        """Take one pin: `acquire(PIN)`. The deque's own method, because a call in between costs as much again."""
         self.release: Final[Callable[[], None]] = self._held.pop
         """Give one pin back. Raises `IndexError` where none is held, which is a bug of the caller."""
 
@@ -48,8 +50,8 @@ class Pins:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """One pin for as long as the block runs. 0.5 µs; the shortest reads call `acquire` and `release`."""
-        self.acquire()
+        """One pin for as long as the block runs. 0.5 µs; the shortest reads call `acquire(PIN)` and `release()`."""
+        self.acquire(PIN)
         try:
             yield
         finally:

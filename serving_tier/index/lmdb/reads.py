@@ -26,7 +26,7 @@ from serving_tier.index.lmdb.counts import count_live, first_expiry_ms, statisti
 from serving_tier.index.lmdb.environment import Databases, named_troubles
 from serving_tier.index.lmdb.format import IDENTITY, STATE, State, unpack_identity
 from serving_tier.index.lmdb.pinned_read import PinnedRead
-from serving_tier.index.pins import Pins
+from serving_tier.index.pins import PIN, Pins
 from serving_tier.index.scan import digest_of, take_page
 
 __all__ = ["LmdbReads", "closed"]
@@ -42,7 +42,7 @@ class _Read:
 
     def __enter__(self) -> Any:
         reads = self._reads
-        reads.pins.acquire()
+        reads.pins.acquire(PIN)
         try:
             self._txn = reads._begin(reads._data)
         except BaseException as error:
@@ -95,7 +95,7 @@ class LmdbReads:
     def get_value(self, key: bytes) -> bytes | None:
         """One entry's value. One lookup, and nothing that is not needed for it."""
         pins = self.pins
-        pins.acquire()
+        pins.acquire(PIN)
         try:
             # Not `with`: a read transaction ends when nothing refers to it any more, and that costs half as much.
             txn = self._begin(self._data)
@@ -114,7 +114,7 @@ class LmdbReads:
     def stored(self, key: bytes) -> bytes | None:
         """The stored form of one entry, expired or not: for an endpoint that writes the bytes on. 0.4 µs."""
         pins = self.pins
-        pins.acquire()
+        pins.acquire(PIN)
         try:
             stored: bytes | None = self._begin(self._data).get(key)
         except lmdb.Error as error:
@@ -126,7 +126,7 @@ class LmdbReads:
     def transaction(self) -> int:
         """The number of the newest write transaction: what is read under the same number is of one moment. 0.5 µs."""
         pins = self.pins
-        pins.acquire()
+        pins.acquire(PIN)
         try:
             number: int = self._begin().id()
         except lmdb.Error as error:
@@ -144,7 +144,7 @@ class LmdbReads:
         Raises `LimitExceeded` where they have more than `bytes_max`, at the first that is beyond it.
         """
         pins = self.pins
-        pins.acquire()
+        pins.acquire(PIN)
         try:
             txn = self._begin(self._data)
             if transaction is not None and txn.id() != transaction:
@@ -222,7 +222,7 @@ class LmdbReads:
 
     def pinned(self) -> PinnedRead:
         """A read transaction that stays open, whatever is applied meanwhile; the caller closes it. 5 µs."""
-        self.readers.acquire()
+        self.readers.acquire(PIN)
         try:
             txn = self._begin(self._data)
             state = State.unpack(txn.get(STATE, db=self._meta))

@@ -20,6 +20,7 @@ from serving_tier.index.lmdb import index_file
 from serving_tier.index.lmdb.folder import read_boot_id
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
+from serving_tier.index.pins import PIN
 
 
 def resting(folder: Path, environments: OpenEnvironments, *, boot: str = "") -> LmdbIndex:
@@ -143,7 +144,7 @@ def test_whatever_a_read_comes_to_it_gives_its_pin_back(tmp_path: Path) -> None:
 def test_closing_waits_for_reads_that_have_begun(tmp_path: Path) -> None:
     index, log = opened(tmp_path / "index", OpenEnvironments(1)), StoredLog()
     index.apply(log.append(put(b"a", b"1")))
-    index.pins.acquire()
+    index.pins.acquire(PIN)
     closing = threading.Thread(target=index.close)
     closing.start()
     try:

@@ -77,6 +77,7 @@ class ServedTable:
         "fresh",
         "gone",
         "ids",
+        "needed",
         "node",
         "page",
         "partition_of",
@@ -102,6 +103,7 @@ class ServedTable:
         self.seen = floors.seen
         self.floor = floors.floor
         self.fresh = floors.fresh
+        self.needed = floors.needed
         self.replicas: list[Replica | None] = [None] * ref.partitions
         """Those that are here and can be read at once."""
         self.caches: list[ValueCache | None] = [None] * ref.partitions
@@ -176,10 +178,6 @@ class ServedTable:
         """A batch with these keys is on stable storage; its last offset. O(keys), twice in all."""
         replica = self.replicas[partition]
         self._floors.wrote(partition, keys, last, None if replica is None else replica.index.applied)
-
-    def needed(self, partition: Partition, keys: Sequence[bytes]) -> Offset:
-        """The offset that a replica here must have applied to answer for these keys."""
-        return self._floors.needed(partition, keys)
 
     def reached(self, partition: Partition, offset: Offset) -> bool:
         """Does no later read of the partition show less than `offset`? True of a partition that the table has not."""

@@ -54,7 +54,7 @@ _MORE: Final = object()
 class Framer:
     """The commands of one connection, chunk by chunk."""
 
-    __slots__ = ("_fallback", "_feed", "_gets", "_held", "held_bytes")
+    __slots__ = ("_fallback", "_feed", "_gets", "_held", "held_bytes", "more")
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
@@ -63,17 +63,14 @@ class Framer:
         """How many those are; 0: what comes next begins a command."""
         self._fallback: FallbackParser | None = None
         """The careful parser, until a command ends with a chunk; hiredis has nothing then."""
+        self.more = False
+        """Were there so many commands that some of what came is not parsed yet? `take` goes on with it."""
         self._renew()
 
     def _renew(self) -> None:
         reader = hiredis.Reader(notEnoughData=_MORE)
         self._feed: Any = reader.feed
         self._gets: Any = reader.gets
-
-    @property
-    def more(self) -> bool:
-        """Were there so many commands that some of what came is not parsed yet? `take` goes on with it."""
-        return self._fallback is not None and self._fallback.more
 
     def take(self, data: bytes) -> list[Command]:
         """The commands that `data` completes. Raises `ProtocolError`; the commands before it are in its `commands`."""
@@ -130,7 +127,9 @@ class Framer:
             data = b"".join((*self._held, data))
             self._held = []
             self._renew()
+        self.more = False
         commands = careful.take(data)
+        self.more = careful.more
         if careful.idle:
             self._fallback, self.held_bytes = None, 0
         else:
