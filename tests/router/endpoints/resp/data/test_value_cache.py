@@ -198,7 +198,9 @@ async def test_random_reads_and_writes_against_a_dict(data_plane: LocalData, roo
         check(table)
     table.close()
     check(table)
-    assert not any(replica is None or replica.observers for replica in table.replicas)
+    for replica in table.replicas:
+        assert replica is not None
+        assert not any(isinstance(each, (ValueCache, ServedTable)) for each in replica.observers)
 
 
 def _delete(key: bytes) -> bytes:
