@@ -41,14 +41,16 @@ class FailoverConnection:
     was sent. Else the caller learns that the reply was lost, and its next try goes to the next server.
     """
 
-    def __init__(self, connections: Sequence[Connection]) -> None:
+    def __init__(self, connections: Sequence[Connection], *, return_s: float = _RETURN_S) -> None:
+        """`return_s`: how long a server may take to come back before a call fails, in seconds."""
         assert connections, "no server"
         self._connections = connections
+        self._return_s = return_s
         self._at = 0
 
     async def _ask(self, question: Callable[[Connection], Awaitable[T]], *, timeout: float, harmless: bool = True) -> T:
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + min(timeout, _RETURN_S)
+        give_up = loop.time() + min(timeout, self._return_s)
         turn = 0
         while True:
             turn += 1

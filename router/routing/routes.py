@@ -42,7 +42,8 @@ class Part(Protocol):
 
 
 class Routes:
-    """Finds replicas. `refresh` asks the catalog's end, where this process can."""
+    """Finds replicas. `refresh` asks the catalog's end, where this process can;
+    without it, news of an unknown table is waited for, for `news_s` seconds."""
 
     def __init__(
         self,
@@ -51,11 +52,13 @@ class Routes:
         *,
         through: Through | None = None,
         refresh: Callable[[], Awaitable[Any]] | None = None,
+        news_s: float = _NEWS_S,
     ) -> None:
         self.maps = maps
         self.membership = membership
         self._through = through
         self._refresh = refresh
+        self._news_s = news_s
 
     def candidates(self, part: Part) -> list[Candidate]:
         """Every replica that may be asked for a part, in the map's order. Raises `TableNotFound`."""
@@ -99,7 +102,7 @@ class Routes:
                 await self._refresh()
             else:
                 with suppress(DeadlineExceeded):
-                    await self.maps.wait_for(lambda cluster: table_id in cluster.tables, timeout=_NEWS_S)
+                    await self.maps.wait_for(lambda cluster: table_id in cluster.tables, timeout=self._news_s)
             cluster = self.maps.map
         return found or cluster.table(table_id)
 

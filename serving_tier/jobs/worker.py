@@ -17,7 +17,7 @@ from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import CommandRejected, DuramenError, ShuttingDown, Unavailable, WriteUnknown
 
-__all__ = ["DoTask", "JobWorker", "TaskProgress", "TaskRun"]
+__all__ = ["DoTask", "JobWorker", "RetryLimits", "TaskProgress", "TaskRun"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +27,19 @@ TaskKey = tuple[int, int]
 # Tasks that run at the same time: each may read and write a whole index, and reads shall go on being fast.
 _RUNNING_MAX: Final = 2
 
-# An action that fails for now is tried this often, in some 12 s, before the job fails and shows why.
-_TRIES: Final = 7
-_PAUSE_FIRST_S: Final = 0.5
-_PAUSE_MAX_S: Final = 8.0
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """How often a node tries what fails for now."""
+
+    tries: int = 7
+    """Tries of an action, in some 12 s, before the job fails and shows why."""
+    pause_first_s: float = 0.5
+    pause_max_s: float = 8.0
+
+    def backoff(self) -> Backoff:
+        """The pauses of one action, or of one command to the catalog."""
+        return Backoff(self.pause_first_s, self.pause_max_s)
 
 
 @dataclass(slots=True)
@@ -78,8 +87,11 @@ DoTask = Callable[[TaskRun], Awaitable[str]]
 class JobWorker:
     """Does the tasks of one node. `open()` makes one, `close()` stops it: unfinished tasks stay in the catalog."""
 
-    def __init__(self, catalog: Catalog, node_id: str, actions: Mapping[str, DoTask]) -> None:
+    def __init__(
+        self, catalog: Catalog, node_id: str, actions: Mapping[str, DoTask], retries: RetryLimits = RetryLimits()
+    ) -> None:
         self.catalog = catalog
+        self._retries = retries
         self._node_id = node_id
         self._actions = actions
         self._tasks: dict[TaskKey, asyncio.Task[None]] = {}
@@ -96,9 +108,10 @@ class JobWorker:
         node_id: str,
         actions: Mapping[str, DoTask],
         failed: Failed = only_logged,
+        retries: RetryLimits = RetryLimits(),
     ) -> JobWorker:
         """Begin to work. `follower`: of that catalog; `failed`: see `MapFollower.follow`."""
-        worker = cls(catalog, node_id, actions)
+        worker = cls(catalog, node_id, actions, retries)
         worker._leave = await follower.follow(worker._compare, name=f"the jobs of {node_id}", failed=failed)
         return worker
 
@@ -147,8 +160,8 @@ class JobWorker:
             await self.submit(TaskDone(job.id, number, task.node, note))
 
     async def _tried(self, action: DoTask, run: TaskRun) -> str:
-        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
-        for left in reversed(range(_TRIES)):
+        backoff = self._retries.backoff()
+        for left in reversed(range(self._retries.tries)):
             try:
                 async with self._room:
                     return await action(run)
@@ -163,7 +176,7 @@ class JobWorker:
 
     async def submit(self, command: Command) -> None:
         """Submit, for as long as it takes; a rejection means that the map does not ask for it any more."""
-        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
+        backoff = self._retries.backoff()
         while True:
             try:
                 await self.catalog.submit(command)

@@ -56,7 +56,7 @@ class Committer:
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         """Held by whoever writes to partitions: the writer thread, or a caller that commits at once."""
-        self._disk = QuickDisk()
+        self._disk = QuickDisk(settings.quick_commit_s)
         self._queued = 0
         self._queued_bytes = 0
         self._thread: threading.Thread | None = None

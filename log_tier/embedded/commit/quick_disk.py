@@ -11,9 +11,6 @@ from typing import Final
 
 __all__ = ["QuickDisk"]
 
-_QUICK_S: Final = 0.0005
-"""Half a millisecond: what an event loop spends on some dozens of requests anyway."""
-
 # A disk that is slow now and then holds up a loop once in so many commits at most.
 _AGAIN_AFTER: Final = 64
 
@@ -24,9 +21,11 @@ _FIRST_AFTER: Final = 8
 class QuickDisk:
     """What commits took lately."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_quick_s")
 
-    def __init__(self) -> None:
+    def __init__(self, quick_s: float) -> None:
+        """`quick_s`: how long a commit takes at most that counts as quick."""
+        self._quick_s = quick_s
         self._left = _FIRST_AFTER
 
     @property
@@ -36,7 +35,7 @@ class QuickDisk:
 
     def took(self, seconds: float) -> None:
         """A commit took so long."""
-        if seconds > _QUICK_S:
+        if seconds > self._quick_s:
             self._left = _AGAIN_AFTER
         elif self._left:
             self._left -= 1

@@ -265,7 +265,7 @@ async def test_a_watch_goes_on_through_the_loss_of_its_nodes(cluster: TestCluste
         assert offsets == list(range(len(offsets)))
 
 
-async def test_several_servers_are_asked_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_several_servers_are_asked_in_turn() -> None:
     """What may have had an effect is not sent to the next one by itself."""
     asked: list[str] = []
 
@@ -285,9 +285,10 @@ async def test_several_servers_are_asked_in_turn(monkeypatch: pytest.MonkeyPatch
         async def write(self, parts: object, **_: object) -> list[Any]:
             return await self._answer("write")
 
-    async def ask(error: duramen.DuramenError, *calls: str) -> list[str]:
+    async def ask(error: duramen.DuramenError, *calls: str, return_s: float = 2.0) -> list[str]:
         asked.clear()
-        several: Any = FailoverConnection([Server("a", error), Server("b", None)])  # type: ignore[list-item]
+        servers: Any = [Server("a", error), Server("b", None)]
+        several: Any = FailoverConnection(servers, return_s=return_s)
         for call in calls:
             try:
                 await getattr(several, call)([], timeout=1.0)
@@ -301,6 +302,5 @@ async def test_several_servers_are_asked_in_turn(monkeypatch: pytest.MonkeyPatch
     assert await ask(unsent, "write", "write") == ["a write", "b write", "b write"]
     assert await ask(duramen.ShuttingDown("bye"), "write") == ["a write", "b write"]
     assert await ask(duramen.DeadlineExceeded("slow"), "read", "read") == ["a read", "failed", "b read"]
-    monkeypatch.setattr("router.routing.failover._RETURN_S", 0.0)
-    assert await ask(lost, "read") == ["a read", "failed"], "where nobody answers, that is said"
+    assert await ask(lost, "read", return_s=0.0) == ["a read", "failed"], "where nobody answers, that is said"
     assert await ask(duramen.ReplicaBehind("behind"), "read", "read") == ["a read", "failed", "a read", "failed"]

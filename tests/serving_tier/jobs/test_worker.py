@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,7 @@ from log_tier.embedded import EmbeddedLog
 from log_tier.model.errors import OffsetTrimmed, Overloaded
 from log_tier.model.identifiers import Partition
 from log_tier.model.log import Topic
-from serving_tier.jobs import worker as module
-from serving_tier.jobs.worker import JobWorker, TaskRun
+from serving_tier.jobs.worker import DoTask, JobWorker, RetryLimits, TaskRun
 
 DEADLINE_S = 20
 
@@ -45,9 +44,11 @@ async def topic(log: EmbeddedLog, catalog: Catalog) -> Topic:
     return topic
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PAUSE_FIRST_S", 0.002)
+async def work(catalog: Catalog, action: DoTask | None, *, node: str = "n1", tries: int = 7) -> JobWorker:
+    """A worker that does snapshots, with short pauses between its tries."""
+    actions = {} if action is None else {"snapshot": action}
+    retries = RetryLimits(tries, pause_first_s=0.002)
+    return await JobWorker.open(catalog, MapFollower(catalog), node_id=node, actions=actions, retries=retries)
 
 
 async def start(catalog: Catalog, topic: Topic, *nodes: str) -> int:
@@ -64,17 +65,14 @@ async def ended(catalog: Catalog, job: int) -> Job:
 async def test_each_node_does_its_own_tasks(catalog: Catalog, topic: Topic) -> None:
     done: list[tuple[str, int]] = []
 
-    def action_of(node: str) -> Callable[[TaskRun], object]:
+    def action_of(node: str) -> DoTask:
         async def action(run: TaskRun) -> str:
             done.append((node, run.number))
             return f"{node} did {run.task.table}/{run.task.partition}"
 
         return action
 
-    workers = [
-        await JobWorker.open(catalog, MapFollower(catalog), node_id=node, actions={"snapshot": action_of(node)})  # type: ignore[dict-item]
-        for node in ("n1", "n2")
-    ]
+    workers = [await work(catalog, action_of(node), node=node) for node in ("n1", "n2")]
     job = await ended(catalog, await start(catalog, topic, "n2", "n1"))
     assert job.state == "done"
     assert sorted(done) == [("n1", 1), ("n2", 0)]
@@ -96,7 +94,7 @@ async def test_what_can_be_tried_again_is_and_what_cannot_fails_the_job(catalog:
             raise OffsetTrimmed("gone")
         return "at last"
 
-    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": action})
+    worker = await work(catalog, action)
     job = await ended(catalog, await start(catalog, topic, "n1", "n1"))
     assert [(task.state, task.note) for task in job.tasks] == [
         ("done", "at last"),
@@ -106,10 +104,7 @@ async def test_what_can_be_tried_again_is_and_what_cannot_fails_the_job(catalog:
     await worker.close()
 
 
-async def test_a_trouble_that_stays_is_told_after_some_tries(
-    catalog: Catalog, topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_TRIES", 3)
+async def test_a_trouble_that_stays_is_told_after_some_tries(catalog: Catalog, topic: Topic) -> None:
     tries = 0
 
     async def action(run: TaskRun) -> str:
@@ -117,7 +112,7 @@ async def test_a_trouble_that_stays_is_told_after_some_tries(
         tries += 1
         raise Overloaded("no answer")
 
-    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": action})
+    worker = await work(catalog, action, tries=3)
     number = await start(catalog, topic, "n1")
     job = await ended(catalog, number)
     assert (job.state, job.tasks[0].note, tries) == ("failed", "overloaded: no answer", 3)
@@ -126,7 +121,7 @@ async def test_a_trouble_that_stays_is_told_after_some_tries(
     async def better(run: TaskRun) -> str:
         return "the store is back"
 
-    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": better})
+    worker = await work(catalog, better)
     await catalog.submit(ResumeJob(number))
     job = await ended(catalog, number)
     assert (job.state, job.tasks[0].note) == ("done", "the store is back")
@@ -145,7 +140,7 @@ async def test_an_aborted_job_is_cancelled(catalog: Catalog, topic: Topic) -> No
             raise
         return ""
 
-    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": action})
+    worker = await work(catalog, action)
     job = await start(catalog, topic, "n1")
     await until(lambda: [p.phase for p in worker.running().values()] == ["waiting for ever"])
     await catalog.submit(AbortJob(job))
@@ -164,7 +159,7 @@ async def test_a_worker_that_comes_back_goes_on(catalog: Catalog, topic: Topic) 
         await asyncio.Event().wait()
         return ""
 
-    first = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": never})
+    first = await work(catalog, never)
     job = await start(catalog, topic, "n1")
     await begun.wait()
     await first.close()
@@ -173,7 +168,7 @@ async def test_a_worker_that_comes_back_goes_on(catalog: Catalog, topic: Topic) 
     async def action(run: TaskRun) -> str:
         return "second try"
 
-    second = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": action})
+    second = await work(catalog, action)
     assert (await ended(catalog, job)).tasks[0].note == "second try"
     await second.close()
 
@@ -181,7 +176,7 @@ async def test_a_worker_that_comes_back_goes_on(catalog: Catalog, topic: Topic) 
 async def test_a_task_that_this_node_cannot_do_and_a_bug_are_told(
     catalog: Catalog, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={})
+    worker = await work(catalog, None)
     job = await ended(catalog, await start(catalog, topic, "n1"))
     assert job.tasks[0].note == "node n1 cannot do a snapshot"
     await worker.close()
@@ -189,7 +184,7 @@ async def test_a_task_that_this_node_cannot_do_and_a_bug_are_told(
     async def buggy(run: TaskRun) -> str:
         raise ZeroDivisionError
 
-    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": buggy})
+    worker = await work(catalog, buggy)
     job = await ended(catalog, await start(catalog, topic, "n1"))
     assert job.tasks[0].note == "a bug: ZeroDivisionError()"
     await until(lambda: "ended by a bug" in caplog.text)
@@ -210,7 +205,7 @@ async def test_no_more_run_at_once_than_allowed(catalog: Catalog, log: EmbeddedL
         running -= 1
         return ""
 
-    worker = await JobWorker.open(catalog, MapFollower(catalog), node_id="n1", actions={"snapshot": action})
+    worker = await work(catalog, action)
     assert (await ended(catalog, await start(catalog, topic, *["n1"] * 6))).state == "done"
     assert peak == 2
     await worker.close()

@@ -9,15 +9,16 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kit.deadlines import within
-from kit.log.engine_steps import ZERO, copy_of, open_log
+from kit.log.engine_steps import SMALL, ZERO, copy_of, open_log
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
-from log_tier.embedded import EmbeddedLog
+from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.embedded.commit.quick_disk import QuickDisk
 from log_tier.model.errors import DiskFull, LogStopped, ShuttingDown
 from log_tier.model.identifiers import Offset
@@ -26,11 +27,8 @@ from log_tier.model.log import Appended, Topic
 WARM_UP = 8
 """Commits after which a disk is known to be quick."""
 
-
-@pytest.fixture(autouse=True)
-def always_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a busy machine's clock says is no part of these tests."""
-    monkeypatch.setattr("log_tier.embedded.commit.quick_disk._QUICK_S", 10.0)
+ALWAYS_QUICK = replace(SMALL, quick_commit_s=10.0)
+"""What a busy machine's clock says is no part of these tests."""
 
 
 class Witness:
@@ -68,7 +66,7 @@ async def idle(log: EmbeddedLog) -> None:
 
 async def test_the_caller_commits_on_a_quick_disk() -> None:
     disk = MemoryDisk()
-    async with await open_log(disk) as log:
+    async with await open_log(disk, ALWAYS_QUICK) as log:
         topic = await log.create_topic("flights", partitions=2)
         witness = Witness(disk)
         await gathered(log, topic, "first")
@@ -88,12 +86,12 @@ async def test_the_caller_commits_on_a_quick_disk() -> None:
         assert threading.get_ident() not in witness.threads()
         assert log._committer.commits_at_once == 2
         killed = copy_of(disk)
-    async with await open_log(killed) as log:
+    async with await open_log(killed, ALWAYS_QUICK) as log:
         assert keys_of(await read_all(log, topic.id))[WARM_UP + 1] == b"here"
 
 
 async def test_followers_hear_of_it() -> None:
-    async with await open_log(MemoryDisk()) as log:
+    async with await open_log(MemoryDisk(), ALWAYS_QUICK) as log:
         topic = await log.create_topic("flights", partitions=1)
         await warm(log, topic)
         chunks = log.read(topic.partition(ZERO), Offset(WARM_UP), follow=True)
@@ -107,7 +105,7 @@ async def test_followers_hear_of_it() -> None:
 async def test_nobody_is_overtaken() -> None:
     """What is queued, or in the writer's hands, goes first."""
     disk = MemoryDisk()
-    async with await open_log(disk) as log:
+    async with await open_log(disk, ALWAYS_QUICK) as log:
         topic = await log.create_topic("flights", partitions=1)
         await warm(log, topic)
         in_sync, may_go = threading.Event(), threading.Event()
@@ -131,7 +129,7 @@ async def test_nobody_is_overtaken() -> None:
 
 
 async def test_a_large_batch_goes_through_the_thread(tmp_path: Path) -> None:
-    async with await EmbeddedLog.open(tmp_path / "log") as log:
+    async with await EmbeddedLog.open(tmp_path / "log", settings=EngineSettings(quick_commit_s=10.0)) as log:
         topic = await log.create_topic("flights", partitions=1)
         await warm(log, topic)
         await gathered(log, topic, "large", value=b"x" * 300_000)
@@ -143,7 +141,7 @@ async def test_a_large_batch_goes_through_the_thread(tmp_path: Path) -> None:
 
 async def test_a_failed_sync_is_final_here_too() -> None:
     disk = MemoryDisk()
-    async with await open_log(disk) as log:
+    async with await open_log(disk, ALWAYS_QUICK) as log:
         topic = await log.create_topic("flights", partitions=1)
         await warm(log, topic)
 
@@ -165,7 +163,7 @@ async def test_a_failed_sync_is_final_here_too() -> None:
 
 async def test_a_full_disk_passes() -> None:
     disk = MemoryDisk()
-    async with await open_log(disk) as log:
+    async with await open_log(disk, ALWAYS_QUICK) as log:
         topic = await log.create_topic("flights", partitions=1)
         await warm(log, topic)
         disk.space = 0
@@ -177,7 +175,7 @@ async def test_a_full_disk_passes() -> None:
 
 async def test_a_bug_of_ours_stops_the_log_and_lets_nobody_wait() -> None:
     disk = MemoryDisk()
-    async with await open_log(disk) as log:
+    async with await open_log(disk, ALWAYS_QUICK) as log:
         topic = await log.create_topic("flights", partitions=1)
         await warm(log, topic)
 
@@ -193,7 +191,7 @@ async def test_a_bug_of_ours_stops_the_log_and_lets_nobody_wait() -> None:
 
 
 async def test_a_closed_log_takes_nothing() -> None:
-    log = await open_log(MemoryDisk())
+    log = await open_log(MemoryDisk(), ALWAYS_QUICK)
     topic = await log.create_topic("flights", partitions=1)
     await warm(log, topic)
     await log.close()
@@ -219,7 +217,7 @@ def test_many_loops_at_once(tmp_path: Path) -> None:
         return places
 
     async def story() -> None:
-        async with await EmbeddedLog.open(tmp_path / "log") as log:
+        async with await EmbeddedLog.open(tmp_path / "log", settings=EngineSettings(quick_commit_s=10.0)) as log:
             topic = await log.create_topic("flights", partitions=partitions)
             with ThreadPoolExecutor(loops) as threads:
                 running = [threads.submit(asyncio.run, write(log, topic, number)) for number in range(loops)]
@@ -243,19 +241,15 @@ def test_many_loops_at_once(tmp_path: Path) -> None:
 
 
 class TestQuickDisk:
-    @pytest.fixture(autouse=True)
-    def usual(self, always_quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("log_tier.embedded.commit.quick_disk._QUICK_S", 0.0005)
-
     def test_a_disk_of_which_nothing_is_known_is_slow(self) -> None:
-        disk = QuickDisk()
+        disk = QuickDisk(SMALL.quick_commit_s)
         for _ in range(WARM_UP):
             assert not disk.is_quick
             disk.took(0.0001)
         assert disk.is_quick
 
     def test_one_slow_commit_is_remembered_for_a_while(self) -> None:
-        disk = QuickDisk()
+        disk = QuickDisk(SMALL.quick_commit_s)
         for _ in range(100):
             disk.took(0.0001)
         disk.took(0.004)
