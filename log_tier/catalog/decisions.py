@@ -42,9 +42,8 @@ class Decisions:
         return decision if number > self._count - DECISIONS_MAX else None
 
     def with_decision(self, command_id: str, decision: Decision) -> Decisions:
-        """These and one on a command that is not known."""
-        assert self.get(command_id) is None, f"command {command_id} is decided already"
-        made = Decisions()
+        """These and one on a command that is not known: whoever calls has looked."""
+        made = Decisions.__new__(Decisions)
         made._count = self._count + 1
         numbered = self._numbered.with_entry(command_id, (made._count, decision))
         if len(numbered) > DECISIONS_MAX + _REMOVED_AT_ONCE:

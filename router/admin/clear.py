@@ -74,11 +74,13 @@ class _Clearing:
 
     async def _done(self, change: Stage | Swap | Discard) -> Job | None:
         """Carry a change out when others let us; its job, or None where a swap makes no sense any more."""
+        tried = False
         while True:
             try:
-                self._job = await self._admin.begin(change)
+                self._job = await self._admin.begin(change, tried=tried)
                 break
             except (CommandRejected, InvalidRequest) as error:
+                tried = True
                 self.trouble = error.message
                 if isinstance(change, Swap) and await self._is_decided():
                     return None

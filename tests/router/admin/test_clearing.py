@@ -98,16 +98,20 @@ async def test_somebody_else_who_decides_about_its_version(
     table = await table_of(cluster, KEYS)
     begin, others = Admin.begin, [decided]
 
-    async def begun(self: Admin, change: Stage | Swap | Discard) -> int:
+    asked: list[tuple[type, bool]] = []
+
+    async def begun(self: Admin, change: Stage | Swap | Discard, *, tried: bool = False) -> int:
+        asked.append((type(change), tried))
         if isinstance(change, Swap) and others:
             assert change.version is not None
             await cluster.done(others.pop()("flights", change.version))
-        return await begin(self, change)
+        return await begin(self, change, tried=tried)
 
     monkeypatch.setattr(Admin, "begin", begun)
     async with asyncio.timeout(patience_s(DEADLINE_S)):
         await clear_table(admin, "flights", timeout=patience_s(DEADLINE_S) * 2)
     assert others == []
+    assert asked[:2] == [(Stage, False), (Swap, False)], "at first the catalog alone decides"
     assert await content(table) == {}
     assert "staged" not in (await version_states(cluster)).values()
 
