@@ -7,12 +7,13 @@ import random
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
@@ -182,7 +183,7 @@ def test_random_pipelines_against_a_dict(server: ServerThread, seed: int) -> Non
 
 def test_a_read_sees_every_write_that_was_acknowledged(server: ServerThread) -> None:
     """Whichever reader it comes to; and nobody sees less than somebody has seen before."""
-    stop = threading.Event()
+    stop, enough = threading.Event(), time.monotonic() + DEADLINE_S
     acknowledged = seen = 0
     with server.connect() as first:
         first.call("SET", "n", "0")
@@ -193,7 +194,8 @@ def test_a_read_sees_every_write_that_was_acknowledged(server: ServerThread) -> 
             for number in range(1, 3000):
                 assert connection.call("SET", "n", number) == Status("OK")
                 acknowledged = number
-                if stop.is_set():
+                # A busy machine may end earlier, with fewer writes.
+                if stop.is_set() or (number >= 100 and time.monotonic() > enough):
                     break
         stop.set()
 
@@ -211,8 +213,8 @@ def test_a_read_sees_every_write_that_was_acknowledged(server: ServerThread) -> 
 
     with ThreadPoolExecutor(7) as threads:
         readers = [threads.submit(read) for _ in range(6)]
-        threads.submit(write).result(DEADLINE_S * 3)
-        assert all(reader.result(DEADLINE_S) > 0 for reader in readers)
+        threads.submit(write).result(patience_s(DEADLINE_S * 3))
+        assert all(reader.result(patience_s(DEADLINE_S)) > 0 for reader in readers)
     assert tally(server) > 0
 
 
