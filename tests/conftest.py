@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
 from kit.kafka.kafka_brokers import kafka, kafka_url, start_brokers, three_brokers
 from kit.log.log_choice import log_of_the_databases
 from kit.spark.spark_session import spark
@@ -30,6 +31,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Tests start processes while gRPC runs in this one. Its handlers around fork can leave a child waiting for a thread
 # that it does not have; our children run another program at once and need nothing of it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+# Hypothesis ends an example that takes 200 ms, and calls it flaky when it is quicker the second time: on a busy machine any
+# example may take that long. What hangs ends by pytest's limit.
+settings.register_profile("any load", deadline=None)
+settings.load_profile("any load")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

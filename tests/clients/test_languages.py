@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from kit.clients.programs import EXAMPLES, LANGUAGES, Language, built
 from kit.cluster.cluster_process import ClusterProcess
+from kit.deadlines import patience_s
 
 import duramen
 
@@ -50,7 +51,7 @@ def test_a_program_and_a_node_that_is_killed(name: str, three_nodes: ClusterProc
             lines.append(line.rstrip("\n"))
             if lines[-1] == KILLED_AT:
                 three_nodes.kill9("n1")
-        code = process.wait(60)
+        code = process.wait(patience_s(60))
     assert code == 0, (tmp_path / "errors").read_text()[-4000:]
     rows = [b"row%03d" % number for number in range(ROWS)]
     assert lines == [

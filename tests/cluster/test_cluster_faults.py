@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from kit.cluster.cluster_process import DEADLINE_S, ClusterProcess
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 
 import duramen
 
@@ -81,7 +81,7 @@ def serve_node(cluster: ClusterProcess, name: str, data: Path, **environment: st
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, errors = process.communicate(timeout=DEADLINE_S)
+    _, errors = process.communicate(timeout=patience_s(DEADLINE_S))
     return process.returncode, errors
 
 

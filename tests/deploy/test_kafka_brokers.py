@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 from kit.kafka.kafka_brokers import StartBrokers
 
 from deploy.kafka.brokers import BrokerFailed, Brokers, missing
@@ -35,7 +35,7 @@ def create(bootstrap: str, topic: str, *, partitions: int = 1, replicas: int = 1
 
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     (done,) = client.create_topics([NewTopic(topic, partitions, replicas)], request_timeout=30).values()
-    done.result(timeout=60)
+    done.result(timeout=patience_s(60))
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
@@ -249,7 +249,7 @@ def test_the_command_runs_a_broker_until_it_is_told_to_end(tmp_path: Path, numbe
         bootstrap = process.stdout.readline().strip()
         create(bootstrap, "here")
         process.send_signal(number)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=patience_s(30)) == 0
     assert is_free(int(bootstrap.rpartition(":")[2]))
     properties = (tmp_path / "1" / "broker-1.properties").read_text()
     assert "log.flush.interval.messages=1\n" in properties
@@ -261,7 +261,7 @@ def test_the_command_says_which_ports_it_needs(kafka: str, tmp_path: Path) -> No
     taken = kafka.rpartition(":")[2]
     with started("--port", taken, "--data", str(tmp_path)) as process:
         assert process.stderr is not None
-        assert process.wait(timeout=30) == 1
+        assert process.wait(timeout=patience_s(30)) == 1
         assert f"taken are [{taken}" in process.stderr.read()
 
 

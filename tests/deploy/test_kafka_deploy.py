@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from kit.client.command_line import parsed
+from kit.deadlines import patience_s
 from kit.kafka.kafka_brokers import StartBrokers
 
 from deploy.kafka.brokers import Brokers
@@ -130,4 +131,4 @@ def settings_of(brokers: Brokers) -> dict[str, str | None]:
 
     client = AdminClient({"bootstrap.servers": brokers.bootstrap, "log_level": 0})
     (answer,) = client.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
-    return {name: entry.value for name, entry in answer.result(timeout=30).items()}
+    return {name: entry.value for name, entry in answer.result(timeout=patience_s(30)).items()}

@@ -73,7 +73,7 @@ def test_getting_started(sit_down: Callable[..., Terminal]) -> None:
     assert terminal.compared >= 13
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_readme(sit_down: Callable[..., Terminal]) -> None:
     need_redis_cli()
     terminal = sit_down(ports=(7070, 7080, 6379))

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 
 import duramen
 from duramen.blocking import Database
@@ -57,7 +57,7 @@ def test_what_one_thread_wrote_another_reads(db: Database) -> None:
 
     with ThreadPoolExecutor(2) as threads:
         for done in [threads.submit(write), threads.submit(read)]:
-            done.result(DEADLINE_S)
+            done.result(patience_s(DEADLINE_S))
 
 
 def test_tokens_while_threads_write(db: Database) -> None:
@@ -79,7 +79,7 @@ def test_tokens_while_threads_write(db: Database) -> None:
         finally:
             stop.set()
         for done in writing:
-            done.result(DEADLINE_S)
+            done.result(patience_s(DEADLINE_S))
     seen = duramen.Token.parse(db.token())
     assert seen.session
     assert seen.tables
@@ -112,11 +112,11 @@ def test_closing_while_others_wait(db: Database, caplog: pytest.LogCaptureFixtur
     threads = [threading.Thread(target=ending_of, args=(work,)) for work in (watch, hammer)]
     for thread in threads:
         thread.start()
-    assert watching.wait(DEADLINE_S)
-    assert hammering.wait(DEADLINE_S)
+    assert watching.wait(patience_s(DEADLINE_S))
+    assert hammering.wait(patience_s(DEADLINE_S))
     db.close()
     for thread in threads:
-        thread.join(DEADLINE_S)
+        thread.join(patience_s(DEADLINE_S))
         assert not thread.is_alive(), "a caller hangs"
     with pytest.raises(duramen.DatabaseClosed):
         next(idle)
@@ -245,9 +245,9 @@ def test_stopping_ends_what_runs() -> None:
 
     thread = threading.Thread(target=call)
     thread.start()
-    assert waiting.wait(DEADLINE_S)
+    assert waiting.wait(patience_s(DEADLINE_S))
     loop.stop()
-    thread.join(DEADLINE_S)
+    thread.join(patience_s(DEADLINE_S))
     assert [str(error) for error in endings] == ["this database was closed while the call was under way"]
 
 

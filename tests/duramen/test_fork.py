@@ -16,7 +16,7 @@ from kit.deadlines import patience_s
 import duramen
 from duramen import aio
 
-DEADLINE_S = 120
+DEADLINE_S = 300
 PROGRAMS = Path(__file__).with_name("forked_programs.py")
 
 
@@ -27,7 +27,7 @@ def check_program(*arguments: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=DEADLINE_S,
+        timeout=patience_s(DEADLINE_S),
     )
     assert done.stderr == ""
     assert (done.returncode, done.stdout) == (0, "done\n")
@@ -94,7 +94,7 @@ os.kill(os.getpid(), 9)
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"forked\n"
-        assert process.wait(DEADLINE_S) == -signal.SIGKILL
+        assert process.wait(patience_s(DEADLINE_S)) == -signal.SIGKILL
         with duramen.open(tmp_path / "data") as db:
             assert db.table("flights").get(b"k") == b"v"
     finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.deadlines import patience_s
 
 import duramen
 from log_tier.concurrency.descriptors import DescriptorShares, descriptor_shares
@@ -108,7 +109,7 @@ def server(path: Path, limit: int) -> Iterator[dict[str, Any]]:
         assert started["event"] == "started", started
         yield {**started, "process": process}
         process.send_signal(signal.SIGTERM)
-        assert process.wait(DEADLINE_S) == 0
+        assert process.wait(patience_s(DEADLINE_S)) == 0
     finally:
         process.kill()
         process.wait()
@@ -189,7 +190,9 @@ with duramen.open({str(tmp_path / "data")!r}) as database:
     assert database.table("first").get(b"k") == b"meanwhile"
     assert [database.table(f"t{{n}}").get(b"k") for n in range(5)] == [b"v"] * 5
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=patience_s(120), check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
 
 

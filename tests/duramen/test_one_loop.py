@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.server_process import ServerProcess
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 
 import duramen
 from duramen.blocking import Database
@@ -77,7 +77,7 @@ def test_a_hundred_connections_leave_nothing(server: ServerProcess, table_name: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=3 * DEADLINE_S,
+        timeout=patience_s(3 * DEADLINE_S),
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {}, "this grows with each connection"
@@ -104,7 +104,7 @@ def test_closing_one_ends_its_calls_and_not_the_others(server: ServerProcess, ta
             one.close()
             assert isinstance(ended.exception(DEADLINE_S), duramen.DuramenError)
             other.table(table_name).put(b"k", b"w")
-            assert goes_on.result(DEADLINE_S).value == b"w"
+            assert goes_on.result(patience_s(DEADLINE_S)).value == b"w"
         others.close()
 
 
@@ -170,7 +170,7 @@ def test_closing_connections_while_servers_are_killed_says_nothing(
                 server.restart()
             storm.stdin.close()
             assert storm.stdout.readline() == "done\n"
-            assert storm.wait(DEADLINE_S) == 0
+            assert storm.wait(patience_s(DEADLINE_S)) == 0
         finally:
             storm.kill()
             storm.wait()

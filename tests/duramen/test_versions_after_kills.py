@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from kit.client.server_process import ServerProcess
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 
 import duramen
 
@@ -56,7 +56,7 @@ def test_offsets_are_versions_after_kills(tmp_path: Path) -> None:
             server.restart()
         stop.set()
         for putter in putters:
-            putter.join(60)
+            putter.join(patience_s(60))
             assert putter.failure is None
         with duramen.connect(server.target) as database:
             table = database.table("t")

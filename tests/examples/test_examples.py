@@ -80,7 +80,7 @@ def test_three_nodes_keep_their_claims() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_reprocessing_keeps_its_claims() -> None:
     if reason := java_problem():
         pytest.skip(reason)

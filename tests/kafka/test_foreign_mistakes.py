@@ -169,7 +169,7 @@ async def test_a_later_version_stops_the_replica_where_it_is(kafka: str, tmp_pat
     async def stands_still(database: Database) -> None:
         orders = database.table("orders")
         (replica,) = await replicas_of(database, orders)
-        await asyncio.wait_for(_until_stopped(replica), DEADLINE_S)
+        await asyncio.wait_for(_until_stopped(replica), patience_s(DEADLINE_S))
         assert replica.applied == len(before) - 1
         assert isinstance(replica.failure, UnknownFormat)
         assert f"{topic}/0 at offset {len(before)}: " in replica.failure.message

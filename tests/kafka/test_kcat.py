@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from kit.deadlines import patience_s
 from kit.kafka.foreign import DEADLINE_S, database_on, end_of, make_topic, token
 
 from log_tier.kafka.records.header import HEADER_NAME
@@ -33,7 +34,7 @@ class SeenRecord(NamedTuple):
 
 def kcat(kafka: str, *arguments: str, stdin: bytes = b"") -> bytes:
     done = subprocess.run(
-        ["kcat", "-b", kafka, *arguments], input=stdin, capture_output=True, timeout=DEADLINE_S, check=False
+        ["kcat", "-b", kafka, *arguments], input=stdin, capture_output=True, timeout=patience_s(DEADLINE_S), check=False
     )
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     return done.stdout

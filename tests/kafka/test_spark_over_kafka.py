@@ -23,7 +23,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 from kit.client.server_process import START_SECONDS_MAX, ServerProcess, read_line, run_duramen
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 from kit.kafka.foreign import DEADLINE_S, Record, end_of, make_topic, producer, send
 from kit.spark.table_source import Source, changes_of
 
@@ -37,7 +37,7 @@ from spark_bulk.export import export_changes, export_table
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     # What mapInArrow says of the pandas that it asks for.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
@@ -300,7 +300,7 @@ def router_on(log_url: str, *, tells: str) -> Iterator[str]:
         yield f"127.0.0.1:{json.loads(read_line(process, START_SECONDS_MAX))['port']}"
     finally:
         process.terminate()
-        process.communicate(timeout=DEADLINE_S)
+        process.communicate(timeout=patience_s(DEADLINE_S))
 
 
 def test_tasks_reach_the_brokers_themselves(source: Source, table: Table, log_url: str, tmp_path: Path) -> None:

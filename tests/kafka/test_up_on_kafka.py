@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 from kit.kafka.foreign import DEADLINE_S, Record, end_of, make_topic, producer, send
 from kit.kafka.up_on_kafka import Up, first_line
 
@@ -92,7 +92,7 @@ def test_its_folder_may_be_lost(kafka: str, tmp_path: Path, up: Callable[..., Up
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=DEADLINE_S,
+        timeout=patience_s(DEADLINE_S),
         check=False,
     )
     assert refused.returncode == 1
@@ -112,7 +112,7 @@ def test_two_folders_are_two_nodes(kafka: str, tmp_path: Path, up: Callable[...,
     server.says("table", "create", "flights")
     command = [sys.executable, "-m", "duramen", "up", "--data", str(tmp_path / "two"), "--log", url, "--port", "0"]
     second = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patience_s(DEADLINE_S), check=False
     )
     assert second.returncode == 1
     assert "Traceback" not in second.stderr

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from kit.client.command_line import lines
 from kit.client.server_process import ServerProcess, run_duramen
+from kit.deadlines import patience_s
 
 from duramen.blocking import Database
 
@@ -190,7 +191,7 @@ class TestStreams:
             assert process.stderr is not None
             process.stdout.readline()
             process.stdout.close()
-            assert process.wait(30) == 1
+            assert process.wait(patience_s(30)) == 1
             assert process.stderr.read() == b""
 
     def test_watch_and_go_on(self, run: Run, table: str, database: Database) -> None:
@@ -218,7 +219,7 @@ class TestStreams:
             assert process.stderr is not None
             assert process.stdout.readline().endswith(b"k\tv\n")
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 130
+            assert process.wait(patience_s(30)) == 130
             assert process.stderr.read() == b""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.server_process import ServerProcess, run_duramen
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 
 from duramen.blocking import Database
 
@@ -50,7 +50,7 @@ def test_a_killed_load_goes_on_and_writes_each_row_once(
         )
     finally:
         process.kill()
-        process.wait(30)
+        process.wait(patience_s(30))
     before = records(database, table_name)
     done = run_duramen("load", table_name, str(rows_csv), "-k", "id", "--json", at=server.target)
     summary = json.loads(done.stdout)

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 
 import duramen
 from duramen.blocking import Database
@@ -33,7 +33,7 @@ def interrupted(call: Callable[[], object], when: threading.Event, monkeypatch: 
     def result(self: Future[object], timeout: float | None = None) -> object:
         if threading.get_ident() != caller:
             return inner(self, timeout)  # a thread of the log's, say
-        assert when.wait(DEADLINE_S)
+        assert when.wait(patience_s(DEADLINE_S))
         raise Interrupt
 
     monkeypatch.setattr(Future, "result", result)
@@ -60,7 +60,7 @@ def test_an_interrupt_cancels_the_call(db: Database, monkeypatch: pytest.MonkeyP
     inner = table._inner.get_many
     table._inner.get_many = slow  # type: ignore[assignment, method-assign]
     interrupted(lambda: table._loop.run(table._inner.get_many([b"k"])), started, monkeypatch)
-    assert cancelled.wait(DEADLINE_S), "the work goes on although nobody waits for it"
+    assert cancelled.wait(patience_s(DEADLINE_S)), "the work goes on although nobody waits for it"
     table._inner.get_many = inner  # type: ignore[method-assign]
     assert table.get_many([b"k"]) == [None]
 
@@ -178,5 +178,5 @@ def test_an_iterator_that_the_collector_finds_inside_a_call(db: Database, monkey
     monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", collecting)
     del cycle
     with ThreadPoolExecutor(1) as thread:
-        assert thread.submit(table.get_many, [b"k"]).result(DEADLINE_S) == [b"v"]
+        assert thread.submit(table.get_many, [b"k"]).result(patience_s(DEADLINE_S)) == [b"v"]
     wait_until(lambda: watching_tasks(db._loop) == 0, what="nobody watches")

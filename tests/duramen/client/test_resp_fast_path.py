@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 from kit.client.server_process import ServerProcess
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 
 import duramen
 from duramen.blocking import Database, Table
@@ -132,14 +132,14 @@ def test_what_is_read_while_it_is_being_committed_is_in_the_token(
 
     def held(self: LmdbIndex, *arguments: Any) -> None:
         committed.set()
-        assert goes_on.wait(DEADLINE_S)
+        assert goes_on.wait(patience_s(DEADLINE_S))
         inner(self, *arguments)
 
     monkeypatch.setattr(LmdbIndex, "_commit", held)
     try:
         with duramen.connect(f"127.0.0.1:{served_fast.port}") as other:
             done = other.table("flights").put(b"k", b"theirs")
-            assert committed.wait(DEADLINE_S)
+            assert committed.wait(patience_s(DEADLINE_S))
             assert flights._fast_path is not None
             assert flights._fast_path.get(b"k") == b"theirs"
             assert duramen.Token.parse(database.token()).offsets(done.table_id)[done.partition] >= done.offset
@@ -332,7 +332,7 @@ def test_acknowledged_puts_survive_a_kill(tmp_path: Path, readers: int) -> None:
                 wait_until(lambda: all(map(int.__ge__, counts, goal)), what="writes after the last kill")
                 stop.set()
                 for writer in writers:
-                    writer.result(DEADLINE_S * 3)
+                    writer.result(patience_s(DEADLINE_S * 3))
             wait_until(
                 lambda: table._fast_path is not None and table._fast_path.get(b"w0") is not NOT_FRESH,
                 what="the RESP endpoint",

@@ -13,6 +13,7 @@ import pytest
 import redis
 import redis.asyncio
 from kit.client.server_process import ServerProcess, run_duramen
+from kit.deadlines import patience_s
 
 import duramen
 
@@ -243,10 +244,17 @@ def test_go_redis(port: int, key: str, tmp_path: Path) -> None:
         pytest.skip("go is not installed")
     program = tmp_path / "client"
     built = subprocess.run(
-        [go, "build", "-o", str(program), "."], cwd=GO_CLIENT, capture_output=True, text=True, timeout=150, check=False
+        [go, "build", "-o", str(program), "."],
+        cwd=GO_CLIENT,
+        capture_output=True,
+        text=True,
+        timeout=patience_s(150),
+        check=False,
     )
     if built.returncode != 0 and "main.go" not in built.stderr:
         pytest.skip(f"go-redis cannot be fetched here: {built.stderr.strip().splitlines()[-1]}")
     assert built.returncode == 0, built.stderr
-    done = subprocess.run([str(program), str(port), key], capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(
+        [str(program), str(port), key], capture_output=True, text=True, timeout=patience_s(90), check=False
+    )
     assert done.stdout == "all as expected\n", done.stdout + done.stderr

@@ -17,7 +17,7 @@ import pytest
 import redis
 from kit.client.server_process import run_duramen
 from kit.cluster.up_cluster import NODES, UpCluster
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -258,7 +258,9 @@ def test_clients_of_node(cluster: UpCluster, key: str, tmp_path: Path) -> None:
     for file in ("package.json", "main.mjs"):
         shutil.copy(NODE_CLIENTS / file, tmp_path)
     install = [npm, "install", "--no-audit", "--no-fund", "--loglevel", "error"]
-    installed = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False)
+    installed = subprocess.run(
+        install, cwd=tmp_path, capture_output=True, text=True, timeout=patience_s(150), check=False
+    )
     if installed.returncode != 0:
         pytest.skip(f"the clients cannot be fetched here: {installed.stderr.strip()[-200:]}")
     program = [node, "main.mjs", str(cluster.endpoints["n1"]), key]
@@ -274,12 +276,12 @@ def test_go_redis_on_a_cluster(cluster: UpCluster, key: str, tmp_path: Path) -> 
         pytest.skip("go is not installed")
     program = tmp_path / "client"
     build = [go, "build", "-o", str(program), "."]
-    built = subprocess.run(build, cwd=GO_CLIENT, capture_output=True, text=True, timeout=150, check=False)
+    built = subprocess.run(build, cwd=GO_CLIENT, capture_output=True, text=True, timeout=patience_s(150), check=False)
     if built.returncode != 0 and "main.go" not in built.stderr:
         pytest.skip(f"go-redis cannot be fetched here: {built.stderr.strip().splitlines()[-1]}")
     assert built.returncode == 0, built.stderr
     command = [str(program), "cluster", str(cluster.endpoints["n1"]), key]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience_s(90), check=False)
     assert done.stdout == "all as expected\n", done.stdout + done.stderr
 
 

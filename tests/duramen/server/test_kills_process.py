@@ -59,7 +59,7 @@ while True:
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(3600 if FULL else 180)
+@pytest.mark.timeout(3600 if FULL else 600)
 def test_kill_9_while_others_put(new_server: NewServer, tmp_path: Path) -> None:
     """Writers in processes of their own; after each kill every acknowledged write is at its offset in the log."""
     server = new_server(tmp_path / "data")
@@ -139,7 +139,7 @@ def check_log(database: Database, name: str, acknowledged: dict[tuple[int, int],
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(3600 if FULL else 180)
+@pytest.mark.timeout(3600 if FULL else 600)
 def test_kill_9_during_load(new_server: NewServer, tmp_path: Path) -> None:
     """The server is killed while `duramen load` runs, which waits for it or is run again: each row is there once."""
     server = new_server(tmp_path / "data")

@@ -14,7 +14,7 @@ from typing import Any
 
 import duramen
 from duramen.blocking import Database
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 
 __all__ = [
     "DEADLINE_S",
@@ -97,7 +97,7 @@ class ClusterProcess:
             capture_output=True,
             text=True,
             check=False,
-            timeout=DEADLINE_S,
+            timeout=patience_s(DEADLINE_S),
             env={**os.environ, "DURAMEN_AT": self.at, "COLUMNS": "200"},
         )
         if code is not None:
@@ -134,7 +134,7 @@ class ClusterProcess:
                 continue
         self._process.terminate()
         try:
-            self._process.wait(DEADLINE_S)
+            self._process.wait(patience_s(DEADLINE_S))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from kit.client.server_process import read_line
+from kit.deadlines import patience_s
 
 __all__ = ["NODES", "UpCluster"]
 
@@ -41,4 +42,4 @@ class UpCluster:
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=patience_s(60))

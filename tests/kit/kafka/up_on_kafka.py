@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kit.deadlines import patience_s
 from kit.kafka.foreign import DEADLINE_S
 
 __all__ = ["Up", "first_line"]
@@ -32,7 +33,7 @@ class Up:
 
     def kill9(self) -> None:
         self.process.kill()
-        self.process.wait(DEADLINE_S)
+        self.process.wait(patience_s(DEADLINE_S))
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -44,7 +45,9 @@ class Up:
         """One command of the command line, asked of this server."""
         environment = {**os.environ, "DURAMEN_AT": f"127.0.0.1:{self.said['port']}", "COLUMNS": "200", "NO_COLOR": "1"}
         command = [sys.executable, "-m", "duramen", *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=patience_s(DEADLINE_S), check=False
+        )
 
     def says(self, *arguments: str) -> str:
         done = self.run(*arguments)

@@ -11,6 +11,7 @@ import contextlib
 
 import pytest
 
+from kit.deadlines import patience_s
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 from log_tier.model.batch import Columns, decode_batch, encode_batch
 from log_tier.model.batch_header import HEADER_BYTES, split_batches
@@ -97,7 +98,7 @@ class LogContract:
         await asyncio.sleep(0)
         await log.delete_topic(topic.id)
         with pytest.raises(TableNotFound):
-            await asyncio.wait_for(waiting, DEADLINE_S)
+            await asyncio.wait_for(waiting, patience_s(DEADLINE_S))
 
     async def test_unknown_topics_and_partitions(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=2)
@@ -229,7 +230,7 @@ class LogContract:
         followers = [asyncio.ensure_future(follow(0)) for _ in range(3)]
         for _ in range(50):
             await asyncio.gather(*(log.append(topic.partition(ZERO), plain_batch("a", "b")) for _ in range(2)))
-        for seen in await asyncio.wait_for(asyncio.gather(*followers), DEADLINE_S):
+        for seen in await asyncio.wait_for(asyncio.gather(*followers), patience_s(DEADLINE_S)):
             assert seen == list(range(200))
 
     async def test_a_waiting_follower_can_be_closed_and_cancelled(self, log: Log) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kit.deadlines import patience_s
 from kit.resp.server_thread import ServerThread
 
 __all__ = ["LoopTurns"]
@@ -62,7 +63,7 @@ class LoopTurns:
 
     def __enter__(self) -> LoopTurns:
         self._server.loop.call_soon_threadsafe(self._tick)
-        assert self._began.wait(20)
+        assert self._began.wait(patience_s(20))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from typing import Any, NamedTuple
 
+from kit.deadlines import patience_s
+
 __all__ = ["Raw", "RawError", "Status", "packed", "read_reply"]
 
 
@@ -68,6 +70,7 @@ class Raw:
     """A blocking connection."""
 
     def __init__(self, address: tuple[str, int] | str, *, timeout: float = 20.0) -> None:
+        timeout = patience_s(timeout)
         if isinstance(address, str):
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.settimeout(timeout)

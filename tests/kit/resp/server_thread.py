@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from duramen.server.roles.readers import Readers
 from kit.cluster.one_machine import one_machine
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 from kit.resp.raw_client import Raw
 from router.data.local_data import LocalData
 from router.endpoints.resp.server.resp_server import RespServer
@@ -94,12 +94,12 @@ class ServerThread:
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine in the endpoint's loop."""
-        return asyncio.run_coroutine_threadsafe(work(), self._loop).result(30.0)
+        return asyncio.run_coroutine_threadsafe(work(), self._loop).result(patience_s(30.0))
 
     def close(self) -> None:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join(30.0)
+            self._thread.join(patience_s(30.0))
             assert not self._thread.is_alive(), "the server does not end"
         if self._failure is not None:
             raise self._failure

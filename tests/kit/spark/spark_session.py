@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kit.deadlines import patience_s
 from spark_bulk.session import java_problem
 
 __all__ = ["spark", "start_spark"]
@@ -65,4 +66,4 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     # The Java process belongs to this one; its pipes are closed with it.
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(30)
+    gateway.proc.wait(patience_s(30))

@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from kit.deadlines import patience_s
 
 from log_tier.concurrency.threads import Stop, Stopped, in_thread
 
@@ -41,7 +42,7 @@ async def test_cancelled_again_it_goes_on_waiting() -> None:
 
     def work(_: Stop) -> None:
         begun.set()
-        assert may_end.wait(DEADLINE_S)
+        assert may_end.wait(patience_s(DEADLINE_S))
         ended.append(True)
 
     task = asyncio.ensure_future(in_thread(work))

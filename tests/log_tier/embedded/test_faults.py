@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from kit.deadlines import until
+from kit.deadlines import patience_s, until
 from kit.log.engine_steps import HOME, SMALL, ZERO, copy_of, open_log, segment_files
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
@@ -96,7 +96,7 @@ async def test_what_was_queued_behind_a_failed_sync_is_not_written() -> None:
             steps.append(step)
             if step == "sync" and not in_sync.is_set():
                 in_sync.set()
-                assert queued.wait(20)
+                assert queued.wait(patience_s(20))
                 _raise(errno.EIO)
 
         disk.on_step = on_step

@@ -10,7 +10,7 @@ from contextlib import aclosing
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 from kit.kafka.kafka_brokers import StartBrokers
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
@@ -85,7 +85,7 @@ async def test_a_topic_that_was_made_again_is_another_log(log: KafkaLog, admin: 
         assert isinstance(error, TableNotFound)
         assert "made again" in error.message or "was deleted" in error.message
         with pytest.raises(TableNotFound):
-            await asyncio.wait_for(_drain(chunks), DEADLINE_S)
+            await asyncio.wait_for(_drain(chunks), patience_s(DEADLINE_S))
     with pytest.raises(TableNotFound):
         await log.bounds(topic.partition(ZERO))
 
@@ -297,7 +297,7 @@ async def test_what_is_closed_says_so(kafka_url: str) -> None:
         log.topics(),
     ):
         with pytest.raises(ShuttingDown):
-            await asyncio.wait_for(late, DEADLINE_S)
+            await asyncio.wait_for(late, patience_s(DEADLINE_S))
     await log.close()
 
 
@@ -320,7 +320,7 @@ async def test_a_broker_that_is_away_is_a_pause(start_brokers: StartBrokers) -> 
             await asyncio.sleep(0)
             given_up.cancel()
             brokers.resume(1)
-            assert (await asyncio.wait_for(under_way, DEADLINE_S)).base_offset == 1
+            assert (await asyncio.wait_for(under_way, patience_s(DEADLINE_S))).base_offset == 1
             assert keys_of(list(split_batches((await anext(chunks)).data))) == {1: b"b"}
         assert (await log.append(topic.partition(ZERO), plain_batch("c"))).base_offset == 2, (
             "who gave up in the queue is out"

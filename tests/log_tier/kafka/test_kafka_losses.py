@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
-from kit.deadlines import wait_until, within
+from kit.deadlines import patience_s, wait_until, within
 from kit.kafka.kafka_brokers import StartBrokers
 from kit.log.sample_batches import keys_of, plain_batch, read_all
 
@@ -16,7 +16,7 @@ from log_tier.model.errors import DuramenError, LogDamaged, Unavailable, WriteUn
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import ReadChunk
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 ZERO = Partition(0)
 DEADLINE_S = 120.0
@@ -45,11 +45,11 @@ async def test_an_unclean_election_is_noticed(start_brokers: StartBrokers) -> No
             await asyncio.to_thread(brokers.kill, leader)
             await asyncio.to_thread(brokers.restart, follower)
             await asyncio.to_thread(wait_until, lambda: brokers.leader_of(name, 0) == follower, seconds=DEADLINE_S)
-            error = await asyncio.wait_for(_refused(log, topic.id), DEADLINE_S)
+            error = await asyncio.wait_for(_refused(log, topic.id), patience_s(DEADLINE_S))
             assert isinstance(error, LogDamaged)
             assert "lost records" in error.message
             with pytest.raises(LogDamaged, match="lost"):
-                await asyncio.wait_for(_drain(chunks), DEADLINE_S)
+                await asyncio.wait_for(_drain(chunks), patience_s(DEADLINE_S))
         assert seen > 3
         with pytest.raises(LogDamaged):
             await log.append(topic.partition(ZERO), plain_batch("again"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 from kit.held_port import HeldPort
 from kit.log.log_server import LogServer, served_log
 from kit.log.sample_batches import keys_of, plain_batch, read_all
@@ -231,7 +231,7 @@ async def test_a_reader_that_was_slow_is_told_of_a_shutdown(server: LogServer, t
             await asyncio.sleep(0)
         server.streams.end()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await asyncio.wait_for(_drained(call), DEADLINE_S)
+            await asyncio.wait_for(_drained(call), patience_s(DEADLINE_S))
         assert isinstance(error_of_call(caught.value, "the log"), ShuttingDown)
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from kit.cluster.in_process import DEADLINE_S, TestCluster, moved, written
 from kit.cluster.one_machine import NO_TABLE, ZERO, held, operations, puts
-from kit.deadlines import until
+from kit.deadlines import patience_s, until
 
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
@@ -63,7 +63,7 @@ async def fill(cluster: TestCluster, table: TableRef, count: int) -> None:
 async def test_from_now_and_from_the_beginning(cluster: TestCluster, table: TableRef) -> None:
     await fill(cluster, table, 8)
     now, earliest = Watcher(cluster, table, {}), Watcher(cluster, table, {Partition(n): Offset(0) for n in range(4)})
-    await asyncio.wait_for(asyncio.gather(now.begun.wait(), earliest.begun.wait()), DEADLINE_S)
+    await asyncio.wait_for(asyncio.gather(now.begun.wait(), earliest.begun.wait()), patience_s(DEADLINE_S))
     assert now.positions == {Partition(n): 2 for n in range(4)}
     await fill(cluster, table, 4)
     await until(lambda: len(now.seen) == 4 and sum(map(len, earliest.seen.values())) == 12)
@@ -76,7 +76,7 @@ async def test_from_now_and_from_the_beginning(cluster: TestCluster, table: Tabl
 @pytest.mark.parametrize("fault", ["stop", "silence"])
 async def test_no_gap_and_no_duplicate_when_nodes_are_lost(cluster: TestCluster, table: TableRef, fault: str) -> None:
     watcher = Watcher(cluster, table, {Partition(n): Offset(0) for n in range(4)})
-    await asyncio.wait_for(watcher.begun.wait(), DEADLINE_S)
+    await asyncio.wait_for(watcher.begun.wait(), patience_s(DEADLINE_S))
     for round_number, name in enumerate(("n1", "n2", "n3", "n1")):
         node = cluster.nodes[name]
         if fault == "stop":
@@ -97,7 +97,7 @@ async def test_no_gap_and_no_duplicate_when_nodes_are_lost(cluster: TestCluster,
 
 async def test_a_partition_that_moves_is_followed(cluster: TestCluster, spread: TableRef) -> None:
     watcher = Watcher(cluster, spread, {Partition(n): Offset(0) for n in range(7)})
-    await asyncio.wait_for(watcher.begun.wait(), DEADLINE_S)
+    await asyncio.wait_for(watcher.begun.wait(), patience_s(DEADLINE_S))
     await fill(cluster, spread, 14)
     (holder,) = (
         node.id for node in cluster.nodes.values() if (spread.id, Partition(0)) in node.data_plane.node.hosted()
@@ -124,11 +124,11 @@ async def test_records_that_changed_nothing_are_named(cluster: TestCluster, tabl
 
 async def test_when_nobody_is_left_the_watcher_is_told(cluster: TestCluster, table: TableRef) -> None:
     watcher = Watcher(cluster, table, {})
-    await asyncio.wait_for(watcher.begun.wait(), DEADLINE_S)
+    await asyncio.wait_for(watcher.begun.wait(), patience_s(DEADLINE_S))
     for node in cluster.nodes.values():
         await node.stop()
     with pytest.raises(Disconnected, match="cannot be watched at this moment"):
-        await asyncio.wait_for(watcher.task, DEADLINE_S)
+        await asyncio.wait_for(watcher.task, patience_s(DEADLINE_S))
 
 
 async def test_a_trimmed_start_names_the_earliest(
@@ -143,7 +143,7 @@ async def test_a_trimmed_start_names_the_earliest(
         replica.index.__dict__["kept"] = Offset(remembered)
     watcher = Watcher(cluster, table, {Partition(1): Offset(2)})
     with pytest.raises(OffsetTrimmed) as caught:
-        await asyncio.wait_for(watcher.task, DEADLINE_S)
+        await asyncio.wait_for(watcher.task, patience_s(DEADLINE_S))
     assert caught.value.fields == {"partition": 1, "asked": 2, "earliest": 4}
     again = Watcher(cluster, table, {Partition(1): Offset(4)})
     await until(lambda: again.seen.get(Partition(1)) == [4, 5, 6, 7, 8, 9])
@@ -162,10 +162,10 @@ async def test_wrong_watches(cluster: TestCluster, table: TableRef) -> None:
 
 async def test_a_dropped_table_ends_its_watch(cluster: TestCluster, table: TableRef) -> None:
     watcher = Watcher(cluster, table, {})
-    await asyncio.wait_for(watcher.begun.wait(), DEADLINE_S)
+    await asyncio.wait_for(watcher.begun.wait(), patience_s(DEADLINE_S))
     await cluster.router.drop_table("flights", timeout=DEADLINE_S)
     with pytest.raises(TableNotFound):
-        await asyncio.wait_for(watcher.task, DEADLINE_S)
+        await asyncio.wait_for(watcher.task, patience_s(DEADLINE_S))
 
 
 async def test_a_watch_from_now_begins_at_the_end_of_the_log_and_not_of_a_replica(

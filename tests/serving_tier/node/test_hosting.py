@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.hosted_node import DEADLINE_S, ONE, ZERO, Sources, append, make_table, start_move
-from kit.deadlines import until, within
+from kit.deadlines import patience_s, until, within
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import (
@@ -274,7 +274,7 @@ async def test_a_follower_of_the_map_that_ends_says_so(
 
     monkeypatch.setattr(hosting, "_compare", bug)
     await make_table(log, catalog)
-    error = await asyncio.wait_for(ended, DEADLINE_S)
+    error = await asyncio.wait_for(ended, patience_s(DEADLINE_S))
     assert error.message.startswith("hosting n1 ended (RuntimeError('a bug')): restart this process")
     assert "Traceback" in caplog.text
     await hosting.close()  # the failure was reported: the owner goes on closing the rest

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from kit.deadlines import until
+from kit.deadlines import patience_s, until
 from kit.index.one_replica import replica_setting
 from kit.index.version_setting import DEADLINE_S, VersionSetting, applied
 from kit.log.stored_log import Said, add, delete, put
@@ -265,7 +265,7 @@ async def test_nobody_reads_the_barriers_offset_in_the_old_version(
     inner = StandbyVersions.follow_over
 
     def follow_over(self: StandbyVersions, *args: object) -> object:
-        may_follow.wait(DEADLINE_S)
+        may_follow.wait(patience_s(DEADLINE_S))
         return inner(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(StandbyVersions, "follow_over", follow_over)

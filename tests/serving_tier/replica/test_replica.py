@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from kit.deadlines import until, within
+from kit.deadlines import patience_s, until, within
 from kit.index.one_replica import ReplicaSetting, replica_setting
 
 from log_tier.model.batch import Batch, Columns, decode_batch, encode_batch
@@ -120,7 +120,7 @@ async def test_one_that_is_cancelled_while_opening_leaves_nothing_open(setting: 
 
     def hold() -> None:
         inside.set()
-        may_go.wait(DEADLINE_S)
+        may_go.wait(patience_s(DEADLINE_S))
 
     held = asyncio.ensure_future(setting.applier.run(hold))
     try:
@@ -175,7 +175,7 @@ async def test_an_index_is_closed_under_no_reader(setting: ReplicaSetting, repli
     def read() -> bytes | None:
         with replica.reading() as index:
             inside.set()
-            may_leave.wait(DEADLINE_S)
+            may_leave.wait(patience_s(DEADLINE_S))
             return index.get_value(b"a")
 
     reading = asyncio.ensure_future(asyncio.to_thread(read))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from kit.deadlines import until, within
+from kit.deadlines import patience_s, until, within
 from kit.index.one_replica import replica_setting
 from kit.index.version_setting import DEADLINE_S, ZERO, VersionSetting, applied
 from kit.log.held_log import HeldLog
@@ -159,7 +159,7 @@ async def test_the_files_are_closed_before_anybody_may_remove_them(
     def close(self: LmdbIndex, *, clean: bool = True) -> None:
         if self.version == 2:
             closing.set()
-            may_close.wait(DEADLINE_S)
+            may_close.wait(patience_s(DEADLINE_S))
         inner(self, clean=clean)
 
     def fails(*_: object) -> None:

@@ -122,7 +122,7 @@ async def test_a_digest_ends_soon_when_its_replica_is_closed_or_its_asker_leaves
 
     def slow(pinned: object, **how: object) -> object:
         inside.set()
-        may_go.wait(DEADLINE_S)
+        may_go.wait(patience_s(DEADLINE_S))
         return inner(pinned, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "digest_pinned", slow)

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 from kit.index.live_index import LiveIndex, digest_of_folder, files_below, flip
 from kit.log.stored_log import PARTITION, TABLE, put
 
@@ -86,7 +86,7 @@ async def test_applies_and_the_event_loop_go_on_while_lmdb_copies(
     def slow(index: LmdbIndex, file: int) -> None:
         with index._env.begin():
             copying.set()
-            assert may_go.wait(DEADLINE_S)
+            assert may_go.wait(patience_s(DEADLINE_S))
             copy_to(index, file)
 
     monkeypatch.setattr(LmdbIndex, "copy_to", slow)
@@ -113,7 +113,7 @@ async def test_cancelled_it_leaves_nothing(
             loop.call_soon_threadsafe(taking.cancel)
             # The next step must meet the wish to stop.
             if done:
-                stopping.wait(DEADLINE_S)
+                stopping.wait(patience_s(DEADLINE_S))
 
     stopping = threading.Event()
     ask = Stop.set

@@ -14,7 +14,7 @@ from kit.client.server_process import run_duramen
 
 from spark_bulk.build.bulk import Built, build_index
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def packages() -> Iterator[dict[str, str]]:

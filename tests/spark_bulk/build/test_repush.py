@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.deadlines import patience_s
 from kit.spark.building import content_of, values_of
 
 from log_tier.model.errors import InvalidRequest, InvalidToken, InvalidValue
@@ -21,7 +22,7 @@ from spark_bulk.repush import repush
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
@@ -99,7 +100,7 @@ def writing(server: Any, name: str) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        writer.join(60)
+        writer.join(patience_s(60))
     assert not failed
     assert not writer.is_alive()
 

@@ -16,7 +16,7 @@ from spark_bulk.export import ExportManifest, ExportPlace, export_changes, expor
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 

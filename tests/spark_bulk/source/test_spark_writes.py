@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from kit.client.server_process import ServerProcess
+from kit.deadlines import patience_s
 from kit.spark.sparks import SparkTable, failure
 
 from duramen.blocking import Database, Table
@@ -116,7 +117,7 @@ def test_an_executor_that_is_killed_half_way(table: Table, server: ServerProcess
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience_s(120),
         check=False,
         cwd=tmp_path,
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 
 import duramen
 
@@ -64,7 +64,7 @@ class Supervisor:
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
-        _, self.errors = self.process.communicate(timeout=DEADLINE_S)
+        _, self.errors = self.process.communicate(timeout=patience_s(DEADLINE_S))
         self._listener.join()
 
 
@@ -102,7 +102,7 @@ def test_whoever_is_killed_is_started_again_on_the_same_port(supervisor: Supervi
 def test_sigterm_ends_all_of_them(supervisor: Supervisor) -> None:
     pids = [child["pid"] for child in supervisor.children.values()]
     supervisor.process.terminate()
-    assert supervisor.process.wait(DEADLINE_S) == 0
+    assert supervisor.process.wait(patience_s(DEADLINE_S)) == 0
     supervisor.close()
     assert [each["event"] for each in supervisor.events[-2:]] == ["stopping", "stopped"]
     assert not any(alive(pid) for pid in pids)
@@ -117,7 +117,7 @@ def test_no_child_outlives_a_killed_supervisor(supervisor: Supervisor) -> None:
 def test_what_cannot_start_is_said_and_leaves_nobody(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         made = Supervisor(tmp_path / "data", port=taken.getsockname()[1])
-        made.process.wait(DEADLINE_S)
+        made.process.wait(patience_s(DEADLINE_S))
         made.close()
     assert made.process.returncode == 1
     assert "router: port" in made.errors
@@ -129,7 +129,7 @@ def test_what_cannot_start_is_said_and_leaves_nobody(tmp_path: Path) -> None:
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     made = Supervisor(tmp_path)
-    made.process.wait(DEADLINE_S)
+    made.process.wait(patience_s(DEADLINE_S))
     made.close()
     assert made.process.returncode != 0
     assert "thesis.tex" in made.errors

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kit.deadlines import within
+from kit.deadlines import patience_s, within
 from kit.log.engine_steps import SMALL, ZERO, copy_of, open_log
 from kit.log.memory_disk import MemoryDisk
 from kit.log.sample_batches import keys_of, plain_batch, read_all
@@ -113,7 +113,7 @@ async def test_nobody_is_overtaken() -> None:
         def on_step(step: str, path: Path) -> None:
             if step == "sync" and not in_sync.is_set():
                 in_sync.set()
-                assert may_go.wait(20)
+                assert may_go.wait(patience_s(20))
 
         disk.on_step = on_step
         first = asyncio.ensure_future(log.append(topic.partition(ZERO), plain_batch("first")))

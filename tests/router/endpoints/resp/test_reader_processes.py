@@ -325,7 +325,7 @@ def test_a_client_that_does_not_read_is_waited_for(server: ServerThread) -> None
             assert other.call("GET", "large") == value.encode()
         for _ in range(count):
             assert slow.reply() == value.encode()
-        sending.join(DEADLINE_S)
+        sending.join(patience_s(DEADLINE_S))
         assert not sending.is_alive()
 
 

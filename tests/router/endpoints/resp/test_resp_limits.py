@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
@@ -148,7 +148,7 @@ def test_a_last_reply_arrives_whatever_was_sent_behind_it(server: ServerThread, 
         with server.connect() as raw:
             sender = threading.Thread(target=_send_all, args=(raw, last + packed("ECHO", "x" * 1000) * 4000))
             sender.start()
-            sender.join(20)
+            sender.join(patience_s(20))
             assert not sender.is_alive(), "what it sends is read, and not answered"
             assert raw.reply() == reply
             assert raw.ended()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.one_machine import puts
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
 
@@ -40,11 +40,11 @@ def together(server: ServerThread, *sends: Callable[[], None]) -> None:
 
     async def hold() -> None:
         arrived.set()
-        assert go_on.wait(20), "nobody let the server go on"
+        assert go_on.wait(patience_s(20)), "nobody let the server go on"
 
     holding = threading.Thread(target=server.run, args=(hold,))
     holding.start()
-    assert arrived.wait(20), "the server's event loop does not turn"
+    assert arrived.wait(patience_s(20)), "the server's event loop does not turn"
     for send in sends:
         send()
     go_on.set()
@@ -187,7 +187,7 @@ def test_a_value_never_goes_back_behind_its_watched_version(
     go_on, commit = threading.Event(), index._commit
 
     def late(*state: Any) -> None:
-        assert go_on.wait(20), "nobody let the commit go on"
+        assert go_on.wait(patience_s(20)), "nobody let the commit go on"
         commit(*state)
 
     while raw.call("GET", f"{key}-none") is not None or raw.call("GET", key) != b"old":
