@@ -32,8 +32,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # that it does not have; our children run another program at once and need nothing of it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-# Hypothesis ends an example that takes 200 ms, and calls it flaky when it is quicker the second time: on a busy machine any
-# example may take that long. What hangs ends by pytest's limit.
+# Hypothesis ends an example that takes 200 ms, and calls it flaky when it is quicker the second time. On a busy machine
+# any example may take that long. What hangs ends by pytest's limit.
 settings.register_profile("any load", deadline=None)
 settings.load_profile("any load")
 
