@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Generic
 
 from log_tier.concurrency.backoff import Backoff
@@ -27,6 +28,9 @@ __all__ = ["WriteGatherer"]
 _MARGIN_S: Final = 0.01
 # Timers tick in milliseconds: who still waits has at least this long.
 _LEFT_MIN_S: Final = 0.001
+
+# Records of a batch that is encoded on the event loop: some 2 ms. A thread encodes a larger one.
+_ENCODED_AT_ONCE: Final = 16_384
 
 
 class WriteGatherer(Generic[T, C]):
@@ -132,6 +136,9 @@ class WriteGatherer(Generic[T, C]):
 
         `others`: how many other requests are under way.
         """
+        for batch in batches:
+            if batch.records > _ENCODED_AT_ONCE and not batch.data:
+                await self._encode_in_thread(batch)
         now_s = self._loop.time()
         sent, parts, last_s = self._parts(batches, now_s, gathered=not others)
         if not sent:
@@ -194,13 +201,26 @@ class WriteGatherer(Generic[T, C]):
                     reason = error if isinstance(error, DuramenError) else DuramenError(f"not encodable: {error}")
                     self._give_up(batch, reason)
                     continue
-                self._sequences[batch.place] = sequence + batch.records
-                self.batches += 1
-                self.records += batch.records
+                self._encoded(batch, sequence)
             batch.progress.under_way = True
             sent.append(batch)
             parts.append(WritePart(batch.place, batch.data, outcomes, gathered))
         return sent, parts, last_s
+
+    async def _encode_in_thread(self, batch: BatchBuilder[C]) -> None:
+        """Fix the bytes of a large batch without the event loop. No call joins a batch that has left its queue, and no
+        other batch of its partition takes a sequence meanwhile (W1). One that cannot be encoded fails in `_parts`."""
+        sequence = self._sequences.get(batch.place, 0)
+        with suppress(DuramenError, struct.error):
+            batch.data = await asyncio.to_thread(
+                batch.columns.encode, producer_id=self._producer_id, sequence=sequence, compress=self._compress
+            )
+            self._encoded(batch, sequence)
+
+    def _encoded(self, batch: BatchBuilder[C], sequence: int) -> None:
+        self._sequences[batch.place] = sequence + batch.records
+        self.batches += 1
+        self.records += batch.records
 
     def _give_up(self, batch: BatchBuilder[C], reason: DuramenError) -> None:
         if self.rounds.under_way.get(batch.place) is batch:

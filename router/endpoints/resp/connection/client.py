@@ -28,7 +28,7 @@ from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands.command_table import find_command, unknown_command
 from router.endpoints.resp.commands.transactions import begin, enqueue
 from router.endpoints.resp.connection.context import ConnectionOwner
-from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, FastPath
+from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, TURN_S, FastPath
 from router.endpoints.resp.connection.intake import Intake
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
@@ -41,6 +41,7 @@ from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import STATE_COMMAND, encode_state
 from router.endpoints.resp.wire.limits import (
+    AT_ONCE_WORDS_MAX,
     OUTPUT_BYTES_MAX,
     OUTPUT_PAUSE_BYTES,
     UNANSWERED_MAX,
@@ -53,13 +54,10 @@ __all__ = ["Client"]
 logger = logging.getLogger(__name__)
 
 # A MiB of replies costs as much of a turn as half of its commands: some 1 ms.
-_TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
-
-# Commands differ a thousandfold in what they cost: whatever the count says, others get their turn after so long.
-_TURN_S: Final = 0.004
+TURN_SHARE_OF_BYTES: Final = OUTPUT_PAUSE_BYTES // (TURN // 2)
 
 # The commands of a run cost a quarter of others.
-_TURN_SHARE_OF_RUNS: Final = 4
+TURN_SHARE_OF_RUNS: Final = 4
 
 
 class Client(Session, asyncio.Protocol):
@@ -239,24 +237,24 @@ class Client(Session, asyncio.Protocol):
                 if self.plain:
                     if name in GET_WORDS:
                         if not reply_queue.unanswered and not reply_queue.stalled and self._fast_path.get(command):
-                            left -= 1 + (self.commands - done) // _TURN_SHARE_OF_RUNS
+                            left -= 1 + (self.commands - done) // TURN_SHARE_OF_RUNS
                             if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
-                                left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
+                                left -= reply_queue.gathered_bytes // TURN_SHARE_OF_BYTES
                                 reply_queue.flush()
                             continue
                     elif name in SET_WORDS and not self.pipeline.running and self._fast_path.set(command):
-                        left -= 1 + (self.commands - done) // _TURN_SHARE_OF_RUNS
+                        left -= 1 + (self.commands - done) // TURN_SHARE_OF_RUNS
                         continue
                 left -= 1
                 if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
-                    left -= reply_queue.gathered_bytes // _TURN_SHARE_OF_BYTES
+                    left -= reply_queue.gathered_bytes // TURN_SHARE_OF_BYTES
                     reply_queue.flush()
                     if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
                         break  # they wait for a write; so do the commands
-                ends_s = ends_s or perf_counter() + _TURN_S
+                ends_s = ends_s or perf_counter() + TURN_S
                 if reply_queue.stalled or not self._start(name, command):
                     break
-                left -= (self.commands - done) // _TURN_SHARE_OF_RUNS
+                left -= (self.commands - done) // TURN_SHARE_OF_RUNS
                 left = left if perf_counter() < ends_s else 0
             if not queue and self._intake.more and not reply_queue.stalled and not self.closing:
                 self._take_turns()
@@ -327,6 +325,8 @@ class Client(Session, asyncio.Protocol):
         reply_queue, table, pipeline = self.reply_queue, self.table, self.pipeline
         if reply_queue.unanswered >= UNANSWERED_MAX:
             return False
+        if len(command) > AT_ONCE_WORDS_MAX:
+            return False if reply_queue.waits else None
         begun = 0
         if spec.name == "exec":
             begun = int(begin(self))

@@ -29,7 +29,10 @@ _KEEP: Final = int(Expiry.KEEP)
 async def perform(client: ClientContext, spec: CommandSpec, command: Command) -> Any:
     """A command on keys, however long it takes; its reply. Raises `Problem`, and what the core raises."""
     keys = spec.keys(command)
-    check_keys(keys)
+    if len(keys) > AT_ONCE_KEYS_MAX:
+        await asyncio.to_thread(check_keys, keys)
+    else:
+        check_keys(keys)
     table = await client.current_table()
     client.server.check_redirection(client, table, keys)
     args = command[1:]

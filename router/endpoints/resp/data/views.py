@@ -111,11 +111,15 @@ class Overlay:
     into C: a fifth of the time of as many calls.
     """
 
-    __slots__ = ("_entries", "bytes", "conditions", "expiries", "found", "keys", "now_ms", "values")
+    __slots__ = ("_entries", "bytes", "conditions", "expiries", "found", "keys", "late", "now_ms", "values")
 
-    def __init__(self, found: Mapping[bytes, Entry | None], now_ms: int) -> None:
+    def __init__(
+        self, found: Mapping[bytes, Entry | None], now_ms: int, late: Callable[[], bool] = lambda: False
+    ) -> None:
         self.found = found
         self.now_ms = now_ms
+        self.late = late
+        """Is the time of the round over? Then commands that can wait for the next one do."""
         self.keys: list[bytes] = []
         self.values: list[bytes | None] = []
         """None: deleted."""

@@ -12,6 +12,7 @@ __all__ = [
     "ARGUMENTS_MAX",
     "AT_ONCE_BYTES_MAX",
     "AT_ONCE_KEYS_MAX",
+    "AT_ONCE_WORDS_MAX",
     "BACKLOG_BYTES_MAX",
     "BULK_BYTES_MAX",
     "COMMAND_BYTES_MAX",
@@ -48,6 +49,9 @@ ARGUMENTS_MAX: Final = 256 * 1024
 # What a command reads, runs and answers on the event loop, in keys: some 4 ms. A larger one does it in a thread, while
 # other connections are served.
 AT_ONCE_KEYS_MAX: Final = 2048
+
+# The words of such a command: two for each key, and its name.
+AT_ONCE_WORDS_MAX: Final = 2 * AT_ONCE_KEYS_MAX + 1
 
 # And in bytes of values: some 2 ms of copying.
 AT_ONCE_BYTES_MAX: Final = 4 * 1024 * 1024

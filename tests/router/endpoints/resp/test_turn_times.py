@@ -69,7 +69,37 @@ def test_a_long_reply_about_a_command(busy: ServerThread, raw: Raw) -> None:
     assert shortest_of(TRIES, busy, asked) <= TURN_MAX_S
 
 
+PAIRS: Final = [word for key in WORDS[:50_000] for word in (key, b"value")]
+
+
+def test_many_pairs(busy: ServerThread, raw: Raw) -> None:
+    def written() -> None:
+        assert raw.call("MSET", *PAIRS).text == "OK"
+        assert raw.call("MSETNX", *PAIRS) == 0
+
+    assert shortest_of(TRIES, busy, written) <= TURN_MAX_S
+
+
+def test_many_new_pairs(busy: ServerThread, raw: Raw) -> None:
+    generations = iter(range(TRIES))
+
+    def written() -> None:
+        tag = b"new%d:" % next(generations)
+        assert raw.call("MSETNX", *[tag + word for word in PAIRS]) == 1
+
+    assert shortest_of(TRIES, busy, written) <= TURN_MAX_S
+
+
+def test_more_pairs_than_a_batch_holds(busy: ServerThread, raw: Raw) -> None:
+    def refused() -> None:
+        reply = raw.call("MSET", *[word for key in WORDS[:100_000] for word in (key, b"v")])
+        assert reply.text.startswith("ERR 100000 records of ")
+
+    assert shortest_of(TRIES, busy, refused) <= TURN_MAX_S
+
+
 DEAR: Final = {
+    "sums of long numbers": packed("INCRBYFLOAT", "number", "1e-3999"),
     "COMMAND": packed("COMMAND"),
     "reads of a large value": packed("STRLEN", "large"),
     "times of a large value": packed("TTL", "large"),

@@ -97,7 +97,8 @@ class CommandRun:
     def run(self, overlay: Overlay, room: int) -> int:
         """Execute the commands; about how many bytes their replies have.
 
-        Behind the command with which replies and writes have more than `room` bytes, the rest is taken out.
+        Behind the command with which replies and writes have more than `room` bytes, or the overlay is late, the rest
+        is taken out.
         """
         if self._each is not None and len(set(self.keys)) == len(self.keys):
             before = len(overlay.keys)
@@ -124,7 +125,7 @@ class CommandRun:
             wrote.append(len(written) > before)
             if type(reply) is bytes:
                 size += len(reply)
-            if size + overlay.bytes > most:
+            if size + overlay.bytes > most or overlay.late():
                 break
         self.replies, self._wrote = replies, wrote
         if len(replies) < len(self.keys):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.backoff import Backoff
@@ -22,7 +23,7 @@ from log_tier.model.identifiers import Offset, Partition
 from router.data.freshness import Freshness
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, Work, groups_of, records_of
-from router.endpoints.resp.data.rounds.turn_budget import TurnBudget
+from router.endpoints.resp.data.rounds.turn_budget import EXECUTION_S, TurnBudget
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Overlay
@@ -203,7 +204,10 @@ class PartitionExecutor:
             ran = await asyncio.to_thread(_run, groups, found, now_ms)
         else:
             await self._budget.take(keys)
+            began_s = perf_counter()
             ran = _run(groups, found, now_ms)
+            if perf_counter() - began_s > EXECUTION_S / 2:
+                self._budget.spend()
         for verdict in self._write(ran):
             known = await verdict.known
             group = verdict.group
@@ -314,15 +318,20 @@ class _Ran(NamedTuple):
 
 
 def _run(groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: int) -> list[_Ran]:
-    """Run every group, as far as the round's bytes go. Pure; for a large round it runs in a thread."""
+    """Run every group, as far as the round's bytes and its time go. For a large round it runs in a thread."""
     ran: list[_Ran] = []
     room = _ROUND_BYTES_MAX
+    ends_s = perf_counter() + EXECUTION_S
+
+    def late() -> bool:
+        return perf_counter() > ends_s
+
     for group in groups:
-        overlay = Overlay(found, now_ms)
+        overlay = Overlay(found, now_ms, late)
         starts: list[int] = []
         left: list[Work] = []
         for number, job in enumerate(group.jobs):
-            if room - overlay.bytes <= 0:
+            if room - overlay.bytes <= 0 or ((number or ran) and late()):
                 left = group.jobs[number:]
                 del group.jobs[number:]
                 break

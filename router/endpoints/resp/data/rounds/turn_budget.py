@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
 
-__all__ = ["TurnBudget"]
+__all__ = ["EXECUTION_S", "TurnBudget"]
+
+EXECUTION_S: Final = 0.004
+"""Commands differ a thousandfold in what they cost: the commands of a round that have not begun by then wait for the
+next one, as those do for which it had no room."""
 
 
 class TurnBudget:
@@ -23,6 +28,11 @@ class TurnBudget:
         if not self._keys:
             self._loop.call_soon(self._next_turn)
         self._keys += keys
+
+    def spend(self) -> None:
+        """The rest of the budget is spent: what ran has cost far more than its keys say."""
+        if self._keys:
+            self._keys = AT_ONCE_KEYS_MAX
 
     def _next_turn(self) -> None:
         self._keys = 0
