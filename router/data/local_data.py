@@ -25,6 +25,7 @@ from log_tier.model.errors import (
     InvalidRequest,
     LimitExceeded,
     NotHosted,
+    ReplicaBehind,
     TableNotFound,
     WriteUnknown,
 )
@@ -117,8 +118,12 @@ class LocalData:
         if waiting:
             timeout = min(timeout, patience) if patience else timeout
             answers = await asyncio.gather(*(self._read_when_fresh(part, timeout, room) for _, part in waiting))
-            for (place, _), answer in zip(waiting, answers, strict=True):
-                results[place] = answer
+            for (place, part), answer in zip(waiting, answers, strict=True):
+                if patience and type(answer) is DeadlineExceeded:
+                    # To the asker that is a part which has to wait, whatever for: it comes again with more time.
+                    results[place] = ReplicaBehind(answer.message, partition=part.partition.partition)
+                else:
+                    results[place] = answer
         return results
 
     async def _read_when_fresh(self, part: ReadPart, timeout: float, room: ReplyRoom) -> ReadResult | DuramenError:

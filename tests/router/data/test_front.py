@@ -19,9 +19,11 @@ from kit.cluster.one_machine import (
     write,
 )
 
+from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import (
     BatchRefused,
     ConditionFailed,
+    DeadlineExceeded,
     InvalidKey,
     LimitExceeded,
     LogDamaged,
@@ -40,6 +42,7 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import PARTS_MAX, READ_KEYS_MAX, LocalData
 from router.data.requests import ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
+from serving_tier.replica.replica import Replica
 
 MIB = 1 << 20
 
@@ -100,6 +103,27 @@ async def test_a_log_that_does_not_tell_its_end_in_time_is_a_replica_behind(
         (behind,) = await read(data_plane, ReadPart(PartitionId(table.id, ZERO), [b"a"], strong=True), **how)
         assert isinstance(behind, ReplicaBehind)
         assert behind.fields == {"partition": 0, "applied": -1, "latest": -1}
+
+
+async def test_a_table_that_is_not_looked_up_within_the_patience_is_a_replica_behind(
+    data_plane: LocalData, table: TableRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client asks again with more time then; a DeadlineExceeded ends its call after the patience of 20 ms."""
+
+    def unheard_of(*_: object) -> Replica:
+        raise TableNotFound("not heard of yet")
+
+    async def silent(*_: object) -> TableEntry:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(data_plane.node, "replica", unheard_of)
+    monkeypatch.setattr(data_plane.tables, "known", silent)
+    part = ReadPart(PartitionId(table.id, ZERO), [b"a"])
+    (behind,) = await read(data_plane, part, patience=0.01)
+    assert isinstance(behind, ReplicaBehind)
+    (late,) = await read(data_plane, part, timeout=0.01)
+    assert type(late) is DeadlineExceeded
 
 
 async def test_strong_waits_for_what_the_log_holds(data_plane: LocalData, table: TableRef) -> None:
