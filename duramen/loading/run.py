@@ -106,7 +106,8 @@ def _write(writer: TableWriter, chunk: RowChunk, path: Path, rejects: RejectsFil
 def _with_account(error: DuramenError, writer: TableWriter, how: str) -> DuramenError:
     """The same error with what was written before it, and how to go on."""
     written, skipped = writer.written, writer.skipped
-    account = f"{written + skipped} rows before it are in the table ({written} by this run, {skipped} by earlier ones)"
+    runs = f"{written} by this run, {skipped} by earlier ones"
+    account = f"rows before it that are in the table: {written + skipped} ({runs})"
     return type(error)(
         f"{error.message.rstrip('.')}. {account}; {how}", **error.fields, written=written, skipped=skipped
     )

@@ -14,6 +14,7 @@ from duramen.cli.admin.format import duration, place, size
 from duramen.cli.admin.progress import follow, say_job_end
 from duramen.cli.terminal.exits import ERROR, OK
 from duramen.cli.terminal.output import say, say_table
+from duramen.cli.terminal.text import counted
 from log_tier.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def say_plan(plan: AdminPlan) -> None:
         say_table(columns, rows, right=["bytes"])
         if len(steps) > _STEPS_SHOWN:
             say(f"… and {len(steps) - _STEPS_SHOWN} more")
-        count = f"{len(steps)} step{'s' if len(steps) > 1 else ''}"
+        count = counted(len(steps), "step")
         cost = f"some {duration(plan.seconds)}"
         if plan.bytes:
             cost = f"{size(plan.bytes)} to copy, {cost} at {size(plan.rate_bytes_s)}/s a node"

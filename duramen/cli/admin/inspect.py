@@ -13,7 +13,7 @@ from duramen.cli.admin.format import moment, offset, place
 from duramen.cli.terminal.exits import ERROR, OK, RETRY
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
-from duramen.cli.terminal.text import bytes_of
+from duramen.cli.terminal.text import bytes_of, counted
 
 if TYPE_CHECKING:
     from router.admin.client import AdminConnection
@@ -86,7 +86,7 @@ def _version(each: AdminHeldKey) -> str:
 
 def _cut(text: str, size: int) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= 60 else f"{line[:60]}… ({size:,} bytes)"
+    return line if len(line) <= 60 else f"{line[:60]}… ({counted(size, 'byte')})"
 
 
 def verify(
@@ -120,7 +120,7 @@ def verify(
 
 
 def _say_verified(each: AdminComparison) -> None:
-    held = ", ".join(f"{replica.node} {replica.keys:,} keys" for replica in each.replicas)
+    held = ", ".join(f"{replica.node} {counted(replica.keys, 'key')}" for replica in each.replicas)
     at = "" if not each.HasField("offset") else f" at offset {offset(each.offset)}"
     reason = f": {each.reason}" if each.reason else ""
     say(f"{place(each)}  {each.verdict}{at}  {held}{reason}")

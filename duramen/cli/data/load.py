@@ -14,6 +14,7 @@ import typer
 
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, connected
 from duramen.cli.terminal.output import console, say, say_json
+from duramen.cli.terminal.text import counted
 
 if TYPE_CHECKING:
     from duramen.loading import LoadProgress
@@ -103,11 +104,11 @@ def load(
             }
         )
         return
-    say(f"wrote {summary.written:,} rows to {table} in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)")
+    say(f"wrote {counted(summary.written, 'row')} to {table} in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)")
     if summary.skipped:
-        say(f"skipped {summary.skipped:,} rows that an earlier run of this load had written")
+        say(f"skipped {counted(summary.skipped, 'row')} that an earlier run of this load had written")
     if listed is not None and listed.count:
-        say(f"rejected {listed.count:,} rows: see {listed.path}")
+        say(f"rejected {counted(listed.count, 'row')}: see {listed.path}")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from duramen.cli.admin.format import duration
 from duramen.cli.admin.format import size as format_size
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout, connected
 from duramen.cli.terminal.output import say, say_json, say_table
+from duramen.cli.terminal.text import counted
 from duramen.client.model.results import TableInfo
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.partitioner import Partitioner, check_partitioner
@@ -103,7 +104,7 @@ def create(
     if json:
         say_json(_document(made))
     else:
-        say(f"{_named(made)} has {made.partitions} partition{'s' if made.partitions > 1 else ''} (id {made.id})")
+        say(f"{_named(made)} has {counted(made.partitions, 'partition')} (id {made.id})")
 
 
 @app.command("set")
@@ -204,7 +205,7 @@ def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: J
         return
     say(
         f"{_named(described)}, id {described.id}, partitioner {described.partitioner}: "
-        f"{sum(part.keys for part in parts):,} keys; its log keeps {_retention(*description.retention)}"
+        f"{counted(sum(part.keys for part in parts), 'key')}; its log keeps {_retention(*description.retention)}"
     )
     columns = ["partition", "earliest", "latest", "applied", "keys", "index KiB", "state"]
     say_table(
@@ -245,7 +246,8 @@ def drop(
         keys = sum(part.keys for part in description.partitions)
         over = description.table.over
         if not yes:
-            lost = f"its indexes with {keys:,} keys; its topic {over} stays" if over else f"its {keys:,} keys for ever"
+            held = counted(keys, "key")
+            lost = f"its indexes with {held}; its topic {over} stays" if over else f"its {held} for ever"
             if not sys.stdin.isatty():
                 raise InvalidRequest(f"dropping {table} deletes {lost}: say --yes")
             typer.confirm(f"Drop table {table}? It deletes {lost}", abort=True)
@@ -255,9 +257,9 @@ def drop(
             {"table": table, "id": description.table.id, "dropped": True, "keys": keys, "kept_topic": over or None}
         )
     elif over:
-        say(f"dropped {table} with its indexes of {keys:,} keys; its topic {over} stays as it is")
+        say(f"dropped {table} with its indexes of {counted(keys, 'key')}; its topic {over} stays as it is")
     else:
-        say(f"dropped {table} with its {keys:,} keys")
+        say(f"dropped {table} with its {counted(keys, 'key')}")
 
 
 def _named(table: TableRef | TableInfo) -> str:

@@ -12,6 +12,7 @@ import typer
 
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, check_at
 from duramen.cli.terminal.output import say, say_json, say_note
+from duramen.cli.terminal.text import counted
 from log_tier.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _report(history: History, violations: list[Violation], faults: dict[str, Any
             }
         )
         return
-    say(f"{len(history.calls):,} calls, {len(history.log):,} records in the log (seed {seed})")
+    say(f"{counted(len(history.calls), 'call')}, {counted(len(history.log), 'record')} in the log (seed {seed})")
     say("  " + ", ".join(f"{count:,} {name}" for name, count in sorted(outcomes.items())))
     for what, by_role in faults.items():
         say(f"  {what}: " + ", ".join(f"{role} {count}" for role, count in by_role.items()))

@@ -12,7 +12,7 @@ import typer
 from duramen.cli.terminal.exits import ERROR, OK
 from duramen.cli.terminal.options import Json
 from duramen.cli.terminal.output import say, say_json
-from duramen.cli.terminal.text import json_text, shown_key
+from duramen.cli.terminal.text import counted, json_text, shown_key
 from log_tier.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -88,8 +88,9 @@ def _say_batch(found: StoredBatch, records: bool) -> None:
     producer = f"producer {header.producer_id:016x} from {header.sequence}" if header.producer_id else "no producer"
     last = f"-{header.last_offset}" if header.span > 1 else ""
     say(
-        f"  offset {header.base_offset}{last}  {_time(header.timestamp_ms)}  {header.records} records  "
-        f"{header.length} bytes at {found.position}  {producer}  crc {header.checksum:08x} {header.stamp_checksum:08x}"
+        f"  offset {header.base_offset}{last}  {_time(header.timestamp_ms)}  {counted(header.records, 'record')}  "
+        f"{counted(header.length, 'byte')} at {found.position}  {producer}  "
+        f"crc {header.checksum:08x} {header.stamp_checksum:08x}"
     )
     if records:
         for record in found.records():

@@ -15,6 +15,7 @@ from duramen.cli.admin.format import size
 from duramen.cli.admin.verb_command import command_of
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_json
+from duramen.cli.terminal.text import counted
 from log_tier.model.errors import InvalidRequest
 from router.admin.verbs import VERBS, Discard, Rollback, Stage, Swap
 
@@ -126,9 +127,9 @@ def say_built(built: Built, table: str, url: str, json: bool) -> None:
             flush=True,
         )
         return
-    dropped = f", {built.dropped:,} duplicates dropped" if built.dropped else ""
-    what = f"{version.keys:,} keys, {size(version.bytes)} in {version.partitions} partitions"
-    say(f"{built.rows:,} rows{dropped}: {what}")
+    dropped = f", {counted(built.dropped, 'duplicate')} dropped" if built.dropped else ""
+    what = f"{counted(version.keys, 'key')}, {size(version.bytes)} in {counted(version.partitions, 'partition')}"
+    say(f"{counted(built.rows, 'row')}{dropped}: {what}")
     say(f"built at {url}; next: duramen bulk stage {table} {url}")
 
 

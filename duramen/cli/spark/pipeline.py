@@ -14,6 +14,7 @@ from duramen.cli.admin.format import size
 from duramen.cli.spark.bulk import Master, absolute, check_there, go_on, say_built, shows_progress
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json
 from duramen.cli.terminal.output import say, say_json
+from duramen.cli.terminal.text import counted
 from log_tier.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def export(
     if json:
         say_json(found)
     else:
-        say(f"{manifest.rows:,} rows in {len(manifest.files)} files, {size(manifest.bytes)}: {manifest.folder}")
+        files = f"{counted(len(manifest.files), 'file')}, {size(manifest.bytes)}"
+        say(f"{counted(manifest.rows, 'row')} in {files}: {manifest.folder}")
         say(f"up to {manifest.token}")
 
 

@@ -1,4 +1,4 @@
-"""Bytes as text and back: UTF-8 where it can be read, `base64:…` where not.
+"""Bytes as text and back: UTF-8 where it can be read, `base64:…` where not. Counts with their noun.
 
     b"UA1545"            UA1545
     b"caf\\xc3\\xa9"       café
@@ -19,9 +19,14 @@ from typing import Final
 from log_tier.model.errors import InvalidRequest
 from router.admin.answers.json_text import BASE64, encoded, json_text
 
-__all__ = ["BASE64", "bytes_of", "json_text", "shown_key", "shown_value"]
+__all__ = ["BASE64", "bytes_of", "counted", "json_text", "shown_key", "shown_value"]
 
 _LINE_BREAKS: Final = str.maketrans("", "", "\n\r\t")
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun in the right number: `1 row`, `1,200 rows`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def shown_key(data: bytes) -> str:

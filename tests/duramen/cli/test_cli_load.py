@@ -68,7 +68,7 @@ def test_a_bad_row(server: ServerProcess, table_name: str, tmp_path: Path) -> No
     assert stopped.returncode == 1
     assert stopped.stdout == ""
     assert stopped.stderr.startswith(f"error: row 2 of {path} (line 3, column 'n'): the row has 3 fields")
-    assert "1 rows before it are in the table (1 by this run, 0 by earlier ones)" in stopped.stderr
+    assert "rows before it that are in the table: 1 (1 by this run, 0 by earlier ones)" in stopped.stderr
     problem = json.loads(run_duramen(*arguments, "--json", at=server.target).stderr)
     assert problem["error"] == "row_refused"
     assert problem["fields"] == {
@@ -81,7 +81,7 @@ def test_a_bad_row(server: ServerProcess, table_name: str, tmp_path: Path) -> No
     }
     skipped = run_duramen(*arguments, "--skip-bad", at=server.target)
     assert skipped.returncode == 0
-    assert f"rejected 1 rows: see {path}.rejects.jsonl" in skipped.stdout
+    assert f"rejected 1 row: see {path}.rejects.jsonl" in skipped.stdout
     assert json.loads(Path(f"{path}.rejects.jsonl").read_text())["row"] == 2
     assert run_duramen("scan", table_name, "--keys", "--level", "strong", at=server.target).stdout == "a\nc\n"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.cli.terminal.text import bytes_of, json_text, shown_key, shown_value
+from duramen.cli.terminal.text import bytes_of, counted, json_text, shown_key, shown_value
 from log_tier.model.errors import InvalidRequest
 
 
@@ -46,3 +46,8 @@ def test_values_may_have_lines() -> None:
 def test_bad_base64_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="is no base64"):
         bytes_of("base64:???")
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (1200, "1,200 rows")])
+def test_a_count_has_its_noun_in_the_right_number(count: int, text: str) -> None:
+    assert counted(count, "row") == text

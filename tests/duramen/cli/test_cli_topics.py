@@ -95,7 +95,7 @@ async def test_a_table_over_a_topic_of_others(machine: MachineOverOthers) -> Non
     assert (await run("put", "orders", "o-1", "ours")).stdout == f"offset 1 of partition {place}\n"
     described = await run("table", "describe", "orders")
     assert described.stdout.startswith(
-        f"table orders over topic orders-v1, id {topic.id}, partitioner murmur2: 1 keys; its log keeps everything\n"
+        f"table orders over topic orders-v1, id {topic.id}, partitioner murmur2: 1 key; its log keeps everything\n"
     )
     again = await run("table", "create", "more", "--over", "orders-v1", "-p", "8")
     assert again.returncode == 2
@@ -105,7 +105,7 @@ async def test_a_table_over_a_topic_of_others(machine: MachineOverOthers) -> Non
     assert unasked.returncode == 2
     assert "its topic orders-v1 stays" in unasked.stderr
     dropped = await run("table", "drop", "orders", "--yes")
-    assert dropped.stdout == "dropped orders with its indexes of 1 keys; its topic orders-v1 stays as it is\n"
+    assert dropped.stdout == "dropped orders with its indexes of 1 key; its topic orders-v1 stays as it is\n"
     assert log.removals == []
     assert (await log.bounds(topic.partition(place))).latest == 1
     made = await run("table", "create", "orders", "--over", "orders-v1", "--partitioner", "murmur2")

@@ -104,7 +104,7 @@ def test_a_bad_row_ends_the_load_with_an_exact_account(table: Table, rows_csv: P
         "written": bad - 1,
         "skipped": 0,
     }
-    assert f"{bad - 1} rows before it are in the table" in error.message
+    assert f"rows before it that are in the table: {bad - 1} (" in error.message
     assert "--skip-bad" in error.message
     assert records(table) == bad - 1
     assert len(list(table.scan())) == bad - 1
@@ -159,4 +159,4 @@ def test_a_failure_of_the_table_carries_the_account_too(opened: Database, rows_c
     with pytest.raises(TableNotFound) as caught:
         load_file(table, rows_csv, "csv", ID, progress=drop)
     assert caught.value.fields["written"] == 0
-    assert "0 rows before it are in the table" in caught.value.message
+    assert "rows before it that are in the table: 0 (" in caught.value.message
