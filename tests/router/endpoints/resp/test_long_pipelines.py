@@ -15,8 +15,10 @@ from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
 
 from log_tier.model.errors import LimitExceeded
+from router.endpoints.resp.connection import pipeline
 from router.endpoints.resp.connection.client import Client
 from router.endpoints.resp.connection.fast_path import TURN
+from router.endpoints.resp.data.rounds.command_run import CommandRun
 from router.endpoints.resp.server.sockets import RespSettings
 from router.endpoints.resp.wire.fallback_parser import FallbackParser
 from router.endpoints.resp.wire.limits import OUTPUT_PAUSE_BYTES
@@ -110,6 +112,23 @@ def test_others_get_their_turn_between_commands(
         sender.join()
     assert turns.calls == 40_000
     assert turns.most_in_one_turn <= 2 * TURN
+
+
+def test_others_get_their_turn_between_runs(alone: ServerThread, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline of like commands is executed in runs of at most 512, and a turn takes a few of them."""
+    count = 20_000
+    data = b"".join(packed("INCR", f"{key}-{number}") for number in range(count))
+    with (
+        alone.connect() as raw,
+        LoopTurns(alone, monkeypatch, CommandRun, "run") as executed,
+        LoopTurns(alone, monkeypatch, pipeline, "gather") as gathered,
+    ):
+        sender = sent_aside(raw, data)
+        assert {raw.reply() for _ in range(count)} == {1}
+        sender.join()
+    assert executed.calls >= 40
+    assert executed.most_in_one_turn <= 8
+    assert gathered.most_in_one_turn <= 8
 
 
 def test_others_get_their_turn_while_lines_are_parsed(alone: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
