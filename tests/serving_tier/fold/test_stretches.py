@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.log.stored_log import Said, StoredLog, columns_of
 
@@ -96,6 +96,7 @@ def groups(draw: st.DrawFn) -> tuple[list[Said], Stored]:
     return records, held
 
 
+@settings(deadline=None)
 @given(groups())
 def test_a_stretch_is_what_its_records_are_one_by_one(given_: tuple[list[Said], Stored]) -> None:
     records, held = given_

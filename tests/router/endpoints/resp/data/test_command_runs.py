@@ -140,7 +140,7 @@ def fits(command: Words) -> bool:
     return spec is not None and spec.fits(len(command))
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(pipelines(), st.lists(ENTRIES, min_size=len(KEYS), max_size=len(KEYS)))
 def test_runs_do_what_their_commands_do(commands: list[Words], entries: list[Entry | None]) -> None:
     held = dict(zip(KEYS, entries, strict=True))
