@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -45,10 +46,19 @@ def together(server: ServerThread, *sends: Callable[[], None]) -> None:
     holding = threading.Thread(target=server.run, args=(hold,))
     holding.start()
     assert arrived.wait(patience_s(20)), "the server's event loop does not turn"
-    for send in sends:
+    for count, send in enumerate(sends, 1):
         send()
+        # The kernel may hand it over later, and behind what is sent next.
+        wait_until(lambda count=count: received(server) >= count, "it is at the server")  # type: ignore[misc]
     go_on.set()
     holding.join()
+
+
+def received(server: ServerThread) -> int:
+    """Connections whose bytes wait to be read by the server."""
+    clients: list[Any] = list(server.server.clients.values())
+    sockets = [client.transport.get_extra_info("socket") for client in clients]
+    return len(select.select(sockets, [], [], 0)[0])
 
 
 def transaction(*commands: tuple[str, ...]) -> bytes:
