@@ -22,8 +22,6 @@ from duramen.client.transport.resp_fast_path import Lost, RespFastPath, _Line
 from duramen.server.roles.all_in_one import SingleServer as Server
 from router.data.direct_reads import NOT_FRESH
 from router.endpoints.resp.server.sockets import RespSettings
-from serving_tier.fold.fold import Effects
-from serving_tier.index.lmdb.format import State
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 DEADLINE_S = 20
