@@ -164,8 +164,8 @@ def main(arguments: list[str] | None = None) -> int:
         walks: dict[str, Callable[[], object]] = {
             "put": lambda: table.put(b"key", b"value"),
             "get": lambda: table.get(b"key"),
-            "incr": command(b"INCR counter\r\n"),
-            "flushdb": command(b"FLUSHDB\r\n"),
+            "incr": command(b"*2\r\n$4\r\nINCR\r\n$7\r\ncounter\r\n"),
+            "flushdb": command(b"*1\r\n$7\r\nFLUSHDB\r\n"),
         }
         for name in options.walks or walks:
             for _ in range(3 if name == "flushdb" else _WARM_UP):
