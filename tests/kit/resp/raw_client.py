@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from typing import Any, NamedTuple
 
@@ -89,13 +90,21 @@ class Raw:
             try:
                 found, after = read_reply(self.data)
             except IndexError:
-                more = self.socket.recv(1 << 16)
-                if not more:
-                    raise ConnectionError("the server has ended the connection") from None
-                self.data += more
+                self._receive(len(self.data) // 2)
             else:
                 self.data = self.data[after:]
                 return found
+
+    def _receive(self, wanted: int) -> None:
+        """Wait for more, and take up to `wanted` bytes of what is there: a long reply is not parsed for each piece."""
+        pieces = [self.socket.recv(1 << 16)]
+        size = len(pieces[0])
+        while pieces[-1] and size < wanted and select.select([self.socket], [], [], 0)[0]:
+            pieces.append(self.socket.recv(1 << 20))
+            size += len(pieces[-1])
+        if not size:
+            raise ConnectionError("the server has ended the connection")
+        self.data += b"".join(pieces)
 
     def call(self, *words: bytes | str | int) -> Any:
         self.send(packed(*words))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from kit.resp.raw_client import Raw, Status, packed
+from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
 OK = Status("OK")
@@ -34,6 +34,39 @@ def test_client_list(server: ServerThread, raw: Raw) -> None:
     assert line in raw.call("CLIENT", "LIST").decode()
     assert raw.call("CLIENT", "LIST", "ID", number).decode() == line
     assert raw.call("CLIENT", "LIST", "TYPE", "pubsub") == b""
+
+
+def test_a_list_of_chosen_clients(server: ServerThread, raw: Raw) -> None:
+    with server.connect() as other:
+        numbers = [b"%d" % raw.call("CLIENT", "ID"), b"%d" % other.call("CLIENT", "ID")]
+        assert raw.call("CLIENT", "LIST", "ID", *numbers * 30).count(b"\n") == 2, "each is listed once"
+    refused = raw.call("CLIENT", "LIST", "ID", *numbers * 5000)
+    assert refused == RawError("ERR CLIENT LIST takes at most 9999 ids, not 10000")
+
+
+def test_a_list_of_clients_is_not_in_a_transaction(raw: Raw) -> None:
+    assert raw.call("MULTI") == OK
+    assert raw.call("CLIENT", "ID") == Status("QUEUED")
+    assert raw.call("CLIENT", "LIST") == RawError("ERR client list cannot be used in a transaction here")
+    assert raw.call("EXEC").text.startswith("EXECABORT")
+
+
+def test_names_that_are_refused(raw: Raw) -> None:
+    assert raw.call("CLIENT", "SETNAME", b"x" * 256) == OK
+    too_long = raw.call("CLIENT", "SETNAME", b"x" * 257)
+    assert too_long == RawError("ERR Client names have at most 256 bytes here")
+    spaced = raw.call("CLIENT", "SETNAME", b"a b")
+    assert spaced == RawError("ERR Client names cannot contain spaces, newlines or special characters.")
+    assert raw.call("CLIENT", "GETNAME") == b"x" * 256
+
+
+def test_info_counts_channels(server: ServerThread, raw: Raw) -> None:
+    with server.connect() as listener:
+        listener.send(packed("SUBSCRIBE", "__keyspace@0__:a", "__keyspace@0__:b") + packed("PSUBSCRIBE", "__key*"))
+        assert [listener.reply()[0] for _ in range(3)] == [b"subscribe", b"subscribe", b"psubscribe"]
+        report = raw.call("INFO", "stats").decode()
+        assert "pubsub_channels:2\r\n" in report
+        assert "pubsub_patterns:1\r\n" in report
 
 
 def test_quit_answers_what_was_before(server: ServerThread, key: str) -> None:

@@ -1,10 +1,13 @@
 """No turn of the event loop takes more than 10 ms of the processor, whatever a client sends.
 
-The limit is on processor time, measured on the loop's thread; `TURN_MAX_S` is the product's promise.
+The limit is on processor time, measured on the loop's thread; `TURN_MAX_S` is the product's promise. Processor time
+depends on the machine, so these are measurements of the campaign; the suite counts work by the turn, in
+`test_long_pipelines.py` and `test_large_commands.py`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final
@@ -15,6 +18,11 @@ from kit.resp.server_thread import ServerThread
 from kit.resp.turn_times import TURN_MAX_S, shortest_of
 
 from router.endpoints.resp.server.sockets import RespSettings
+
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif("DURAMEN_CAMPAIGN" not in os.environ, reason="a limit on time: `make campaign` measures it"),
+]
 
 TRIES: Final = 4
 
@@ -115,19 +123,3 @@ def test_many_commands_that_cost_much(busy: ServerThread, raw: Raw, name: str) -
         assert not [reply for reply in (raw.reply() for _ in range(200)) if isinstance(reply, RawError)]
 
     assert shortest_of(TRIES, busy, piped) <= TURN_MAX_S
-
-
-def test_counts_of_channels(busy: ServerThread, raw: Raw) -> None:
-    with busy.connect() as listener:
-        listener.send(packed("SUBSCRIBE", "__keyspace@0__:a", "__keyspace@0__:b") + packed("PSUBSCRIBE", "__key*"))
-        assert [listener.reply()[0] for _ in range(3)] == [b"subscribe", b"subscribe", b"psubscribe"]
-        report = raw.call("INFO", "stats").decode()
-        assert "pubsub_channels:2\r\n" in report
-        assert "pubsub_patterns:1\r\n" in report
-
-
-def test_a_list_of_clients_is_not_in_a_transaction(raw: Raw) -> None:
-    assert raw.call("MULTI").text == "OK"
-    assert raw.call("CLIENT", "ID").text == "QUEUED"
-    assert raw.call("CLIENT", "LIST") == RawError("ERR client list cannot be used in a transaction here")
-    assert raw.call("EXEC").text.startswith("EXECABORT")
