@@ -77,5 +77,5 @@ def test_what_goes_is_never_needed(sizes: list[tuple[int, int, int]], retention:
 
 @pytest.mark.parametrize("retention", [Retention(ms=-1), Retention(bytes=-1), Retention(BOUND_MAX + 1)])
 def test_bounds_that_cannot_be(retention: Retention) -> None:
-    with pytest.raises(InvalidRequest, match="is a number from 0"):
+    with pytest.raises(InvalidRequest, match="is a whole number from 0"):
         check_retention(retention)
