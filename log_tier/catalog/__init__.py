@@ -1,10 +1,11 @@
 """The catalog: what the cluster is, folded from a log of its own.
 
 Tables, nodes, who holds which partition, the jobs under way, the snapshots known: all of it is the state of one
-partition, topic `_duramen_catalog`. Whoever wants a change appends a **command**; a deterministic **fold** makes the
-immutable `ClusterMap` of it, whose version is the catalog's offset. There is no coordinator and no election: the order
-of the log decides who was first, and whoever came too late learns it from the fold, the same way everywhere. That is
-compare-and-set without a consensus service, in the way a state machine is replicated by a log (Schneider, 1990).
+partition, topic `_duramen_catalog`. A process that wants a change appends a **command**; a deterministic **fold** makes
+the immutable `ClusterMap` of it, whose version is the catalog's offset. There is no coordinator and no election: the
+order of the log decides who was first, and a command that came too late is refused by the fold, the same way
+everywhere. That is compare-and-set without a consensus service, in the way a state machine is replicated by a log
+(Schneider, 1990).
 
 What holds:
 
@@ -30,8 +31,8 @@ orchestrates, so nothing that orchestrates can die: a node that comes back finds
 How a command passes: `Catalog.submit` appends it, waits until its own fold has passed that offset, and looks at what
 the fold said. A log whose reply was lost is asked again with the same command id.
 
-What is not here: whether a node is alive, how far a replica has come, how busy anybody is. That changes every
-millisecond and is told by the nodes themselves (`serving_tier.service`). The map says what *should* be.
+What is not here: whether a node is alive, how far its replicas have come, how busy it is. That changes every
+millisecond, and the nodes report it themselves (`serving_tier.service`). The map says what *should* be.
 
 Reading order: `decisions.py`, `cluster_map.py`, `actions.py`, `commands.py`, `refusal.py`, `placement.py`,
 `version_fold.py`, `job_fold.py`, `fold.py`, `map_json.py`, `catalog.py`, `map_follower.py`, `service.py`, `remote.py`.

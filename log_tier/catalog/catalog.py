@@ -1,6 +1,6 @@
 """Following the catalog's log, and submitting commands to it.
 
-The seam is `Maps`: whoever only needs to know the cluster takes that, whether the map comes from the log itself
+The seam is `Maps`: code that only reads the cluster map takes that, whether the map comes from the log itself
 (`Catalog`) or from a server that follows it (`log_tier.catalog.remote`).
 """
 

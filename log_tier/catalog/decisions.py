@@ -42,7 +42,7 @@ class Decisions:
         return decision if number > self._count - DECISIONS_MAX else None
 
     def with_decision(self, command_id: str, decision: Decision) -> Decisions:
-        """These and one on a command that is not known: whoever calls has looked."""
+        """These decisions and one more. The caller has checked that `command_id` has none yet."""
         made = Decisions.__new__(Decisions)
         made._count = self._count + 1
         numbered = self._numbered.with_entry(command_id, (made._count, decision))

@@ -8,7 +8,7 @@
     rebuild    the member itself  –                           –                            –
     copy       a member of the source partition; writes into the table that the task names
     trim, compact   a member
-    stage      a replica: it fetches a version of its table, and follows the log with it beside the live one
+    stage      a replica: it fetches a version of its table, and keeps it level with the log as a standby
     swap       one node: it puts the barriers into the log; see `version_fold`
 
 A task that is undone (its job was aborted, it goes to another node) takes back what it began: a target that joined is

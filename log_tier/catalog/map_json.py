@@ -63,8 +63,8 @@ def map_from_json(text: bytes) -> ClusterMap:
 
 
 def usual_left_out(entry: TableEntry | SnapshotEntry) -> dict[str, Any]:
-    """The fields with defaults came later: like those of the command, they stand there only where they say something,
-    so that whoever does not know them reads the map of usual tables.
+    """The entry's fields without those that have their default. Fields with defaults were added later; an older
+    process, which does not know them, can read the map as long as no table uses them.
     """
     document = asdict(entry)
     for each in fields(entry):

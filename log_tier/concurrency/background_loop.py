@@ -34,7 +34,7 @@ class BackgroundLoop:
 
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
-        # Held while work is handed over and while the loop is told to end: nothing falls in between and hangs.
+        # Held while work is handed over and while the loop is being stopped: no work falls in between and hangs.
         # Reentrant, because the collector may run inside and hand over the closing of what it found.
         self._gate = threading.RLock()
         self._ended = False
@@ -74,7 +74,7 @@ class BackgroundLoop:
         self._thread.join()
 
     def halt(self) -> None:
-        """Stop, with everything as it is at that moment, for the end of the interpreter: nobody is woken by it."""
+        """Stop at the end of the interpreter. Everything stays as it is; waiting callers are not woken."""
         with self._gate:
             if self._ended:
                 return

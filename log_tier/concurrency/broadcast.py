@@ -22,7 +22,7 @@ class Broadcast:
         self._event = asyncio.Event()
 
     def notify_all(self) -> None:
-        """Wake everybody who waits now. Whoever begins to wait after this call waits for the next one."""
+        """Wake all current waiters. A waiter that begins after this call waits for the next one."""
         event, self._event = self._event, asyncio.Event()
         event.set()
 

@@ -13,7 +13,7 @@ __all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Tells the time in both senses."""
+    """The seam to the machine's clocks: the monotonic one for durations, the wall clock for dates."""
 
     def monotonic_s(self) -> float:
         """Seconds since an arbitrary moment. Never falls; means nothing in another process."""

@@ -10,8 +10,8 @@ left after 64 for the process itself:
     1/8  connections over gRPC                        one more is refused
     1/8  everything else                              cold reads, checkpoints, copies
 
-A share is what its owner may keep open for its own convenience. Whoever finds the process without a descriptor all the
-same refuses the call before anything is written, with `out_of_descriptors`.
+A share is what its owner may keep open for its own convenience. If the process is out of descriptors all the same, the
+owner refuses the call before anything is written, with `out_of_descriptors`.
 """
 
 from __future__ import annotations

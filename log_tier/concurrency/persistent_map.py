@@ -73,8 +73,8 @@ class PersistentMap(Mapping[K, V]):
         return self._changed(place, shard, length=self._length - 1, following=self._next)
 
     def since(self, before: PersistentMap[K, V]) -> tuple[list[K], list[K]]:
-        """What tells this map from an earlier one: the keys that are new or have another object as their value, in this
-        map's order; and the keys that only the earlier one has, in its order.
+        """How this map differs from an earlier one: the keys that are new or have another object as their value, in
+        this map's order; and the keys that only the earlier one has, in its order.
 
         O(changes) where this map was made of the earlier one, and the number of shards.
         """

@@ -52,7 +52,7 @@ class TaskSet:
             report_failure(task, self._failed)
 
     async def wait(self, *, timeout_s: float | None = None) -> None:
-        """Return when the tasks of this moment have ended, or after `timeout_s` seconds."""
+        """Return when the tasks that run now have ended, or after `timeout_s` seconds."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 

@@ -1,7 +1,7 @@
 """Blocking work that can be cancelled: it runs in a thread, and stops between two of its steps.
 
 A thread cannot be interrupted, and what it works on (an open LMDB environment, a folder that is about to be removed)
-must stay until it ends. So whoever is cancelled here tells the work to stop, waits for it, and only then goes on.
+must stay until it ends. So a caller that is cancelled here asks the work to stop, waits for it, and only then goes on.
 """
 
 from __future__ import annotations

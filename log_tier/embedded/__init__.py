@@ -15,12 +15,13 @@ more.
 - Nothing is believed because an index says so: an entry is used only where the batch at its position agrees.
 - Open files are bounded: the most recently written segments stay open, the others are opened for a commit. A process
   that is out of descriptors refuses the call before anything is written (`Overloaded`), and the log goes on.
-- Files come and go by rename, and the checkpoint is told before one goes; so a file that is missing is noticed.
+- Files come and go by rename, and the checkpoint records a removal before it happens; so recovery notices a missing
+  file.
 
 **How an append passes through.** `EmbeddedLog.append` checks the batch on the caller's side and queues it
 (`committer`). The writer takes everything that is queued, stamps each batch with offset and log time, writes one run
-per partition (`partition_log`), syncs once (the segment, or for several partitions the `journal`), publishes, and tells
-each event loop with one call. There is no timer: what arrives during a sync shares the next one.
+per partition (`partition_log`), syncs once (the segment, or for several partitions the `journal`), publishes, and hands
+each event loop its results with one call. There is no timer: what arrives during a sync shares the next one.
 
 **How a read passes through.** `reader` serves from the newest batches in memory (`tail_cache`) as long as they hold
 what is asked for, and otherwise from the files, in threads, a chunk ahead of the consumer (`cold_reader`). Every batch
@@ -34,9 +35,8 @@ reads one index and some 64 KiB per segment, so ten million records open in mill
 read.
 
 **What it deliberately does not do.** It never looks at keys or values, except in `compaction`, which is called and not
-scheduled here. It does not replicate: damage to the last commit before a crash cannot be told from a tear with one
-copy. It does not merge small partitions into one file; the price is two files and a folder each. It does not retry a
-sync.
+scheduled here. It does not replicate: with one copy, damage to the last commit before a crash looks like a tear. It
+does not merge small partitions into one file; the price is two files and a folder each. It does not retry a sync.
 
 **Reading order**: `storage/` (what there is on the disk, and the seam to it), `segments/`, `commit/`, `recovery/`,
 `upkeep/`, `closing.py`, `statistics.py`, and `engine.py`, which wires them. `docs/FORMATS.md` has the bytes.

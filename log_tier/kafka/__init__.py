@@ -16,8 +16,8 @@ key is a put, one without a value is a delete, and one that no table can hold is
 - *One batch, one record batch of Kafka's.* Kafka writes those whole or not at all, and nobody's records come between.
   librdkafka sends whenever it likes, unless it lingers; so the sender lets it linger for ever, hands over one round's
   batches, and then flushes: a group commit. Of each partition one round is under way, never two. The offsets of a
-  batch's first and last record tell that it held; where it did not, the append is `WriteUnknown`, and its retry is
-  recognised by the fold.
+  batch's first and last record show whether Kafka kept the batch together; if not, the append is `WriteUnknown`, and
+  its retry is recognised by the fold.
 - *What a reader makes of the records is a function of the records alone*, not of how a fetch cut them (I4): `assembly`
   is pure, and gives a set only when it is whole.
 - *The topic's UUID is the log's identity.* A topic that was deleted, or deleted and made again, is noticed (`topics`

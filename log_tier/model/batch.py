@@ -19,9 +19,9 @@ producer's, and nobody between the producer and the reader recomputes it. The st
 the log's, made when the log gave the batch its place, so a flipped bit in an offset is noticed too. It goes on from the
 checksum of table id and partition (`Place`), so a batch that lies in another partition is noticed as well.
 
-`unsynced` tells how many offsets before this batch were not yet known to be on stable storage when it was written. It
-lets recovery tell a tear from damage: `base offset - unsynced` was acknowledged before these bytes were written, so a
-hole below it is damage, and one above it is what a crash may leave (see `log_tier.embedded.recovery.segment_end`).
+`unsynced` says how many offsets before this batch were not yet known to be on stable storage when it was written. It
+lets recovery distinguish a tear from damage: `base offset - unsynced` was acknowledged before these bytes were written,
+so a hole below it is damage, and one above it is what a crash may leave (see `log_tier.embedded.recovery.segment_end`).
 
 **Columns, not records**, because a Python process pays per object and not per byte: a thousand records are encoded or
 decoded by about ten calls into C, 60 ns a record.
@@ -258,7 +258,8 @@ def check_batch(batch: bytes) -> BatchHeader:
 def _is_even(body: bytes, header: BatchHeader) -> bool:
     """Nothing but plain puts with keys of one length and values of one length, all within the limits.
 
-    The usual batch of a program that knows its data; two comparisons in C tell, instead of 40 µs for 1000 lengths.
+    The usual batch of a program that knows its data; two comparisons in C find it out, instead of 40 µs for 1000
+    lengths.
     """
     count = header.records
     if header.flags & ~COMPRESSION_MASK or not count or len(body) < count * 6:

@@ -1,4 +1,4 @@
-"""A stored batch, cut at an offset: for whoever wants the state at exactly that offset."""
+"""A stored batch, cut at an offset: for readers that need the state at exactly that offset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["cut_batch", "cut_run"]
 def cut_batch(batch: bytes, last: Offset, place: Place | None = None) -> bytes:
     """The part of a stored batch that ends with offset `last`, as a stored batch.
 
-    For whoever wants the state at exactly that offset. An atomic group that reaches beyond it is left out whole.
+    For readers that need the state at exactly that offset. An atomic group that reaches beyond it is left out whole.
     Raises as `check_batch` does. It costs a decoding and an encoding; `last` lies inside the batch.
     """
     decoded = decode_batch(batch, place)

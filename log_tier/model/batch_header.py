@@ -140,7 +140,7 @@ def _renewed(batch: bytes) -> bytes:
 
 
 def read_header(data: bytes, at: int = 0) -> BatchHeader:
-    """Parse 64 bytes at `at`, checking only what tells where the batch ends: magic, version, length.
+    """Parse 64 bytes at `at`, checking only what determines where the batch ends: magic, version, length.
 
     Raises `BatchRefused`, or `UnknownFormat` for a version that this process cannot read.
     """

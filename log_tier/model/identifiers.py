@@ -47,8 +47,8 @@ TableId = NewType("TableId", str)
 class PartitionId(NamedTuple):
     """One partition of one table: what the log, a node and the data plane are called with.
 
-    Making one costs some six times what a plain pair does. So whoever serves a partition keeps one, and `partition_id`
-    and `partition_id_from_bytes` remember those that they made.
+    Making one costs some six times what a plain pair does. So code that serves a partition keeps one, and
+    `partition_id` and `partition_id_from_bytes` remember those that they made.
     """
 
     table: TableId

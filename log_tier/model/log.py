@@ -95,7 +95,8 @@ class Log(Protocol):
         """Append one encoded batch; return when it is on stable storage.
 
         Raises `BatchRefused` or `UnknownFormat` (nothing written), `TableNotFound`, `DiskFull`, `Overloaded`,
-        `LogStopped`, `LogDamaged`; `WriteUnknown` where an engine behind a network cannot tell.
+        `LogStopped`, `LogDamaged`; `WriteUnknown` if an engine behind a network cannot know whether the batch was
+        written.
         """
         ...
 

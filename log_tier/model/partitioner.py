@@ -5,7 +5,7 @@
 
     "murmur2"   partition = (murmur2(whole key) & 0x7fffffff) mod partitions     (what Kafka's Java producer does)
 
-The tag is what stands between the first `{` and the first `}` after it, if that is not empty: `{user7}.cart` and
+The tag is the text between the first `{` and the first `}` after it, if that is not empty: `{user7}.cart` and
 `{user7}.name` share a slot and so can share an atomic batch. The rule is Redis Cluster's own, so a cluster-aware Redis
 client computes the same slot. `tests/log_tier/model/vectors/slots.json` holds vectors that every other implementation
 of this function (Spark's column function among them) is checked with.

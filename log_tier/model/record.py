@@ -3,7 +3,7 @@
 A record has a key, a value (the operand of an update) and a 16-bit **attribute** that packs the rest:
 
     bits 0-7    operation
-    bits 8-9    condition: 0 none, 1 absent, 2 present, 3 the version is N (N stands in the `versions` column)
+    bits 8-9    condition: 0 none, 1 absent, 2 present, 3 the version is N (N is in the `versions` column)
     bits 10-11  expiry: 0 none (a put removes an old one), 1 TTL in ms after the record's log time,
                 2 at an absolute time in ms, 3 keep the one that is there
     bit 12      this record belongs to the same atomic group as the one before it

@@ -9,8 +9,8 @@ Text form: `d1.` + URL-safe base64 without padding of
     tables    varint, then for each: table id (16 bytes), entries varint, then (partition varint, offset varint)*
     check     4 bytes: CRC-32 of all before, so that a token cut by a copy and paste is refused and not half believed
 
-A **session** token may stand for many tables and says nothing about one that it does not name. Any other token names
-the tables it is about, and using it on another table is an error: that is nearly always a mistake, and answering as if
+A **session** token may cover many tables and says nothing about one that it does not name. Any other token names the
+tables it is about, and using it on another table is an error: that is nearly always a mistake, and answering as if
 nothing had been asked would hide it.
 """
 

@@ -22,7 +22,7 @@ from log_tier.rpc.streams import OpenStreams
 
 __all__ = ["LogService", "topic_message"]
 
-# A chunk must fit in a gRPC message with room to spare; a reader that names none gets a moderate one.
+# A chunk must be well below the limit of a gRPC message; a reader that names no size gets a moderate one.
 _CHUNK_BYTES_MAX: Final = 8 << 20
 _CHUNK_BYTES_DEFAULT: Final = 1 << 20
 
@@ -37,7 +37,7 @@ def topic_message(topic: Topic) -> log_pb2.Topic:
 class LogService(log_pb2_grpc.LogServicer):
     """Each method asks the log and translates; errors end the call with a typed problem.
 
-    `streams` are the reads under way, for whoever shuts the server down.
+    `streams` are the reads under way; the server's shutdown ends them.
     """
 
     def __init__(self, log: Log, streams: OpenStreams | None = None) -> None:

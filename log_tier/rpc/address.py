@@ -1,7 +1,7 @@
 """A server's address as people write it: HOST:PORT.
 
 gRPC takes nearly every text for a target. It adds port 443 where none is given, takes a port modulo 65,536, and asks a
-name server for `http://localhost:7070`. Whoever mistyped an address would wait for a server that they never meant.
+name server for `http://localhost:7070`. A caller with a mistyped address would wait for a server that they never meant.
 """
 
 from __future__ import annotations

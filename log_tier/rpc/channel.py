@@ -3,8 +3,8 @@
 **A network that loses packets without a word** (a pulled cable, a firewall that has forgotten a connection) resets
 nothing, so each end has to find out by itself: it asks the other one whenever it has heard nothing for `_PING_AFTER_S`,
 and gives the connection up when no answer comes within `_PING_ANSWER_S`. A channel tries a new one at once, and again
-for as long as anybody calls. So whoever was cut off works again at most `CUT_NOTICED_S` + `RECONNECTED_S` after the
-network does.
+for as long as anybody calls. So a client that was cut off works again at most `CUT_NOTICED_S` + `RECONNECTED_S` after
+the network does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 __all__ = ["CHANNEL_OPTIONS", "CUT_NOTICED_S", "MESSAGE_BYTES_MAX", "RECONNECTED_S", "SERVER_OPTIONS"]
 
-# Two of the largest batches in one write, or a reply of the largest read, with room for their envelopes.
+# Two of the largest batches in one write, or a reply of the largest read, envelopes included.
 MESSAGE_BYTES_MAX: Final = 48 * 1024 * 1024
 
 # A ping costs either end some 20 us: a thousand silent connections take less than a hundredth of a processor.
@@ -21,7 +21,7 @@ _PING_AFTER_S: Final = 3
 # gRPC's own threads answer pings, whatever the event loop does; a paused process, or a machine that swaps, does not.
 _PING_ANSWER_S: Final = 5
 
-# One attempt to connect may take so long, handshake included: a busy server needs more than a moment to answer.
+# Limit of one attempt to connect, handshake included: a busy server may take seconds to answer.
 _CONNECT_S: Final = 5
 # Between two attempts; a server that restarts is found again within a second, not within two minutes.
 _CONNECT_PAUSE_FIRST_S: Final = 0.05

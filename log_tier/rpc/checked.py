@@ -22,7 +22,7 @@ __all__ = ["CheckedHandler", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
-# Whoever sends nonsense sends much of it, and a person reads the log.
+# A client that sends malformed messages sends many of them, and a person reads the log.
 _LINE_EVERY_S: Final = 5.0
 
 _Context = grpc.aio.ServicerContext[Any, Any]

@@ -76,7 +76,7 @@ class _CopyFinder(MetaPathFinder):
 
 
 def _load_again() -> ModuleType:
-    """A second `grpc` package; `import grpc` elsewhere in this process goes on finding the first."""
+    """A second `grpc` package; every other `import grpc` in this process goes on finding the first."""
     first = {name: module for name, module in sys.modules.items() if name == "grpc" or name.startswith("grpc.")}
     file = sys.modules[_EXTENSION].__file__
     assert file is not None, "an extension module is a file"

@@ -81,12 +81,12 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: DuramenError
     Where the client is gone already, the call ends as cancelled, without a word on the server's screen.
     """
     problem = problem_of(error)
-    details = _cut(error.message, _TEXT_LENGTH_MAX)  # for whoever knows gRPC only; ours are in the problem
+    details = _cut(error.message, _TEXT_LENGTH_MAX)  # for clients without our protos; ours read the problem
     trailing = ((PROBLEM_KEY, problem.SerializeToString()), (STATUS_KEY, status_details(error, details)))
     try:
         await context.abort(status_of(type(error)), details, trailing)
     except grpc.aio.InternalError as failure:
-        # gRPC's core could not send the status: the client went away in this very moment.
+        # gRPC's core could not send the status: the client has just gone away.
         logger.debug("a call ended with its client, before %s was sent: %s", type(error).__name__, failure)
         raise asyncio.CancelledError from failure
     raise AssertionError("abort returned")

@@ -62,7 +62,7 @@ class OpenStreams:
             if self._ended:
                 task.uncancel()
                 raise _refusal() from None
-            # gRPC's core could not send: the client went away in this very moment, and nobody is left to be told.
+            # gRPC's core could not send: the client has just gone away, and nobody is left to answer.
             logger.debug("a stream ended with its client: %s", error)
         finally:
             self._tasks.discard(task)

@@ -1,12 +1,12 @@
 """Group commit: one thread writes for all partitions of a log.
 
 It takes everything that is queued, writes each partition's batches with one write, makes all of it stable with one sync
-(of the segment, or of the journal where several partitions are in it), and tells each event loop once. While it syncs,
-the next appends gather; there is no timer and no linger, so one caller alone pays for one sync and nothing else, and
-many callers share one.
+(of the segment, or of the journal where several partitions are in it), and hands each event loop its results once.
+While it syncs, the next appends gather; there is no timer and no linger, so one caller alone pays for one sync and
+nothing else, and many callers share one.
 
 Where a caller has gathered everything itself, nothing waits, and the disk is quick (`quick_disk.py`), the commit is
-made in the caller's thread: two threads less are woken. Never two at once: whoever commits has the turn.
+made in the caller's thread: two threads less are woken. Never two commits at once: the committing thread holds `_turn`.
 
 A failed sync is final: everyone who waits and everyone who comes later gets `LogStopped`. The kernel marks pages clean
 after a failed sync, so a second one that succeeds would prove nothing.
@@ -55,7 +55,7 @@ class Committer:
         self._queue: SimpleQueue[list[_Append] | _Errand | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._turn = threading.Lock()
-        """Held by whoever writes to partitions: the writer thread, or a caller that commits at once."""
+        """Held by the thread that writes to partitions: the writer thread, or a caller that commits at once."""
         self._disk = QuickDisk(settings.quick_commit_s)
         self._queued = 0
         self._queued_bytes = 0
@@ -200,7 +200,8 @@ class Committer:
     def _commit(
         self, appends: dict[PartitionLog, list[_Append]], *, here: asyncio.AbstractEventLoop | None = None
     ) -> None:
-        """Commit, and tell every loop; `here` is the one in whose thread this is."""
+        """Commit, and settle the callers' futures in their event loops. `here` is the loop of the current thread, if
+        any."""
         began_s = time.perf_counter()
         staged: list[tuple[PartitionLog, Staged]] = []
         outcomes: dict[PartitionLog, list[Appended | DuramenError]] = {}
@@ -293,7 +294,7 @@ class Committer:
         return failed
 
     def stop(self, error: LogStopped) -> LogStopped:
-        """A sync failed elsewhere: this log acknowledges nothing more."""
+        """A sync failed outside of a commit: this log acknowledges nothing more."""
         return self._stop(error)
 
     def _stop(self, error: LogStopped) -> LogStopped:

@@ -61,7 +61,7 @@ _ENTRY: Final = struct.Struct("<16sIQQI")
 _CRC: Final = struct.Struct("<I")
 _HEADER_BYTES: Final = _HEADER.size + _CRC.size
 FRAME_BYTES: Final = _FRAME.size + _CRC.size
-"""What a frame takes beside its entries."""
+"""Bytes of a frame without its entries."""
 
 _HEADER_V1: Final = struct.Struct("<4sHHQ")
 _FRAME_V1: Final = struct.Struct("<4sIQI")
@@ -143,7 +143,7 @@ def encode_header(generation: int, log_id: bytes, *, size: int, number: int, pre
 
 
 def entry_bytes(count: int) -> int:
-    """What `count` entries take beside their bytes."""
+    """Bytes of `count` entry headers, without the entries' contents."""
     return count * _ENTRY.size
 
 
@@ -233,7 +233,8 @@ def _read_frame(data: bytes, at: int, header: FileHeader) -> Frame | None:
 
 
 def _frames_behind(data: bytes, start: int, header: FileHeader, number: int) -> Iterator[int]:
-    """Positions of whole frames that were written after frame `number` was synced, or are that frame elsewhere."""
+    """Positions of whole frames that were written after frame `number` was synced, or that are frame `number`
+    itself."""
     at = data.find(_FRAME_MAGIC, start)
     while at >= 0:
         frame = _read_frame(data, at, header)

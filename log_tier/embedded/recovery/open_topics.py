@@ -42,7 +42,7 @@ class TopicOpener:
         """What opening found."""
 
     def open_journal(self) -> Journal | None:
-        """Open the journal and replay it; None where the disk has no room for one. Raises `OSError`, `LogDamaged`."""
+        """Open the journal and replay it; None if the disk is too full for one. Raises `OSError`, `LogDamaged`."""
         try:
             journal, replayed = Journal.open(
                 self._disk,

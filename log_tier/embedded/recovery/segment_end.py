@@ -1,6 +1,6 @@
 """What a segment's bytes say after a crash: where its batches end, and whether what follows is a tear or damage.
 
-A **tear** is what a crash leaves of writes that nobody was told about. It is legal at the end of the newest segment,
+A **tear** is what a crash leaves of writes that were never acknowledged. It is legal at the end of the newest segment,
 and it is cut. **Damage** is anything else that cannot be read, and it is never cut: some acknowledged record may be in
 it.
 
@@ -14,10 +14,10 @@ Say the batches are whole up to position P, and the next offset would be E. Behi
       · a frame of the journal holds offset E
       · the file is shorter than the checkpoint says: files grow, on stable storage, before they are written to
 
-So bits that flip in the middle of a log are damage, as is a file that was cut short, at whatever byte. What no log of
-one copy can tell from a tear is damage to exactly the last commit before an unclean end. Nor can it tell an older copy
-of the newest file that has its full length, and nothing of what was proved since: by an index entry (once in a MiB), a
-growth, or a frame of the journal. Replicas exist for both.
+So bits that flip in the middle of a log are damage, as is a file that was cut short, at whatever byte. With one copy,
+no log can distinguish a tear from damage to exactly the last commit before an unclean end. Nor can it recognise an
+older copy of the newest file that has its full length, and nothing of what was proved since: by an index entry (once in
+a MiB), a growth, or a frame of the journal. Replicas exist for both.
 
 Sealed segments have no tear: they must end where the next one begins. Their last 64 KiB are read at open, the rest is
 checked when it is read.

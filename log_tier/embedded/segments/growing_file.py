@@ -1,6 +1,6 @@
 """The file of a partition's newest segment: opened for a commit, preallocated ahead of it, closed when others need it.
 
-Only the writer thread uses one. It belongs to one partition for its whole life and stands for one segment's file after
+Only the writer thread uses one. It belongs to one partition for its whole life and holds one segment's file after
 another.
 """
 
@@ -54,7 +54,7 @@ class GrowingFile:
         self._files.used(self)
 
     def begin(self, path: Path, size: int) -> None:
-        """Create a segment's file with room for `size` bytes or more. Where that fails, none is left. One sync."""
+        """Create a segment's file with `size` bytes or more allocated. If that fails, no file is left. One sync."""
         self.open(path, create=True)
         self.capacity = 0
         try:
@@ -77,7 +77,7 @@ class GrowingFile:
         except OSError as error:
             if error.errno not in NO_SPACE or isinstance(error, SyncFailed) or wanted <= needed:
                 raise
-            self._preallocate(needed)  # the disk has no room for more than this batch
+            self._preallocate(needed)  # the disk cannot hold more than this batch
 
     def _preallocate(self, size: int) -> None:
         file, capacity = self._file, self.capacity
@@ -91,7 +91,7 @@ class GrowingFile:
         self.capacity = size
 
     def write(self, data: list[bytes], position: int) -> None:
-        """Write into the room that was made. It is not on stable storage yet."""
+        """Write into the allocated space. The bytes are not on stable storage yet."""
         assert self._file is not None, "room was made in a file"
         self.is_in_commit = True
         self._file.pwrite(data, position)

@@ -1,7 +1,7 @@
 """Looking into segment files from outside: for an operator, without a server, without the folder's lock.
 
 It shows what is there and judges as little as it can. A file that a server is writing may end in the middle of a
-batch; that is told as a tail, and not as damage.
+batch; that is reported as a tail, and not as damage.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which partitions have their newest segment open for writing: the most recently written ones, up to a bound.
 
 A partition that is written to needs an open file for the length of a commit and no longer. Keeping it open saves the
-next commit an open (some 20 µs), so the most recently used ones stay. Belongs to whoever has the turn to write; while a
-log is being closed, several threads open and close files that nobody may shed.
+next commit an open (some 20 µs), so the most recently used ones stay. It belongs to the thread that holds the
+committer's turn; while a log is being closed, several threads open and close files that nobody may shed.
 """
 
 from __future__ import annotations

@@ -135,9 +135,8 @@ class PartitionLog:
         """Write batches (bytes, span) to the newest segment, without a sync; return their places and what to sync.
 
         What is staged counts only after `settle`, or after `publish_journalled` where a journal made it stable. Where a
-        segment is full, its part is settled here. Where there is no room, or no descriptor, for one of the batches,
-        this and the later ones get no place and are not written; the error (`DiskFull`, `Overloaded`) says why. Raises
-        what
+        segment is full, its part is settled here. If disk space or a descriptor is missing for one of the batches, this
+        and the later ones get no place and are not written; the error (`DiskFull`, `Overloaded`) says why. Raises what
         `check_writable` does, and `LogStopped` where a sync failed; after any other `OSError` what is on the disk is
         unknown.
         """

@@ -1,7 +1,7 @@
 """Reading a partition: from memory where the newest batches are asked for, from its files otherwise.
 
 A reader holds one open file at a time, of the segment that it is in. So retention and compaction need not wait for
-readers: a removed or replaced file stays readable for whoever has it open, and the next step goes by names again.
+readers: a removed or replaced file stays readable for a reader that has it open, and the next step goes by names again.
 
 Files are read in threads of their own, one chunk ahead of the consumer, so that checking the next megabyte costs the
 consumer no time.

@@ -18,7 +18,7 @@ from log_tier.model.identifiers import Offset
 
 __all__ = ["SCAN_BYTES", "Placed", "Run", "Segment", "damaged", "first_in_index", "read_run"]
 
-# What one read of a scan asks for: long enough that the call costs little beside the copying.
+# Bytes per read of a scan: long enough that the call costs little compared with the copying.
 SCAN_BYTES: Final = 1 << 20
 
 

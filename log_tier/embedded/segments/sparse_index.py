@@ -5,8 +5,8 @@
     8   8  base offset of the segment
     16     entries, 16 bytes each: offset u64, position u32, CRC-32C of these 12 bytes
 
-It is a cache and never trusted: whoever uses an entry checks that the batch at that position carries that offset, and
-scans from the start of the segment where it does not. An entry is made only for a batch that is on stable storage.
+It is a cache and never trusted: a reader that uses an entry checks that the batch at that position carries that offset,
+and scans from the start of the segment where it does not. An entry is made only for a batch that is on stable storage.
 """
 
 from __future__ import annotations

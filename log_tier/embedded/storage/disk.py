@@ -2,8 +2,8 @@
 
 A narrow seam, after LevelDB's `Env`: tests put a disk behind it that fails a sync, is full, or forgets what was not
 synced (`tests/kit/log/memory_disk.py`). Errors are `OSError`s, as the kernel gives them, and each of them names its
-file; a failed sync is a `SyncFailed`. Whoever calls turns them into Duramen's own (`data_folder.refusal_of`), because
-only the caller knows what was lost.
+file; a failed sync is a `SyncFailed`. The caller turns them into Duramen's own (`data_folder.refusal_of`), because only
+the caller knows what was lost.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: Path) -> Callable[[], None]:
-        """Take the lock that `path` stands for; return what releases it. Raises `FolderInUse`."""
+        """Lock the file `path`; return what releases the lock. Raises `FolderInUse`."""
         ...
 
 

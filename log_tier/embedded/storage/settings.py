@@ -52,8 +52,8 @@ class EngineSettings:
     tail_bytes_max: int = 32 << 20
     """Newest batches kept in memory over all partitions, so that followers read without the disk."""
     tombstone_ms: int = 7 * 86_400_000
-    """Age under which compaction keeps a delete that nothing older needs any more: whoever restores from a younger
-    snapshot still learns of it."""
+    """Age under which compaction keeps a delete that nothing older needs any more: a replica that is restored from a
+    younger snapshot still learns of the delete."""
     open_segments_max: int = 0
     """Segment files that stay open for writing; 0: this log's share of the process' limit
     (`log_tier.concurrency.descriptors`)."""

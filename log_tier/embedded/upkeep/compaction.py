@@ -1,9 +1,9 @@
 """Which records a compaction drops: pure, over decoded batches.
 
 A record may go only if a **later, unconditional** put or delete of its key stays, below the same limit: then nothing
-that stays can tell that it ever was. So the state at every offset from the limit on, versions included, is what it was,
-for a replica that folds from the beginning and for one that starts at a snapshot. Kept records keep their bytes and
-offsets.
+that stays shows that it was ever there. So the state at every offset from the limit on, versions included, is what it
+was, for a replica that folds from the beginning and for one that starts at a snapshot. Kept records keep their bytes
+and offsets.
 
 The first pass, oldest to newest, looks at headers only: which records are **void** because their producer had used
 their sequence before (the rule of the fold), and which batch is each producer's newest. The second pass, newest to

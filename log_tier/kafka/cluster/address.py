@@ -1,15 +1,15 @@
-"""What a `kafka://` URL says: which brokers, whose topics, and how to talk to them.
+"""What a `kafka://` URL says: which brokers, whose topics, and how to connect to them.
 
     kafka://host1:9092,host2:9092/namespace?replication=3&min_insync=2&security.protocol=SASL_SSL&sasl.mechanism=PLAIN
 
 - **namespace** (default `duramen`): the table `flights` is the topic `namespace.flights`. Two databases on one cluster
   have two namespaces.
 - **replication**, **min_insync**: of the topics that Duramen makes. Default: 3 and 2, or what a smaller cluster allows.
-- **config**: a file of `property = value` lines, for what should not stand in a URL.
+- **config**: a file of `property = value` lines, for what should not appear in a URL.
 - Every other name is librdkafka's own and passed on (TLS, SASL, `compression.type`, time-outs, …). The environment
   too: `DURAMEN_KAFKA_SASL_PASSWORD` is `sasl.password`. URL before environment before file.
 
-What the log's promises rest on cannot be set: it would be said here and broken elsewhere.
+Properties on which the log's promises rest (`acks`, idempotence, …) cannot be set.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _COMMON: Final[Mapping[str, str]] = {
     # producer id, connects to it again and again without a pause: two threads that spin until it is back.
     "enable.sparse.connections": "false",
     "client.id": "duramen",
-    # Routine disconnections of idle brokers are no news.
+    # Brokers close idle connections as a matter of routine: not worth a line.
     "log.connection.close": "false",
 }
 

@@ -1,6 +1,6 @@
-"""librdkafka's news of connections that fail, once a minute for each broker.
+"""A logging filter for librdkafka's connection failures: one line a minute for each broker.
 
-Each client of a process tells of each try, and of its own repetitions only: a broker that is away for a minute would be
+Each client of a process logs each try and knows only its own repetitions. A broker that is away for a minute would be
 thousands of lines, which hide what else happened.
 """
 
@@ -29,7 +29,7 @@ class ClientLogFilter(logging.Filter):
         self._told_s: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to tell it. Threads may race to tell one twice."""
+        """Whether to log the record. Two threads may race and log one failure twice."""
         found = _FAILED.search(record.getMessage())
         if found is None:
             return True
@@ -42,4 +42,4 @@ class ClientLogFilter(logging.Filter):
 
 
 CONNECTION_NEWS: Final = ClientLogFilter()
-"""Of this process: its clients have it in common."""
+"""The filter of this process; all its clients share it."""

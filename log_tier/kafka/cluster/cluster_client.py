@@ -1,7 +1,7 @@
 """Requests to a Kafka cluster: metadata, descriptions, offsets, deletions; each answer, or the error that it means.
 
 librdkafka's admin client answers with futures of its own; here they are awaited, with one time-out, and repeated where
-a broker that was just lost or a leader that is being elected may answer a moment later.
+a broker that was just lost or a leader that is being elected may answer shortly after.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ClusterClient:
 
     def __init__(self, address: KafkaAddress) -> None:
         self._denial: KafkaError | None = None
-        """Why the cluster did not let us in the last time that we tried: no answer tells, it just does not come."""
+        """Why the cluster refused our last login. Only `error_cb` reports it: the call itself just gets no answer."""
         try:
             self._client: Any = AdminClient(address.client({"error_cb": self._note}), logger=_logger)
         except KafkaException as error:

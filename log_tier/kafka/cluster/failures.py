@@ -84,7 +84,7 @@ _PASSING: Final = _NO_BROKER | {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
 
-# Errors of an append that say that nothing was written. What librdkafka tells is its last try's answer; an earlier one
+# Errors of an append that say that nothing was written. librdkafka reports the answer to its last try; an earlier one
 # may have been written and its reply lost. So what can follow such a try is not here: too few replicas in sync, and
 # what was taken out of its queue.
 _UNWRITTEN: Final = (
@@ -147,10 +147,10 @@ def is_damage(error: KafkaError) -> bool:
     """Records that were there are not, or are not what they were."""
     if error.code() in (KafkaError._LOG_TRUNCATION, KafkaError._BAD_MSG, KafkaError.INVALID_MSG):
         return True
-    # librdkafka found a truncation and tells what follows for the position: the reason is in the text alone.
+    # librdkafka found a truncation and reports the lost position; the reason is in the text alone.
     return error.code() == KafkaError._AUTO_OFFSET_RESET and "truncation" in error.str()
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Asking again in a moment may help. A topic that is missing may be one that this broker has not heard of yet."""
+    """Asking again soon may help. A topic that is missing may be one that this broker has not heard of yet."""
     return error.code() in _PASSING

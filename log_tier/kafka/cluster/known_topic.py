@@ -1,4 +1,4 @@
-"""A topic in use, and what looking at it again and again tells: pure."""
+"""A topic in use, and what repeated looks at it say about it: pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from log_tier.model.log import Topic
 __all__ = ["MISSED_TIMES", "KnownTopic", "Looks", "Sight"]
 
 MISSED_TIMES: Final = 3
-"""So often in a row a topic must not be found to be gone: a broker that just started may not have heard of a new one
-yet, and tell of none, or of the one before it that had the name."""
+"""A topic counts as gone when this many looks in a row do not find it. A broker that just started may not know a new
+topic yet, and report none, or an earlier topic of the same name."""
 
 
 @dataclass(frozen=True, slots=True)

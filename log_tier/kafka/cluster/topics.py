@@ -2,9 +2,9 @@
 
 A topic is known by its UUID; names are for people, and for Kafka's protocol, which mostly asks by name. So every topic
 in use is looked at once a second: one that is missing or has another UUID, some times in a row, or has other
-partitions, is refused from then on, with the reason (`on_gone` tells readers and writers). In a row, because a broker
-that just started tells of a topic as it was before. A write that went to the new topic meanwhile shows by its offset,
-which the engine compares with the end it knows.
+partitions, is refused from then on, with the reason (`on_gone` notifies readers and writers). In a row, because a
+broker that just started reports a topic as it was before. A write that went to the new topic meanwhile shows by its
+offset, which the engine compares with the end it knows.
 """
 
 from __future__ import annotations
@@ -122,10 +122,10 @@ class Topics:
         try:
             await self._cluster.ask(self._cluster.admin.create_topics([new])[kafka_name], doing)
         except TableExists:
-            await self._heard_of(kafka_name)  # so that whoever asks for it next finds it
+            await self._heard_of(kafka_name)  # so that the next call that asks for it finds it
             raise TableExists(f"the topic {kafka_name} exists") from None
         description = await self._settled(kafka_name, partitions)
-        # A leader is told before it has begun to lead.
+        # Kafka names a partition's leader before it has begun to lead; asking for the end waits until it does.
         await self._cluster.offsets(kafka_name, list(map(Partition, range(partitions))), OffsetSpec.latest())
         return await self._know(kafka_name, description)
 
@@ -216,7 +216,8 @@ class Topics:
     async def bounds(self, known: KnownTopic, partitions: Iterable[Partition]) -> list[Bounds]:
         """The bounds of partitions, in two questions. The end is what may be read: before open transactions.
 
-        Only others have those, so where others write, a third question tells what is written behind them.
+        Only foreign writers have those, so on an adopted topic a third question asks for the end with open transactions
+        included.
         """
         name = known.kafka_name
         wanted = list(partitions)
@@ -310,7 +311,7 @@ class Topics:
             except ShuttingDown:
                 return
             except KafkaException as error:
-                # The cluster does not answer; whoever reads or writes learns it by itself.
+                # The cluster does not answer; readers and writers find that out by themselves.
                 _logger.info("the topics could not be looked at: %s", error)
 
     def _judge(self, known: KnownTopic, found: TopicDescription | None, *, missed_times: int) -> None:

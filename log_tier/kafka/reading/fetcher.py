@@ -1,10 +1,11 @@
 """Reading: librdkafka consumers that many readers share.
 
-    lane (a consumer and its thread) ──messages──▶ intake of each partition ──stored batches──▶ its reader
+    shared consumer (and its thread) ──messages──▶ record filter of each partition ──stored batches──▶ its reader
 
 A consumer follows any number of partitions over one connection to each broker, but each partition only once, at one
-place. So readers share **lanes**: one that follows takes the first lane in which nobody reads its partition; one that
-reads to an end takes an idle lane, because a fetch that is waiting for news would hold up its first one.
+place. So readers share consumers (`SharedConsumer`; `_lanes` lists them): a reader that follows takes the first
+consumer in which nobody reads its partition. A reader that ends at an offset takes an idle consumer, because a fetch
+that waits for new records would hold up its first one.
 
 A reader that is not emptied is paused, so memory is bounded by what its queue and librdkafka's hold.
 
@@ -26,11 +27,11 @@ from log_tier.model.identifiers import Offset, Partition
 
 __all__ = ["Fetcher"]
 
-# Each lane is a thread, and a connection to every broker. Only readers of one partition need several: a replica, and
-# its watches and exports.
+# Each shared consumer is a thread, and a connection to every broker. Only readers of one partition need several: a
+# replica, and its watches and exports.
 _LANES_MAX: Final = 64
 
-# Lanes that are kept for the next reader to an end.
+# Idle shared consumers that are kept for the next reader that ends at an offset.
 _IDLE_LANES_MAX: Final = 4
 
 
@@ -75,7 +76,7 @@ class Fetcher:
         return SharedConsumer.open(self._address)
 
     def resume(self, reader: PartitionReader) -> None:
-        """Its queue has room again."""
+        """The reader's queue has space again."""
         found = self._of.get(reader)
         if found is not None:
             found[0].resume(reader)

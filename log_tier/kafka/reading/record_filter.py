@@ -95,7 +95,7 @@ class Intake:
 
 
 def _may_become_whole(header: RecordHeader, messages: list[Any], offsets: list[int], at: int) -> bool:
-    """Whether the messages from `at` on are the beginning of the set that the first one's header tells of."""
+    """Whether the messages from `at` on are the beginning of the set that the first one's header describes."""
     seen = len(messages) - 1 - at
     if offsets[-1] - offsets[at] != seen or header.after >= BATCH_RECORDS_MAX:
         return False

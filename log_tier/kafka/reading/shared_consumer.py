@@ -25,7 +25,7 @@ _logger.addFilter(CONNECTION_NEWS)
 # Messages per call: some 10 ms of work between two looks at the world.
 _MESSAGES: Final = 10_000
 
-# How long a lane that reads waits for a message before it looks at its orders; an idle one is woken by them.
+# How long a consumer that reads waits for a message before it looks at its orders; an idle one is woken by them.
 _POLL_S: Final = 0.02
 
 # A broker answers what a topic is within a millisecond; one that is away must not hold up the other partitions.
@@ -44,7 +44,7 @@ _SETTINGS: Final[dict[str, object]] = {
 }
 
 _DEFAULTS: Final[dict[str, object]] = {
-    # A partition that joins a lane waits at most this long for the fetch that is under way.
+    # A partition that joins a consumer waits at most this long for the fetch that is under way.
     "fetch.wait.max.ms": 50,
     "fetch.error.backoff.ms": 50,
     # librdkafka's own queue: full after some 10,000 records, and looked at again soon.
@@ -56,8 +56,8 @@ _DEFAULTS: Final[dict[str, object]] = {
 class SharedConsumer:
     """A consumer, its thread, and the readers that share it.
 
-    librdkafka would let other threads assign partitions; its Python face waits for the answer without letting go of the
-    interpreter, which the polling thread may need to give it. So the lane's thread does everything itself.
+    librdkafka would let other threads assign partitions; its Python binding waits for the answer without releasing the
+    interpreter lock, which the polling thread may need to give it. So the consumer's thread does everything itself.
     """
 
     def __init__(self, address: KafkaAddress) -> None:
@@ -95,7 +95,7 @@ class SharedConsumer:
         self._order("resume", reader)
 
     def close(self) -> None:
-        """Returns at once; the thread ends within a moment."""
+        """Ask the thread to end, and return at once; `join` waits for its end."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -109,7 +109,7 @@ class SharedConsumer:
             self._orders.append((order, reader))
             self._changed.notify()
 
-    # --- the lane's thread
+    # --- the consumer's thread
 
     def _run(self) -> None:
         consumer = self._consumer
@@ -153,7 +153,7 @@ class SharedConsumer:
         """Have the consumer ask for a topic that is new to it: by itself it looks for such ones once a second."""
         if topic in self._known:
             return
-        with suppress(KafkaException):  # whoever is away tells so to the reader
+        with suppress(KafkaException):  # the reader gets the error of a broker that is away
             self._consumer.list_topics(topic, timeout=_LEARN_S)
             self._known.add(topic)
 

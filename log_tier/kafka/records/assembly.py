@@ -42,7 +42,7 @@ __all__ = ["Assembly", "KafkaRecord"]
 _RUN_RECORDS_MAX: Final = 4096
 _RUN_BYTES_MAX: Final = 1 << 20
 
-# What a batch holds besides keys and values, at most: its header, and 24 bytes of columns a record.
+# What a batch holds in addition to keys and values, at most: its header, and 24 bytes of columns a record.
 _BATCH_ROOM: Final = BATCH_BYTES_MAX - 4096
 _COLUMN_BYTES: Final = 24
 

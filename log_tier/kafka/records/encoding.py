@@ -21,8 +21,8 @@ from log_tier.model.record import (
 
 __all__ = ["Outgoing", "RecordSet", "cut_sets"]
 
-# What a record takes in Kafka besides key and value: our header with both optional parts, lengths, deltas and the
-# header's name as varints. librdkafka reckons with less than this, so a set that fits here fits there.
+# Bytes that a record takes in Kafka in addition to key and value: our header with both optional parts, lengths, deltas
+# and the header's name as varints. librdkafka reckons with less than this, so a set that fits here fits there.
 _OVERHEAD: Final = HEADER_BYTES + 16 + 48
 
 _VALUELESS: Final = frozenset({int(Operation.DELETE), int(Operation.NOOP)})

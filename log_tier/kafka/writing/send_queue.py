@@ -2,7 +2,7 @@
 
 Callers put sets in from any thread; the sender takes a round at a time out and settles it:
 
-    waiting ──gather──▶ under way ──settled──▶ its future is told, in the loop that it belongs to
+    waiting ──gather──▶ under way ──settled──▶ its future is completed, in its own event loop
 
 Invariant: a partition has one round under way at most. The next one's items wait on its line until all of it is
 settled, so what one caller put in arrives in that order.
@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 # One round's batches of one partition are joined up to this size: more would only make the first of them wait.
 _ROUND_BYTES: Final = 1 << 20
 
-# What may wait or be under way, before callers are told to come back: a few seconds of a fast network.
+# What may wait or be under way, before callers get `Overloaded`: a few seconds of a fast network.
 QUEUE_BYTES_MAX: Final = 256 << 20
 
 
@@ -176,7 +176,7 @@ class SendQueue:
         return place
 
     def settle(self, items: Sequence[Item]) -> None:
-        """Let go of items that were under way and have an outcome, and tell those who wait."""
+        """Drop items that were under way and have an outcome, and complete their futures."""
         with self._changed:
             for item in items:
                 line = item.line

@@ -1,15 +1,15 @@
 """Writing: rounds of batches, so that each lies whole in one record batch of Kafka's.
 
-librdkafka decides by itself when to send what it was given, and would cut a batch wherever it stands at that moment.
-So it is told to linger (practically) for ever, and one thread works in rounds:
+librdkafka decides by itself when to send what it was given, and would cut a batch wherever it has come to. So its
+linger time is set to (practically) for ever, and one thread works in rounds:
 
-    gather what waits ─▶ hand it over, record by record ─▶ flush: everything leaves, partition by partition ─▶ tell
+    gather what waits ─▶ hand it over, record by record ─▶ flush: everything leaves, partition by partition ─▶ settle
 
 While a round is under way, what comes waits for the next one: a group commit, as in the embedded log. A partition has
 one round under way at most. One whose leader is away keeps only its own callers waiting: the thread goes on with the
 others, and looks after it every few milliseconds.
 
-Invariant: of every item, all records or none were handed over, and the offsets of the first and the last tell whether
+Invariant: of every item, all records or none were handed over, and the offsets of the first and the last show whether
 Kafka kept them together.
 """
 
@@ -45,7 +45,7 @@ _REQUEST_BYTES: Final = 64 << 20
 # How long one flush waits: with every leader there it ends by itself within a round trip.
 _FLUSH_S: Final = 0.01
 
-# An idle thread looks after librdkafka's own news this often.
+# An idle thread serves librdkafka's callbacks (errors, delivery reports) this often.
 _IDLE_S: Final = 1.0
 
 # A broker that is away for a minute is waited for. What waits longer ends as `WriteUnknown`; most callers give up
@@ -198,7 +198,7 @@ class Sender:
     def _learn(self, item: Item) -> bool:
         """Have the producer ask for the topic again, of which it knows another of the same name, or nothing.
 
-        The engine has seen this partition, so the cluster has it, or had it until a moment ago.
+        The engine has seen this partition, so the cluster has it, or had it until just now.
         """
         item.tries += 1
         if item.tries > _LEARN_TRIES_MAX:
@@ -232,7 +232,7 @@ class Sender:
             self._settled.append(item)
 
     def _finish(self) -> None:
-        """Let go of what is settled, and tell those who wait."""
+        """Hand settled items to the send queue, which completes their futures."""
         settled, self._settled = self._settled, []
         if not settled:
             return

@@ -17,7 +17,7 @@
     ├── TableNotFound             no table of that name or id (any more)
     ├── TableExists               the name is taken
     ├── OffsetTrimmed             the log no longer holds that offset; says from where it does
-    ├── OffsetPassed              a replica is beyond the offset that it was to stand at; says where it is
+    ├── OffsetPassed              a replica has applied more than the offset that was asked for; says how much
     ├── Rejected                  a verdict: the log decided against the write, on every replica alike
     │   ├── ConditionFailed       absent / present / version did not hold
     │   ├── NotANumber            arithmetic on a value that is no number

@@ -1,4 +1,4 @@
-"""Errors of the moment: the same call can succeed later, or may have succeeded."""
+"""Errors of a passing state (fault `moment`): the same call can succeed later, or may have succeeded."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ class DuramenError(Exception):
 
     def __init_subclass__(cls) -> None:
         """Note a class of this package under its code. Its module is the package: the one name for tracebacks, pickles
-        and `except` clauses, whichever file defines it. A subclass elsewhere keeps its parent's code and its module.
+        and `except` clauses, whichever file defines it. A subclass outside of this package keeps its parent's code and
+        its module.
         """
         super().__init_subclass__()
         if cls.__module__.startswith(f"{_PACKAGE}."):
