@@ -4,7 +4,7 @@
       node.json, node.lock          who the node is; held by its process
       index/TABLE/PARTITION/        a replica's index: data.mdb, lock.mdb, index.json
       index/TABLE/3.v2/             version 2 of it
-      index/TABLE/3.rebuild/        one that is brought up beside it; 3.old/ is the one whose place it took
+      index/TABLE/3.rebuild/        one that is rebuilt to replace it; 3.old/ is the one whose place it took
       index/TABLE/3.incoming/       one that is being received or made; 3.replaced/ is the one whose place it takes
       copies/                       copies that others fetch from here
       snapshots/                    the snapshot store, where none is named:
@@ -65,7 +65,7 @@ class Path(Protocol):
         ...
 
     def with_name(self, name: str) -> Self:
-        """The one beside it of another name."""
+        """The path of another name in the same folder."""
         ...
 
     def __truediv__(self, name: str) -> Self:
@@ -91,7 +91,7 @@ NODE_FOLDERS: Final = (INDEX_FOLDER, COPIES_FOLDER, SNAPSHOTS_FOLDER, SNAPSHOT_W
 NODES_FOLDER: Final = "nodes"
 OUTPUT_FOLDER: Final = "output"
 UP_FOLDERS: Final = (NODES_FOLDER, OUTPUT_FOLDER)
-"""What `duramen up --nodes` makes besides."""
+"""What `duramen up --nodes` makes in addition."""
 
 
 def copy_folder(work: P, snapshot_id: str) -> P:
@@ -109,7 +109,7 @@ def past_folder(index: P, job: int, task: int) -> P:
 DATA_FILE: Final = "data.mdb"
 MARKER_FILE: Final = "index.json"
 INDEX_FILES: Final = (DATA_FILE, MARKER_FILE)
-"""What a copy of an index consists of. LMDB makes a lock.mdb beside them, which is of this machine only."""
+"""What a copy of an index consists of. LMDB adds a lock.mdb, which is of this machine only."""
 
 _VERSION: Final = re.compile(r"(.+)\.v([1-9][0-9]*)")
 

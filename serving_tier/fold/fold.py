@@ -119,8 +119,8 @@ def fold(
     """Fold stored batches, in the order of the log. See the module's text.
 
     `live`: as the index knows it. `decided`: the offsets of which the live version said that they change nothing, for
-    an index of another version; it tells of producers, judgements, results and barriers, and those are not in the
-    effects then.
+    an index of another version. That version reports producers, judgements, results and barriers; the effects leave
+    them out.
 
     Raises `UnknownFormat`. About 0.3 µs a record for plain puts, 1 µs in stretches, 3 µs for others.
     """
@@ -230,7 +230,8 @@ def _pass_barrier(record: Record, effects: Effects, live: LiveVersion) -> bool:
 
 def _follow(record: Record, view: FoldView, effects: Effects) -> None:
     """Let a record take effect that the live version accepted. Where this version's value cannot take an update that
-    the live one's could, nothing changes here, on every replica alike."""
+    the live one's could, nothing changes here, on every replica alike.
+    """
     effects.records += 1
     key = record.key
     stored = effects.entries[key] if key in effects.entries else view.stored(key) if key else None

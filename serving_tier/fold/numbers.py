@@ -28,7 +28,7 @@ Number = int | float
 INTEGER_MIN: Final = -(1 << 63)
 INTEGER_MAX: Final = (1 << 63) - 1
 
-# The longest canonical number has 24 bytes ("-2.2250738585072014e-308"). More room is for zeros that people write; the
+# The longest canonical number has 24 bytes ("-2.2250738585072014e-308"). The rest is for zeros that people write; the
 # limit keeps a value of megabytes of digits from costing seconds in one record.
 NUMBER_BYTES_MAX: Final = 64
 

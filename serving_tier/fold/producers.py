@@ -41,7 +41,7 @@ class ProducerState(NamedTuple):
 
 
 class ProducerView(Protocol):
-    """What an index tells about the producers it holds."""
+    """What an index knows of the producers it holds."""
 
     def producer(self, producer_id: int) -> ProducerState | None:
         """One producer's last batch."""

@@ -1,6 +1,6 @@
 """Verdicts: what became of a record that did not simply take effect.
 
-The log decides a conditional write by its place, so the caller can only be told after the fold has seen it. A fold
+The log decides a conditional write by its place, so its caller can be answered only after the fold has seen it. A fold
 writes down a **judgement** for each record that was rejected or was a duplicate, and a **result** for each update. Both
 are bounded. `outcomes` puts them together: what a writer asks of its own offsets.
 """
@@ -94,7 +94,7 @@ _ERRORS: Final[dict[Verdict, tuple[type[Rejected], str]]] = {
 
 
 def rejection_of(offset: Offset, outcome: Outcome) -> Rejected | None:
-    """The error that tells a writer about its rejected record at `offset`; None where it was accepted."""
+    """The error for the writer of a rejected record at `offset`; None if the record was accepted."""
     found = _ERRORS.get(outcome.verdict)
     if found is None:
         return None

@@ -1,7 +1,7 @@
 """The index: what a replica keeps of one partition, as a contract that two implementations fulfil.
 
 `LmdbIndex` is the one that serves; `MemoryIndex` is a sorted dict, for tests and for tables that need no disk. Both
-take stored batches and give back entries; what the batches mean is told in `serving_tier.fold.fold`, once.
+take stored batches and give back entries; what the batches mean is defined in `serving_tier.fold.fold`, once.
 
 Contract (`tests/kit/index/index_contract.py` runs it against both):
 
@@ -9,7 +9,7 @@ Contract (`tests/kit/index/index_contract.py` runs it against both):
   raised, nothing of the chunk is, and the same `apply` may be called again.
 - X2 The state depends on the records alone, not on how they were cut into chunks, how often they were delivered, or
   when (I4). `digest()` is equal for two indexes at one offset.
-- X3 A read sees one moment. Where it matters, its answer carries the applied offset of that moment.
+- X3 A read sees the index at one applied offset. Where it matters, the answer carries that offset.
 - X4 An expired entry is nowhere to be seen: not in reads, scans, counts or digests, and not by conditions or updates.
 
 **Threads**: one thread at a time applies; any number read at the same time.
@@ -77,7 +77,7 @@ class IndexStatistics(NamedTuple):
 
 
 class IndexLimits(NamedTuple):
-    """How much an index remembers besides its entries. All replicas of a table need the same."""
+    """How much an index remembers in addition to its entries. All replicas of a table need the same limits."""
 
     producers: int = PRODUCERS_MAX
     verdicts: int = VERDICTS_MAX
@@ -119,7 +119,7 @@ class Index(Protocol):
         ...
 
     def get_many(self, keys: Sequence[bytes]) -> Found:
-        """Several entries, of one moment."""
+        """Several entries, all read at one applied offset."""
         ...
 
     def scan(
@@ -134,7 +134,8 @@ class Index(Protocol):
     def outcomes(self, first: Offset, last: Offset) -> dict[Offset, Outcome]:
         """What is known about the offsets `first` to `last`, inclusive: rejections, duplicates, updates' results.
 
-        An offset that is not in the answer took effect, as far as `verdicts_from` and `RESULTS_MAX` let one tell.
+        An offset that is not in the answer took effect, unless its outcome is already forgotten (`verdicts_from`,
+        `RESULTS_MAX`).
         """
         ...
 

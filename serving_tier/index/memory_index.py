@@ -154,7 +154,7 @@ class MemoryIndex:
         return stored if stored is not None and is_live(stored, self._log_time_ms) else None
 
     def get_many(self, keys: Sequence[bytes]) -> Found:
-        """Several entries, of one moment."""
+        """Several entries, all read at one applied offset."""
         with self._lock:
             return Found([self.get(key) for key in keys], self._applied)
 

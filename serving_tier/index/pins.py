@@ -1,13 +1,13 @@
-"""Pins: who uses an index at this moment, counted.
+"""Pins: a count of the transactions that use an index now.
 
 A file at rest has no environment, and an environment must not be closed while a transaction runs in it: that ends the
-process. So whoever touches the file takes a pin first and gives it back after its transaction has ended. Whoever closes
-the file first takes away the way in, and then looks at the pins:
+process. So a transaction takes a pin before it touches the file and gives it back after its end. A thread that closes
+the file first replaces the function that begins transactions, and then looks at the pins:
 
     a read    acquire ──▶ begin (LMDB's own, or "open the file first") ──▶ … ──▶ end ──▶ release
     a rest    "open the file first" in the place of LMDB's begin ──▶ pins held: leave it open; none: close it
 
-A read that takes its pin after the look finds the new way in, which waits for the rest to end.
+A read that takes its pin after the look finds the new function, which waits until the file is at rest.
 
 An index has two counts. `pins` are held for one transaction each, a microsecond or so; a busy index is hardly ever seen
 without one. `readers` are held by long reads, which span transactions: the index's owner waits until none is held, and

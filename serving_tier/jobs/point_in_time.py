@@ -4,8 +4,8 @@ A snapshot at or before the wanted offset (or nothing, where the log still has i
 offset, in a folder of its own; then everything in it, in key order, is **put into the new table's log**. So the new
 table is one like any other: its replicas fold it from its own log, and what is restored is itself durable.
 
-The puts carry a producer id made from the job and the task, and sequences that count the records. Where the node dies
-in between, whoever begins again writes the same records with the same numbers, and what was there already is void (J1).
+The puts carry a producer id made from the job and the task, and sequences that count the records. If the node dies in
+between, the next attempt writes the same records with the same numbers, and what was there already is void (J1).
 
 What is not carried over: versions (the new table's offsets are its own) and who had written what. Expiries are.
 """

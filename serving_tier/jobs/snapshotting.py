@@ -3,7 +3,7 @@
     take     copy → store → read back → AddSnapshot: only then it exists for others
     remove   ForgetSnapshots → delete from the store: nobody is sent to one that is about to go
 
-What the store cannot remove at that moment stays there, unknown to the catalog; the node's log names it.
+What the store cannot remove then stays there, unknown to the catalog; the node's log names it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class NodeSnapshots:
             work_folder=self._work_folder,
             progress=progress,
         )
-        # Where a barrier was passed meanwhile, the offset tells on which side of it the copy was made.
+        # If a barrier was passed meanwhile, the offset shows on which side of it the copy was made.
         version = replica.index.version if manifest.offset >= replica.index.live.since else before
         entry = _entry_of(manifest, self._hosting.node_id, version)
         try:

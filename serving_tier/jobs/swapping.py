@@ -32,8 +32,8 @@ async def stage_version(run: TaskRun, hosting: Hosting) -> str:
 async def put_barriers(run: TaskRun, log: Log) -> str:
     """Put a barrier into the log of every partition, in one call: on the embedded log that is one sync for all.
 
-    Whoever begins again, here or at another node, writes the same batches of the same producer: those that were there
-    are void (J1).
+    The next attempt, here or at another node, writes the same batches of the same producer: those that were there are
+    void (J1).
     """
     number = int(run.job.arguments["version"])
     table = run.cluster.table(run.task.table)

@@ -67,7 +67,7 @@ class TaskRun:
         return self._worker.catalog.map
 
     def progress(self, phase: str, done: int = 0, total: int = 0) -> None:
-        """Tell how far it is, in whatever unit `total` has."""
+        """Report how far the task is, in the unit of `total`."""
         self.progress_now = TaskProgress(phase, done, total)
 
     async def submit(self, command: Command) -> None:

@@ -1,4 +1,4 @@
-"""Why a partition is not on this node, for whoever asked for it here."""
+"""The error for a call that asks this node for a partition that it does not have."""
 
 from __future__ import annotations
 

@@ -38,5 +38,5 @@ class Pending:
 
 
 async def replay_only(topic: Topic, partition: Partition, folder: Path, source: str, progress: Progress) -> str:
-    """The `Bootstrap` of whoever has neither snapshots nor peers."""
+    """The `Bootstrap` of a node that has neither snapshots nor peers."""
     return "log"

@@ -5,7 +5,7 @@
     it stopped, or was damaged later     close it, pause, and the same from the beginning
 
 What fails for now is a log that is away, a full disk, a store that does not answer. A replica that is under way is in
-`pending`; the others do not wait for it. Whoever replaces a replica's files holds its lock.
+`pending`; the others do not wait for it. Code that replaces a replica's files holds its lock.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
-# What is away may be back at any moment, and is asked again soon: a try costs one question to the log or to a peer.
+# A log or a peer that is away may be back at any time, and is asked again soon: a try costs one question to it.
 _RETRY_AWAY_MAX_S: Final = 2.0
 
 _AWAY: Final = (Disconnected, DeadlineExceeded, SnapshotStoreUnavailable)
@@ -94,7 +94,7 @@ class BringUp:
         return len(self._tasks)
 
     def lock(self, name: PartitionId) -> asyncio.Lock:
-        """Held by whoever replaces a replica's files."""
+        """Held while a replica's files are replaced."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     def is_locked(self, name: PartitionId) -> bool:

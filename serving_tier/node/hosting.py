@@ -4,8 +4,8 @@ The map says which replicas a node should have. Hosting compares that with what 
 
     in the map, not open    → bring up: open the index that is there; where there is none, or none that can be used,
                               fetch a copy first (`Bootstrap`), then follow the log
-    open, not in the map    → close, delete; whoever waits is told that another node has it
-    table dropped           → the same, and whoever waits is told so
+    open, not in the map    → close, delete; waiting calls get `NotHosted`
+    table dropped           → the same; waiting calls get `TableNotFound`
 
 Each replica is brought up by a task of its own (`serving_tier.node.bring_up`). One that stops later, for whatever
 reason, is brought up again: what a cut network, or a log that was trimmed meanwhile, made of it must not need a restart
@@ -13,7 +13,7 @@ of the process.
 
 The versions of its replicas are the business of `serving_tier.node.staging`, which sees every map as well.
 
-Rebuilding (`serving_tier.node.rebuilding`) fetches a second index beside the first.
+Rebuilding (`serving_tier.node.rebuilding`) fetches a second index while the first is served.
 
 H1  An index is deleted only where the catalog says that its table was dropped, or that this node does not hold it. An
     index of a table that the catalog has never heard of is left alone: perhaps the catalog is what is wrong.
@@ -204,7 +204,7 @@ class Hosting:
         """Something happened to a hosted replica."""
         match event:
             case "damaged":
-                # It is discarded, and brought up again from elsewhere.
+                # It is discarded, and brought up again from a snapshot, a peer or the log.
                 self._bring_up.begin_anew(replica, delete=True)
             case "stopped":
                 # It is opened again. An index that the log no longer carries on is discarded there. A damaged log,
@@ -217,7 +217,7 @@ class Hosting:
                 self.staging.compare(self.maps.map, [PartitionId(replica.topic.id, replica.partition)])
 
     def _replace(self, replica: Replica) -> None:
-        """For `staging`: the whole replica is fetched anew from elsewhere."""
+        """For `staging`: discard the whole replica and bring it up anew."""
         self._bring_up.begin_anew(replica, delete=True)
 
     async def rebuild(self, name: PartitionId, *, source: str = "auto", progress: Progress) -> str:

@@ -1,6 +1,6 @@
 """Expiry in idle partitions: the log time moves on where a key waits to expire and nobody writes.
 
-Expiry is judged by log time (I4), and the log time of a partition that nobody writes to stands still until somebody
+Expiry is judged by log time (I4), and the log time of a partition that nobody writes to does not advance until a node
 appends a no-op. Of several replicas the one of the lowest rank does that, and the others only where it does not.
 
 A tick looks at replicas that have applied something since the last one, and at those in which a key is due at some

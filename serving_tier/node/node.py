@@ -1,7 +1,7 @@
 """A serving node: the replicas that this process has open, by table and partition.
 
-Which ones those should be is said elsewhere (`serving_tier.node.hosting`); a node opens, finds and closes them. It owns
-the applier's thread, and the expiry of keys in idle partitions (`serving_tier.node.idle_expiry`).
+`serving_tier.node.hosting` decides which ones those should be; a node opens, finds and closes them. It owns the
+applier's thread, and the expiry of keys in idle partitions (`serving_tier.node.idle_expiry`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Node:
         self.refusals: dict[PartitionId, DuramenError] = {}
         """Replicas that should be open and could not be: why."""
         self.absent: Callable[[PartitionId], DuramenError] = _not_hosted
-        """What is said about a partition that is not here; whoever knows the cluster says more."""
+        """The error for a partition that is not here; `Hosting` replaces it by one that knows the cluster."""
         self.owner: ReplicaListener = _only_logged
         """What is done about what happens to a hosted replica."""
         self.idle_expiry = IdleExpiry(log, rank=self.rank, clock_ms=clock_ms)
@@ -104,7 +104,7 @@ class Node:
         `start`: the first offset of the table.
 
         `repair`: an index that cannot be trusted is discarded and folded from the log; else that raises
-        `IndexDamaged`. Raises what `Replica.open` raises; `replica()` tells it again until another try succeeds.
+        `IndexDamaged`. Raises what `Replica.open` raises; `replica()` raises it again until another try succeeds.
         """
         name = PartitionId(topic.id, partition)
         assert name not in self._replicas, f"{topic.name}/{partition} is hosted already"
@@ -118,7 +118,7 @@ class Node:
         return replica
 
     def _add(self, name: PartitionId, replica: Replica, rank: int) -> None:
-        # The owner is looked up at each event: a node is opened before whoever hosts with it.
+        # The owner is looked up at each event: a node is opened before its `Hosting`.
         replica.owner = lambda replica, event: self.owner(replica, event)
         self.refusals.pop(name, None)
         self._ranks[name] = rank
@@ -154,12 +154,12 @@ class Node:
             if any(is_version_of(name, folder_name) for name in names):
                 continue
             if folder_name not in names and one.bounds.latest >= one.start:
-                continue  # whoever has it sends a copy, or it is folded from the log
+                continue  # `host` fetches a copy from a peer, or folds the log
             try:
                 folder = self._folder_of(topic, partition, self.replica_folder(topic.partition(partition)), one.start)
                 index = folder.at_rest()
             except (DuramenError, OSError):
-                continue  # met again by `host`, and told
+                continue  # `host` meets it again, and raises it
             if (
                 index is not None
                 and one.bounds.earliest - 1 <= index.applied <= one.bounds.latest

@@ -1,4 +1,4 @@
-"""Rebuilding: a replica's index is fetched anew, beside the one that is served, and then takes its place.
+"""Rebuilding: a replica's index is fetched anew while the old one is served, and then takes its place.
 
     fetch into `.rebuild` ──▶ follow the log there until level ──▶ close the old one ──▶ exchange the folders ──▶ open
 

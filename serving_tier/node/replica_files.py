@@ -1,4 +1,4 @@
-"""What a node keeps on its disk beside the indexes that it hosts, and what it removes; see `serving_tier.names`."""
+"""The files of a node's replicas that are not hosted indexes, and their removal; see `serving_tier.names`."""
 
 from __future__ import annotations
 

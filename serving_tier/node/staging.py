@@ -1,21 +1,21 @@
 """Staging: the versions of a node's replicas kept in step with the catalog's map.
 
-    in the map, not here         fetch it from where it was built, verify every byte, catch up beside the live one
+    in the map, not here         fetch it from where it was built, verify every byte, catch up with the live one
     here, not in the map         close and remove it, when no barrier that lies ahead of the replica can name it
     a barrier names one          fetch it from where the barrier says, though the map has forgotten it, and let the
     that is not here             replica go over it; where that cannot be (it was never built somewhere, its log is
                                  gone) the whole replica is fetched anew from another one
 
-A version that the map has dropped was swapped in before that, if it ever was: its barriers lie below the log's end of
-the moment at which the map was seen. A replica keeps the version until it has applied that offset, or a barrier that
-says that the version has ended. Else a replica that lags behind two swaps could not pass the first one any more.
+A version that the map has dropped was swapped in before that, if it ever was: its barriers lie below the end that the
+log had when the map was seen. A replica keeps the version until it has applied that offset, or a barrier that says that
+the version has ended. Else a replica that lags behind two swaps could not pass the first one any more.
 
 A version that could not be fetched for now is tried again as long as the map asks for it: the job that wants it sees
 the last trouble. Damaged files are refused and fetched again; a full disk refuses the version, and the live one is
 served.
 
-What is kept for a rollback and is not here any more is not fetched: it is a second copy of the past, and whether a
-rollback is possible is asked of the replicas at that moment.
+What is kept for a rollback and is not here any more is not fetched: it is a second copy of the past, and the replicas
+are asked whether a rollback is possible when one is wanted.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ FetchVersion = Callable[[str, TableEntry, Partition, Path, Progress], Awaitable[
 
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_MAX_S: Final = 30.0
-# A place or a log that is away may be back at any moment.
+# A place or a log that is away may be back at any time.
 _RETRY_AWAY_MAX_S: Final = 2.0
 
 # How often a version that may go when the replica has caught up is looked at: it may have failed meanwhile.
@@ -107,7 +107,7 @@ class Staging:
         self._maps = maps
         self._node = node
         self._replace = replace
-        """Fetches a replica anew from elsewhere."""
+        """Discards a replica and brings it up anew."""
         self._fetch = fetch
         self._tasks: dict[VersionName, asyncio.Task[None]] = {}
         self._troubles: dict[VersionName, DuramenError] = {}
@@ -117,7 +117,8 @@ class Staging:
 
     def compare(self, cluster: ClusterMap, names: Iterable[PartitionId] | None = None) -> None:
         """Begin to fetch what is missing, and to remove what nobody wants, of the replicas that are open (of those of
-        `names`; None: of all)."""
+        `names`; None: of all).
+        """
         hosted = self._node.hosted()
         for name in hosted if names is None else names:
             table, replica = cluster.tables.get(name[0]), hosted.get(name)
@@ -138,7 +139,7 @@ class Staging:
                 del self._troubles[name, number]
 
     def version_missing(self, replica: Replica) -> None:
-        """A replica waits at a barrier: bring the version, or fetch the whole replica from elsewhere."""
+        """A replica waits at a barrier: bring the version, or bring the whole replica up anew."""
         barrier = replica.awaited_barrier
         assert barrier is not None, f"{replica.name} waits for no version"
         name, number = PartitionId(replica.topic.id, replica.partition), barrier.version
@@ -210,8 +211,8 @@ class Staging:
                     if not await asyncio.to_thread(folder.exists):
                         progress("fetching", 0, 0)
                         await self._fetch(url, table, replica.partition, folder, progress)
-                # Outside of the room: a version may stand ahead of the live one, and the live one may be waiting at
-                # a barrier for a version that has to be fetched first.
+                # Outside of `_room`: a version may be ahead of the live one, and the live one may be waiting at a
+                # barrier for a version that has to be fetched first.
                 progress("catching up", 0, 0)
                 await replica.versions.add(number)
                 self._troubles.pop(name, None)
@@ -243,7 +244,7 @@ class Staging:
     async def _remove(self, replica: Replica, number: int) -> None:
         if number not in replica.versions.ended and not await self._no_barrier_ahead(replica, number):
             return
-        # One that was given up at this moment has left its files where a version that comes later lies.
+        # A version that was just given up has left its files where a version that comes later lies.
         places = {index.version: index.path for index in replica.versions.indexes()}
         folder = places.get(number, replica.versions.folder.version(number))
         await replica.versions.drop(number, InvalidRequest(f"version {number} of {replica.topic.name} was deleted"))

@@ -3,8 +3,8 @@
 One thread serves all replicas of a process. Jobs that arrive while it works are taken together, and their completions
 travel back to the event loop in one wake-up: crossing from a thread to a loop costs more than applying a small batch.
 
-Closing an index that was written takes three syncs and writes nothing in it. It is done beside the folds, for several
-indexes at the same time: a filesystem brings the syncs that wait together to the disk together.
+Closing an index that was written takes three syncs and writes nothing in it. It is done concurrently with the folds,
+for several indexes at the same time: a filesystem brings the syncs that wait together to the disk together.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Applier:
         return await future
 
     async def run_aside(self, work: Callable[[], T]) -> T:
-        """Run `work`, which folds nothing, when everything that was accepted before is done, beside what comes later.
+        """Run `work`, which folds nothing, when everything that was accepted before is done, concurrently with what
+        comes later.
 
         A caller that is cancelled while it waits does not undo the work. Raises as `run`.
         """

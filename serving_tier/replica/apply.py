@@ -1,7 +1,7 @@
 """Applying: chunks of the log go into a replica's live index and into its standby versions.
 
     chunk ──▶ `run.first_piece`: up to the end, to a barrier, or to an offset that somebody wants to read
-          ──▶ the piece: one transaction of the live index, then one of each level version; the reader gets their moment
+          ──▶ the piece: one transaction of the live index, then one of each level version; the reader gets its read
           ──▶ a barrier: the new version goes over it first, then it is the live one, then the others follow
           ──▶ the rest in the same way
 
@@ -12,7 +12,7 @@ A full disk, and a process that cannot open the index for want of a descriptor, 
 lost, and readers are served what is there. At a barrier to a version that is not level here it waits too, until the
 version is level; it asks for it at once, when the versions here change, and every now and then (`VersionAwaited`).
 
-Invariant: between two pieces the live index stands still, at an offset that every level version has as well.
+Invariant: between two pieces nothing writes to the live index, and every level version has the same offset.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ logger = logging.getLogger(__name__)
 # A full disk, or a process without descriptors, is looked at again this often; each look is one failed transaction.
 _NO_ROOM_PAUSE_S: Final = 1.0
 
-# A version that does not come to a barrier is asked for again after this time: whoever brought it may have given up.
+# A version that does not come to a barrier is asked for again after this time: the task that fetched it may have given
+# up.
 _ASK_AGAIN_S: Final = 1.0
 
 _NOTHING: Final = Effects(NOTHING, 0)
@@ -56,7 +57,7 @@ class Applied(NamedTuple):
 
 
 class Progressed(NamedTuple):
-    """The live index stands at a barrier, or has passed it: wake who waits for its offset, look at the state."""
+    """The live index is at a barrier, or has passed it: wake the waiters for its offset, look at the state."""
 
 
 class VersionAwaited(NamedTuple):
@@ -100,7 +101,7 @@ class Applying:
         applier: Applier,
     ) -> None:
         self.under_way = False
-        """A transaction is being made: the index does not stand still."""
+        """The applier's thread is writing to the index now."""
         self.awaits: VersionMissing | None = None
         """Why it does not go on: it waits at a barrier for a version."""
         self.awaited: Barrier | None = None
@@ -153,7 +154,9 @@ class Applying:
         return pieces[-1], failed
 
     async def _run(self, work: Callable[[], Outcome]) -> dict[int, DuramenError]:
-        """Have the applier do it, again where there is no room; nobody else applies meanwhile."""
+        """Have the applier do `work`, again after a pause if the disk is full or descriptors are out; nothing else is
+        applied meanwhile.
+        """
         async with self._versions.lock:
             before = self._progress.index.applied
             self.under_way = True
@@ -204,7 +207,7 @@ class Applying:
             return _NOTHING, self._versions.follow_over(batches, effects)
 
         await self._run(take_over)
-        # Whoever closes the replica at this moment finds all of them; the next start takes the old one on.
+        # A close of the replica at this point finds all of them; the next start takes the old one over the barrier.
         self._versions.exchange(new, ended=barrier.barrier.ended)
         yield VersionLive(new)
         yield Applied(batches)

@@ -9,8 +9,8 @@ same lag as any other), and come in as `now`. Two measures are kept, because two
                    0, and what a bounded read goes by.
 
 A replica that cannot ask the log is not level with it: when no answer has come for `UNHEARD_S`, the lag counts from the
-last one on, and what is heard later does not set it back to 0 until it is applied. A chunk of records tells of an end
-too, but it may have waited in a buffer while the process was paused, so it is no answer to when.
+last one on, and what is heard later does not set it back to 0 until it is applied. A chunk of records names an end too,
+but it may have waited in a buffer while the process was paused, so it is no answer to when.
 
 Ends are kept as marks, ever sparser the further back they go: a replica that is an hour behind keeps some 250 of them.
 Where two are joined the older time stays, so a lag is never made smaller.
@@ -119,7 +119,8 @@ class Lag:
 
 def lag_event(*, replayed: bool, lag_s: float, bounds: LagBounds) -> Literal["level", "between", "lagging"]:
     """What a lag says to `serving_tier.replica.machine`. `replayed`: the index holds what the log held when it was
-    opened."""
+    opened.
+    """
     if lag_s > bounds.behind_max_s:
         return "lagging"
     return "level" if replayed and lag_s <= bounds.ready_max_s else "between"

@@ -13,7 +13,7 @@ Invariants, which the rows keep and the tests check:
 
 - An index that is not to be read any more is left by its readers (`leave_index`) before anybody is woken or hears
   of it.
-- Whoever waits is woken (`fail_waiters`) before a listener is called (`report_…`): a listener may close the replica.
+- Waiters are woken (`fail_waiters`) before a listener is called (`report_…`): a listener may close the replica.
 - Nothing but `closed` leads out of `stopped`, and nothing out of `closed`; no listener is called from there.
 """
 
@@ -41,14 +41,14 @@ Event = Literal[
 
 Effect = Literal[
     "forget_floor",  # reads without a token wait for nothing from now on
-    "signal_ready",  # whoever waits for the replica to be ready goes on
-    "withdraw_ready",  # whoever waits for it from now on waits
+    "signal_ready",  # callers that wait for the replica to be ready go on
+    "withdraw_ready",  # callers that ask from now on wait
     "warn_behind",
     "note_end",  # an expected end, in the process' log
     "note_failure",  # an error, in the process' log
     "cancel_follower",
-    "leave_index",  # whoever keeps something of the index gives it up
-    "fail_waiters",  # whoever waits for an offset or a pinned read gets `failure`
+    "leave_index",  # objects that hold the index let go of it
+    "fail_waiters",  # callers that wait for an offset or a pinned read get `failure`
     "report_stopped",
     "report_damaged",
     "report_version_missing",

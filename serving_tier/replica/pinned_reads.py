@@ -23,7 +23,7 @@ from serving_tier.replica.progress import Progress
 
 __all__ = ["MOMENTS_MAX", "PinnedReads"]
 
-# Each open moment keeps the pages that it sees from being used again, and the file grows meanwhile.
+# Each pinned read keeps the pages that it sees from being used again, and the file grows meanwhile.
 MOMENTS_MAX: Final = 4
 
 
@@ -56,8 +56,8 @@ class PinnedReads:
         return self._wanted[0].offset if self._wanted else None
 
     async def open(self, offset: Offset, *, timeout: float, still: bool) -> PinnedRead:
-        """A read at the first end of a batch from `offset` on, which the caller closes. `still`: nobody applies at this
-        moment. Raises `OffsetPassed`, `Overloaded`, `TimeoutError` after `timeout` seconds, what `fail` was given.
+        """A read at the first end of a batch from `offset` on, which the caller closes. `still`: no apply is under way.
+        Raises `OffsetPassed`, `Overloaded`, `TimeoutError` after `timeout` seconds, what `fail` was given.
         """
         future = self.want(offset)
         if still:
@@ -72,7 +72,7 @@ class PinnedReads:
             raise copy(error) from None
         finally:
             if not (taken or future.cancelled() or future.exception() is not None):
-                future.result().close()  # opened at the moment in which the caller gave up
+                future.result().close()  # opened just when the caller gave up
 
     def want(self, offset: Offset) -> asyncio.Future[PinnedRead]:
         """Register for an offset. Raises `Overloaded`."""
@@ -92,7 +92,7 @@ class PinnedReads:
             self._wanted.remove(wanted)
 
     def reach(self, *, cut: Offset | None) -> None:
-        """The index stands still, and was applied so far: open what was waited for, refuse what was passed.
+        """No apply is under way: open the pinned reads whose offset is reached, refuse those whose offset was passed.
 
         `cut`: what was applied last ends with the first batch that reaches this offset. A lower one that was asked for
         in the meantime was passed.

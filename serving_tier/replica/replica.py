@@ -137,11 +137,11 @@ class Replica:
     ) -> Replica:
         """Open the index in `folder` and follow the log from there.
 
-        One that cannot be trusted is discarded and folded from the log; without `repair` it raises `IndexDamaged`,
-        for whoever has better sources.
-        Raises `LogDamaged` where the index has applied more than the log holds: acknowledged records are gone, and
-        going on would give their offsets to others. Raises `OffsetTrimmed` where the log no longer holds what the
-        index needs next, and `DiskFull` or `FolderReadOnly` where the folder cannot be made.
+        One that cannot be trusted is discarded and folded from the log; without `repair` it raises `IndexDamaged`, for
+        callers that have better sources. Raises `LogDamaged` where the index has applied more than the log holds:
+        acknowledged records are gone, and going on would give their offsets to others. Raises `OffsetTrimmed` where the
+        log no longer holds what the index needs next, and `DiskFull` or `FolderReadOnly` where the folder cannot be
+        made.
         """
         bounds = await log.bounds(topic.partition(folder.partition))
         first = await open_index(topic, folder, bounds, applier=applier, repair=repair)
@@ -177,7 +177,7 @@ class Replica:
 
     @property
     def applies(self) -> bool:
-        """Is a batch being applied at this moment, in the other thread?"""
+        """Is a batch being applied now, in the applier's thread?"""
         return self._applying.under_way
 
     @property
@@ -295,7 +295,9 @@ class Replica:
         self.look()
 
     def look(self) -> None:
-        """Look at the own state: for whoever asks the log again and again, whether it answers or not."""
+        """Check the lag's clock and the state. A caller that polls the log's end calls it, whether the log answers or
+        not.
+        """
         self.progress.watch()
         self._update_state()
 
@@ -313,9 +315,9 @@ class Replica:
     async def at_offset(self, offset: Offset, *, timeout: float) -> PinnedRead:
         """A read transaction at `offset`, or at the end of the first batch beyond it. `timeout` in seconds.
 
-        The offset may lie ahead of the log's end. Whoever takes the read closes it; the index stays open until then,
-        and `check_open()` tells a long reader to hurry. Raises `OffsetPassed` where more is applied, with the offset;
-        `ReplicaBehind` when the time has passed; `Overloaded`; why the replica stopped or was closed.
+        The offset may lie ahead of the log's end. The caller closes the read; the index stays open until then, and
+        `check_open()` raises in a long reader when the replica is closing. Raises `OffsetPassed` where more is applied,
+        with the offset; `ReplicaBehind` when the time has passed; `Overloaded`; why the replica stopped or was closed.
         """
         if self.failure is not None:
             raise copy(self.failure)
@@ -353,7 +355,7 @@ class Replica:
     async def close(self, reason: DuramenError | None = None) -> None:
         """Stop following and close the index cleanly, so that the next start need not rebuild it. Idempotent.
 
-        Whoever waits gets `reason` (default: `ShuttingDown`), and so does every later read.
+        Waiting calls get `reason` (default: `ShuttingDown`), and so does every later read.
         """
         if self.state == "closed":
             return

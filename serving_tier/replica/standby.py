@@ -111,7 +111,7 @@ class StandbyVersions:
         new.fold_in(batches, decided=changed_nothing(effects.judgements), carried=effects)
 
     def follow_over(self, batches: Sequence[Batch], effects: Effects) -> dict[int, DuramenError]:
-        """Take all others over the barrier, the old live one among them; tells which ones failed."""
+        """Take all others over the barrier, the old live one among them; return those that failed."""
         return self._carry(batches, effects, dict(self.level))
 
     def _carry(
@@ -150,7 +150,7 @@ class StandbyVersions:
     async def add(self, number: int) -> None:
         """Open the index in the folder of a version as a standby, and have it catch up with the live one.
 
-        Returns when it is level: first the live one applies the offset at which it stands, then it catches up with the
+        Returns when it is level: first the live one applies the version's offset, then the version catches up with the
         live one. Raises `IndexDamaged`, `OffsetTrimmed` where the log or its verdicts no longer reach back to where it
         begins, `DiskFull`.
         """
@@ -202,8 +202,8 @@ class StandbyVersions:
     async def drop(self, number: int, error: DuramenError) -> None:
         """Close a version that failed, or is not wanted any more; its waiters get `error`.
 
-        Returns when its files are closed, also where another call closes them: they are the caller's then, and those of
-        whoever waited for it. A caller that is cancelled does not stop the closing.
+        Returns when its files are closed, also where another call closes them: from then on the caller may remove them.
+        A caller that is cancelled does not stop the closing.
         """
         task = self._tasks.get(number)
         if task is not asyncio.current_task():
@@ -299,7 +299,7 @@ class StandbyVersions:
             logger.error("%s ended by a bug", self._name(number), exc_info=task.exception())
 
     async def _read_on(self, index: LmdbIndex) -> None:
-        """Fold the log up to where the live index stands now; it may end before that, in offsets without a record."""
+        """Fold the log up to the live index's applied offset; it may end before that, in offsets without a record."""
         until = self.live.applied
         assert index.applied <= until, f"{self._name(index.version)} stands at {index.applied}, the live one at {until}"
         if index.applied == until:

@@ -77,7 +77,7 @@ def version_folders(folder: Path) -> list[Path]:
     """The folders next to a replica's folder that hold its versions, by name."""
     try:
         return sorted(path for path in folder.parent.iterdir() if is_version_of(path.name, folder.name))
-    except FileNotFoundError:  # the last replica of the table went at this moment, and the folder with it
+    except FileNotFoundError:  # the last replica of the table has just gone, and the folder with it
         return []
 
 
@@ -99,7 +99,7 @@ def remove_versions(folder: Path) -> None:
 
 
 async def open_versions(first: LmdbIndex, folder: ReplicaFolder, applier: Applier) -> tuple[LmdbIndex, list[LmdbIndex]]:
-    """Open what lies beside the index of `folder`, which is `first`; the live one, and the others.
+    """Open all versions next to `first`, the index in `folder`; return the live one, and the others.
 
     What cannot be trusted, or is there twice, is removed. Raises `IndexDamaged` where the version that is live is not
     here; then all of them are closed.

@@ -18,7 +18,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 __all__ = ["WAITERS_MAX", "OffsetWaiters"]
 
 # Each waiter is a request that somebody's connection holds open: more than this on one partition means that the replica
-# is far behind, and telling the callers so is better than holding them.
+# is far behind, and an error for the callers is better than holding them.
 WAITERS_MAX: Final = 10_000
 
 

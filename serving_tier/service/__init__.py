@@ -1,31 +1,30 @@
-"""What a serving node tells and gives to others: `duramen.v1.Node` over gRPC, and the client's side of it.
+"""What a serving node reports and sends to other processes: `duramen.v1.Node` over gRPC, and the client's side of it.
 
-Four things are asked of a node besides reads, and each has one file that knows how it is done and one method of the
-service that carries it:
+A node answers four kinds of calls in addition to reads. Each has one file that does it and one method of the service:
 
-- **Status** (`status_feed.py`): how its replicas stand, as a stream. Routers choose replicas by it, `admin` shows it.
-  What changed is computed once for all who listen; `replica_status.py` is its pure half.
+- **Status** (`status_feed.py`): the status of its replicas, as a stream. Routers choose replicas by it, `admin` shows
+  it. What changed is computed once for all who listen; `replica_status.py` is its pure half.
 - **Digest** (`digests.py`, `content_digest.py`): what a replica holds at one offset, in 16 bytes a bucket.
   `verify` asks all replicas of a partition for the same offset, a little ahead of where they are, and compares.
 - **Copy** (`copies.py`, `serving_tier.snapshots.peer_copy`): a replica's whole index, for a node that has none.
   `peer.py` is the receiver's end of the wire.
-- **Voids** (`voids.py`): which records of a range of offsets changed nothing, for whoever reads the log by itself.
+- **Voids** (`voids.py`): which records of a range of offsets changed nothing, for programs that read the log directly.
 
 What holds:
 
-- N1 Nothing here is trusted by whoever receives it. A status may be old: the read itself carries the offset that it
-     needs. A copy is checked piece by piece and looked at before it is opened.
+- N1 The receiver trusts nothing of this. A status may be old: the read itself carries the offset that it needs. A copy
+     is checked piece by piece and looked at before it is opened.
 - N2 Nothing here waits in the event loop or takes the applier's time: digests, copies and sizes have threads, and read
      in LMDB transactions of their own while writes go on.
-- N3 Each has a limit (I12): followers of a status, digests and copies under way, keys of a listing. Beyond it the asker
-     is told so at once and asks another node, or later.
+- N3 Each has a limit (I12): followers of a status, digests and copies under way, keys of a listing. Beyond it the
+  caller gets `Overloaded` at once, and asks another node, or later.
 - N4 A replica that is closed does not wait for the end of a digest: that looks every few ms whether it is still
      wanted. It does wait for LMDB to write out a copy that was begun, some seconds for a GiB.
 
 How a digest passes: the asker names an offset. `Replica.at_offset` cuts the chunk that the applier is about to get at
 the end of the first batch that reaches it, opens a read transaction between the pieces, and lets the applier go on; a
-thread walks over the keys; the reply names the offset at which the transaction stands. A replica that was further
-already says where it is (`OffsetPassed`), and the asker names a later offset.
+thread walks over the keys; the reply names the transaction's applied offset. A replica that has applied more already
+answers `OffsetPassed` with its offset, and the caller names a later one.
 
 What is not here: which replicas a node should have (`serving_tier.node.hosting`), who asks whom (`router`), and reads
 and writes of keys (`router.endpoints.grpc`).

@@ -6,7 +6,7 @@ digests (I4); where a bucket differs, the asker asks again, at a later offset, f
 compares key by key. The idea is that of the Merkle trees of Dynamo (DeCandia et al., 2007) with one level instead of
 many: a digest of a million keys takes a second, so no tree is kept up to date for it.
 
-Pure but for the moment that it reads. Some 0.8 µs a key; for a thread.
+Pure but for the pinned read. Some 0.8 µs a key: run it in a thread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DIGEST_BYTES: Final = 16
 
 # Hashed at once: long enough that the call into the hash is cheap, and little memory.
 _HELD_BYTES: Final = 4 << 20
-_HELD_EACH: Final = 100  # what holding an entry costs beside its bytes
+_HELD_EACH: Final = 100  # what holding an entry costs in addition to its bytes
 
 # How often a long digest looks whether it is still wanted.
 _CHECK_EVERY: Final = 4096
@@ -74,7 +74,7 @@ def digest_pinned(
     check: Callable[[], None] = lambda: None,
     listed_keys_max: int = LISTED_KEYS_MAX,
 ) -> ContentDigest:
-    """Digest everything that is live at a moment. `check` is called every few ms and may raise.
+    """Digest all live entries of a pinned read. `check` is called every few ms and may raise.
 
     Raises `InvalidRequest` for buckets that do not exist, `LimitExceeded` where a listing would be too long,
     `IndexDamaged`.

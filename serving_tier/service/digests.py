@@ -56,8 +56,8 @@ class Digests:
                 with replica.reading():
                     return digest_pinned(pinned, buckets=buckets, listed=listed, check=check)
 
-            # The thread may be in the moment's transaction until it ends, whatever becomes of the caller: so the
-            # moment is closed by what the thread did, and never under it.
+            # The thread may be in the pinned read's transaction after the caller has gone: so the thread's end closes
+            # the pinned read, and nothing else does.
             working = self._thread.submit(work)
             working.add_done_callback(lambda _: pinned.close())
             try:

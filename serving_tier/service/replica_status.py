@@ -84,7 +84,7 @@ def status_of_pending(pending: Bootstrapping | None, refusal: DuramenError | Non
 def changes_between(
     before: Mapping[PartitionId, ReplicaStatus], after: Mapping[PartitionId, ReplicaStatus]
 ) -> tuple[list[PartitionId], list[PartitionId]]:
-    """The names that are new or stand otherwise, and those that are gone."""
+    """The names that are new or have another status, and those that are gone."""
     changed = [name for name, standing in after.items() if before.get(name) != standing]
     gone = [name for name in before if name not in after]
     return changed, gone

@@ -37,7 +37,7 @@ class NodeService(node_pb2_grpc.NodeServicer):
     """Serves one node. `streams` are the streams under way, which a shutdown ends; then `close()`."""
 
     def __init__(self, node: Node, feed: NodeStatusFeed, streams: OpenStreams, *, copies_folder: Path) -> None:
-        """`copies_folder`: where copies lie while they are sent, and nothing else; its disk has room for an index."""
+        """`copies_folder`: where copies lie while they are sent, and nothing else; an index must fit on its disk."""
         self._node = node
         self._feed = feed
         self._streams = streams

@@ -1,4 +1,4 @@
-"""What a node tells about itself, to everybody who listens: how its replicas stand, and how busy it is.
+"""The status feed: a node reports the status of its replicas, and how busy it is, to every subscriber.
 
     replicas, hosting ──compare──▶ what changed ──▶ one message ──▶ every subscriber
 
@@ -61,7 +61,7 @@ _SIZES_EVERY_S: Final = 5.0
 # Messages that are kept for those who are slow: some 3 s of them, after which a router counts the node as lost anyway.
 _KEPT: Final = 64
 
-# Each is a router, or a client that goes straight to the nodes; telling one costs some 50 µs a message.
+# Each is a router, or a client that connects to the nodes directly; a message to one costs some 50 µs.
 SUBSCRIBERS_MAX: Final = 1000
 
 
@@ -189,7 +189,7 @@ class NodeStatusFeed:
         task, self._task = self._task, None
         await end_tasks(task)
 
-    # --- telling
+    # --- reporting
 
     async def _run(self) -> None:
         beat_s = self._clock.monotonic_s() + _HEARTBEAT_S
@@ -220,7 +220,7 @@ class NodeStatusFeed:
             self._moved.notify_all()
 
     def _tick(self, *, beat: bool) -> None:
-        """Tell what changed, if anything did, or if it is time to be heard."""
+        """Send what changed, if anything did, or if a heartbeat is due."""
         changed, gone = self._compare(whole=beat)
         version = self._hosts.maps.map.version
         if changed or gone or beat or version != self._map_version:

@@ -50,8 +50,8 @@ def pieces_of(file: Any, stop: Stop) -> Iterator[bytes]:
 
 
 class FileCheck:
-    """What every file passes that comes from elsewhere: its pieces in order, then `finish()`. Both raise
-    `SnapshotDamaged` where it is not what the manifest says, and, with `structure`, not what LMDB may open.
+    """The check that every received file passes: its pieces in order, then `finish()`. Both raise `SnapshotDamaged`
+    where it is not what the manifest says, and, with `structure`, not what LMDB may open.
 
     `where` names the file, for people. Some 0.3 ms for each MiB, most of it for the structure.
     """
@@ -115,7 +115,7 @@ def read_contents(folder: Path, *, digest: bool = False) -> Contents:
 
 
 def check_contents(contents: Contents, manifest: SnapshotManifest, where: str) -> None:
-    """Raise `SnapshotDamaged` where an index is not the one that its manifest tells of."""
+    """Raise `SnapshotDamaged` if an index is not the one that its manifest describes."""
     inside = {
         "index format": contents.index_version,
         "table": contents.table,

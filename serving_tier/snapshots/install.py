@@ -76,8 +76,8 @@ async def receiving(
 ) -> AsyncIterator[Path]:
     """An empty folder to put a snapshot's files into; at the end it is opened, compared, and becomes `folder`.
 
-    Whoever fills it passes every file through a `FileCheck` and syncs it: nothing reads the files again.
-    Left with an error it is removed, and `folder` is what it was.
+    The code that fills it passes every file through a `FileCheck` and syncs it: nothing reads the files again. Left
+    with an error it is removed, and `folder` is what it was.
     """
     incoming = incoming_folder(folder)
 

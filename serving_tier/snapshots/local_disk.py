@@ -49,7 +49,7 @@ def replace_file(path: str, data: bytes, *, below: str) -> None:
 def begin_writing(file: int) -> None:
     """Have the kernel begin to write what is dirty of a file, so that the sync at the end finds less to do.
 
-    That is what Linux does when it is told that the pages will not be needed; those that are dirty it keeps.
+    That is what Linux does on POSIX_FADV_DONTNEED; it keeps pages that are dirty.
     """
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -2,14 +2,14 @@
 
     {"format": "duramen-snapshot", "version": 1, "id": …, …, "files": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` tells every field, with an example. The text is exact (`log_tier.model.sealed_json`).
+`docs/FORMATS.md` specifies every field, with an example. The text is exact (`log_tier.model.sealed_json`).
 
 **The checksum of files** is CRC-32C over pieces of 1 MiB. Measured on 200 MB in one process: CRC-32C 11 GB/s, SHA-256
-1.8 GB/s, BLAKE2b 1.2 GB/s, `cp` and a sync of the same file 0.7 to 2.6 GB/s: it is the one that costs nothing beside
-the disk. A CRC of 32 bits is enough against accidents because a piece is short: in 1 MiB (2^23 bits) CRC-32C finds
+1.8 GB/s, BLAKE2b 1.2 GB/s, `cp` and a sync of the same file 0.7 to 2.6 GB/s: it is the one whose cost disappears behind
+the disk's. A CRC of 32 bits is enough against accidents because a piece is short: in 1 MiB (2^23 bits) CRC-32C finds
 every error of up to 3 bits and every burst of up to 32, and lets one of 2^32 others pass; a flipped byte is always
-found. And with pieces a refusal names the place. It is no protection against somebody who *wants* to change a
-snapshot: who may write to the store is trusted.
+found. And with pieces a refusal names the place. It is no protection against somebody who *wants* to change a snapshot:
+who may write to the store is trusted.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ LMDB 0.9 has no page checksums, and follows page numbers and pointers wherever t
 process. `serving_tier.index.lmdb.folder.verify_index` walks every key for that, in Python, some 10 µs each: 10 s for a
 million keys, where copying their file takes 0.1 to 0.3 s. So the work is divided:
 
-- that the bytes are those that were copied is told by the checksums, always;
-- that what was copied was sound is told here, some 2 µs a page, about 0.1 s for a million keys of 100 bytes. It finds
-  what a bad disk or a bad write leaves: pages of zeros, of another place, of another file, of the wrong kind, pointers
-  that lead out of a page, children that lead out of the file, in circles, or twice to one page.
+- the checksums always show whether the bytes are those that were copied;
+- this file checks whether what was copied was sound: some 2 µs a page, about 0.1 s for a million keys of 100 bytes. It
+  finds what a bad disk or a bad write leaves: pages of zeros, of another place, of another file, of the wrong kind,
+  pointers that lead out of a page, children that lead out of the file, in circles, or twice to one page.
 - what is inside a leaf's entries (an order that is wrong, a length inside a node) is not looked at. LMDB wrote it, and
   nothing that changes less than a page gets past the checksums. `verify_index` remains for an operator who doubts.
 

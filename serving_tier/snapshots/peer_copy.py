@@ -1,7 +1,7 @@
 """A copy of a live peer's index, as a stream: the manifest first, then the files' bytes in order.
 
-It is a snapshot that is never stored: taken when it is asked for, checked like one, installed like one. What carries
-the stream (`duramen.v1.Node/Copy`) is the business of whoever implements `CopySource`.
+It is a snapshot that is never stored: taken when it is asked for, checked like one, installed like one. An
+implementation of `CopySource` carries the stream (`duramen.v1.Node/Copy`).
 """
 
 from __future__ import annotations

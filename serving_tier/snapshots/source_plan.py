@@ -68,7 +68,7 @@ class Goal:
     """The table's live version. Snapshots of it are preferred: an older one's comes to the barrier and needs it."""
     trivial_records: int = 0
     """A log of fewer records is replayed whatever else there is. Only of a table's first version: the later ones begin
-    with what was built elsewhere."""
+    with the files of a bulk build."""
     cheap_records: int | None = None
     """A replay of no more records is preferred to a peer's copy, and that to a longer replay; None: every snapshot is
     preferred to every peer, and the log is the last resort."""

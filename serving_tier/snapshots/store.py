@@ -12,9 +12,9 @@
 Calls block in fsspec, so each runs in a thread; files pass in pieces of a MiB and are never whole in memory. A
 checksum is computed over what passes, in both directions, and compared with the manifest's.
 
-A put that dies leaves a folder without a manifest. Whether somebody still works on it cannot be told from outside, and
-clocks differ; so it is removed when a newer snapshot of its partition is finished (`remove_unfinished`): from then on
-nobody needs it, and a put that was still under way finds at the read-back that its files are gone.
+A put that dies leaves a folder without a manifest. From outside, nobody can see whether the put still runs, and clocks
+differ; so it is removed when a newer snapshot of its partition is finished (`remove_unfinished`): from then on nobody
+needs it, and a put that was still under way finds at the read-back that its files are gone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BLOCK_BYTES: Final = 16 << 20
 
 
 class StoredSnapshot(NamedTuple):
-    """A snapshot as the names in the store tell of it."""
+    """A snapshot as the names in the store describe it."""
 
     table: TableId
     partition: Partition
@@ -314,7 +314,8 @@ class SnapshotStore:
         replace_file(path, data, below=self._root)
 
     def _make_folder(self, path: str) -> None:
-        # An object store has none; told to make one, S3's client would make a missing bucket, perhaps of a wrong name.
+        # An object store has no folders. Asked to make one, S3's client would make a missing bucket, perhaps of a wrong
+        # name.
         if not self.url.startswith("s3://"):
             self._fs.makedirs(path, exist_ok=True)
 

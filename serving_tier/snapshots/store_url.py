@@ -14,7 +14,7 @@ from log_tier.model.errors import InvalidRequest
 
 __all__ = ["StorePlace", "open_place"]
 
-# A store that does not answer is asked again by whoever needs it; here a caller learns within a minute.
+# The caller asks a store again that does not answer; here the call fails within a minute.
 _S3_CONFIG: Final = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 2}}
 
 
@@ -65,7 +65,7 @@ def _s3_options(query: str, url: str) -> dict[str, Any]:
 
 
 def _s3_troubles(url: str) -> tuple[type[Exception], ...]:
-    """What S3's client raises besides `OSError`."""
+    """What S3's client raises in addition to `OSError`."""
     try:
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError as error:

@@ -2,12 +2,12 @@
 
     copy       LMDB writes a compact copy into a pipe, without the interpreter's lock; the index is held open for that
     describe   what comes out of the pipe is checksummed before it meets a disk, its structure is looked at, and it is
-               written into a folder of our own; then it is opened and says where it stands (S1)
+               written into a folder of our own; then it is opened and names its applied offset (S1)
     store      files, then the manifest; a store on the same file system gets the files by a link
     verify     everything is read back from the store and compared (S3)
 
-A copy at one transaction: LMDB's applies and reads go on beside it. Cancelled or failed at any point, it leaves nothing
-here and nothing in the store.
+A copy at one transaction: applies and reads go on meanwhile. Cancelled or failed at any point, it leaves nothing here
+and nothing in the store.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 Reading = Callable[[], AbstractContextManager[LmdbIndex]]
 """Holds an index open: `Replica.reading`."""
 
-# Random bits in a snapshot's id: it tells apart the attempts at one offset.
+# Random bits in a snapshot's id: they distinguish the attempts at one offset.
 _ID_BYTES: Final = 8
 
 

@@ -1,16 +1,16 @@
-"""Versions: one generation of a table's content after the other, each built elsewhere and taken over whole.
+"""Versions: generations of a table's content, each built outside of the serving nodes and put into service as a whole.
 
 A bulk build makes a version: a snapshot of every partition, in the format of `serving_tier.snapshots`, and one manifest
-that lists them, at a URL. Each part names the log offset from which live writes go on, so whoever has the part and the
-log behind it has the table's content as the version's builder meant it.
+that lists them, at a URL. Each part names the log offset from which live writes go on, so the part and the log behind
+it together are the table's content as the version's builder meant it.
 
 What holds:
 
 - V1 A version exists when its manifest does: parts first, each read back and verified, `version.json` last.
 - V2 The manifest vouches for everything: itself, the parts' manifests by checksum, through them every byte (I8).
 - V3 A version is of one table, by id, and of that table's partitions and partitioner: nothing else is ever staged.
-- V4 A part stands at an offset of the log that existed when it was built (0 or higher): the log after it is what the
-     part is completed with, and the version of a bulk entry, its "offset of the last write", is that offset.
+- V4 A part has an offset of the log that existed when it was built (0 or higher): the log after it is what the part is
+     completed with, and the version of a bulk entry, its "offset of the last write", is that offset.
 - V5 A version never changes. A place that has one takes no other.
 
 A version with nothing in it is built nowhere: every node makes its part by itself (`empty.py`).

@@ -2,7 +2,7 @@
 
 It is built nowhere. Its place is written `empty:12,-1,7/530`: the offset of each partition behind which live writes go
 on, and the version of the catalog's map at which it was asked for, which makes the place unique.
-Every node makes its part by itself, and from there on it is a version like any other: level beside the live one, put
+Every node makes its part by itself, and from there on it is a version like any other: kept level with the live one, put
 into service by a barrier, rolled back from. So clearing a table costs the same for ten keys and for ten billion, every
 replica clears it at the same offset of its log, and what is written meanwhile is kept.
 """

@@ -66,8 +66,8 @@ class VersionStore:
     async def put(self, manifest: VersionManifest) -> None:
         """Make the version exist: its parts must be here already, verified. The same one again changes nothing.
 
-        Raises `InvalidRequest` where another version lies here. Two builds into one place at the same moment are told
-        apart only by who is the last: give each a place of its own.
+        Raises `InvalidRequest` where another version lies here. Of two builds into one place at the same time, the last
+        one wins unnoticed: give each a place of its own.
         """
         there = await self.find()
         if there is not None and there != manifest:

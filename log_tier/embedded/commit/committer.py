@@ -201,7 +201,8 @@ class Committer:
         self, appends: dict[PartitionLog, list[_Append]], *, here: asyncio.AbstractEventLoop | None = None
     ) -> None:
         """Commit, and settle the callers' futures in their event loops. `here` is the loop of the current thread, if
-        any."""
+        any.
+        """
         began_s = time.perf_counter()
         staged: list[tuple[PartitionLog, Staged]] = []
         outcomes: dict[PartitionLog, list[Appended | DuramenError]] = {}

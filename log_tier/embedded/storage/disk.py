@@ -29,7 +29,8 @@ _BUFFERS_MAX: Final = 1024
 
 class SyncFailed(OSError):
     """A sync failed, so what is on the disk is unknown: the kernel marks pages clean all the same, and another sync
-    that succeeds would prove nothing."""
+    that succeeds would prove nothing.
+    """
 
 
 class named:  # noqa: N801  (a context, read as a word)

@@ -1,4 +1,4 @@
-"""What an LMDB index keeps of the log besides entries: producers, verdicts, results of updates.
+"""What an LMDB index keeps of the log in addition to entries: producers, verdicts, results of updates.
 
 It is the same in every version of a table, because conditions and retries are decided once, by the version that is
 live; so another version takes these rows over as they are.
@@ -67,7 +67,7 @@ def outcomes_known(txn: Any, databases: Databases, first: Offset, last: Offset) 
 
 def take_over(txn: Any, databases: Databases, source: Any, theirs: Databases) -> None:
     """Replace what is known in the write transaction `txn` by what the read transaction `source` of another index
-    knows, where that stands and which version is live included. About 1 µs a row.
+    knows, its applied offset and its live version included. About 1 µs a row.
     """
     for name in _DATABASES:
         mine = getattr(databases, name)

@@ -17,10 +17,10 @@ from log_tier.model.errors import DiskFull, FolderInUse, IndexDamaged, InvalidKe
 __all__ = ["MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]
 
 # Address space, not disk or memory: what one index can grow to. A process has 128 TiB of addresses, and a table may
-# have 1,024 partitions: this leaves room for all of them, twice (a new version beside the old one) less the heap.
+# have 1,024 partitions: all of them fit twice (a new version next to the old one), with space left for the heap.
 MAP_BYTES_MAX: Final = 60 << 30
 
-# Each read that runs at the same moment takes one slot of LMDB's reader table (64 bytes).
+# Each concurrent read takes one slot of LMDB's reader table (64 bytes).
 _READERS_MAX: Final = 512
 
 # Read transactions kept for reuse. More concurrent readers than this pay an allocation each.

@@ -30,8 +30,8 @@ from serving_tier.index.lmdb.format import (
 
 __all__ = ["LmdbView", "carry_out"]
 
-# Expired entries removed by one apply beside its own work: removing keeps up with any mix of records, because at most
-# one entry expires for each that was written, and an apply after a long idle time is not held up by a backlog.
+# Expired entries that one apply removes in addition to its own work: removing keeps up with any mix of records, because
+# at most one entry expires for each that was written, and an apply after a long idle time is not held up by a backlog.
 _SWEEP_MIN: Final = 256
 
 

@@ -53,11 +53,11 @@ __all__ = [
 ]
 
 BootId = Callable[[], str]
-"""The seam to the kernel: what tells one boot of the machine from the next."""
+"""The seam to the kernel: an id that is different after each boot of the machine."""
 
 _FORMAT: Final = "duramen index"
 
-# What an operating system says about a disk without room, and about one that it lets nobody write to.
+# The errno values of a full disk, and of one that is read-only.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -162,7 +162,7 @@ def sync_data(path: Path) -> None:
 def verify_index(path: Path) -> None:
     """Walk the whole LMDB file without opening it as one. Raises `IndexDamaged` naming what is wrong.
 
-    For files that come from elsewhere. Some 10 µs a key: `lmdb.verify` is a walker in pure Python.
+    For files that another process or machine made. Some 10 µs a key: `lmdb.verify` is a walker in pure Python.
     """
     try:
         problems = verify(str(path / DATA_FILE))  # type: ignore[no-untyped-call]
@@ -242,5 +242,5 @@ def _check_data(file: Path) -> None:
         raise IndexDamaged(f"{file} {error}; discard it", file=str(file)) from error
     if (meta.last_page + 1) * meta.page_bytes > size:
         # Either somebody cut the file, or the last pages were freed by the transaction that had taken them and so were
-        # never written. The first would crash this process at a read, so it is worth the walk that tells them apart.
+        # never written. The first would crash this process at a read, so it is worth the walk that distinguishes them.
         verify_index(file.parent)

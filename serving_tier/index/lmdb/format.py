@@ -1,7 +1,7 @@
 """The stored format of an index: which LMDB databases there are and what a row of each looks like.
 
 This file and `serving_tier.fold.entry` (the rows of `data`) are the only ones that build or parse them;
-`docs/FORMATS.md` tells the same with a worked example. Numbers inside keys are big-endian, so that LMDB's order is
+`docs/FORMATS.md` specifies the same with a worked example. Numbers inside keys are big-endian, so that LMDB's order is
 theirs; numbers inside values are little-endian.
 
     data             key                        →  flags and version, expiry if any, value
@@ -88,7 +88,7 @@ APPLIED_OF: Final = struct.Struct("<q").unpack_from
 
 
 class State(NamedTuple):
-    """Where an index stands: written by every transaction, together with what it did."""
+    """The state of an index (applied offset, log time, …): every transaction writes it together with its changes."""
 
     applied: Offset = NOTHING
     log_time_ms: int = 0

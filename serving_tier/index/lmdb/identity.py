@@ -49,7 +49,7 @@ class IndexIdentity(NamedTuple):
 def find_identity(
     txn: Any, databases: Databases, path: Path, *, table_id: TableId, partition: Partition, start: Offset
 ) -> IndexIdentity:
-    """The standing of the index at `path`; one that is new is given its rows, in this write transaction.
+    """Whose the index at `path` is, and its state; a new index is given these rows in this write transaction.
 
     Raises `IndexDamaged` for rows that cannot be read, and for an index of another format, table, partition or start.
     """

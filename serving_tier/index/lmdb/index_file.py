@@ -7,8 +7,7 @@ A file at rest costs no descriptor. While nothing was written since, its folder 
 (`serving_tier.index.lmdb.summary`), and the next start need not open it. Which files are open is decided by
 `serving_tier.index.lmdb.open_environments`.
 
-Whoever reads or writes holds a pin (`serving_tier.index.pins`); a file is put to rest, and closed, while none is
-held.
+Every read and write holds a pin (`serving_tier.index.pins`); a file is put to rest, and closed, while none is held.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class IndexFile(LmdbReads):
         self._table_id, self._partition, self._start = table_id, partition, start
         self._boot_id, self._limits, self._environments = boot_id, limits, environments
         self._opening = threading.Lock()
-        """Held by whoever opens or closes the file."""
+        """Held while the file is opened or closed."""
         self._is_new = False
         """There is no file yet."""
         self._claimed = False
@@ -198,7 +197,7 @@ class IndexFile(LmdbReads):
         return True
 
     def rest(self) -> bool:
-        """Close the file until somebody needs it; False where somebody does at this moment."""
+        """Close the file until it is needed again; False if it is in use now."""
         if not self._opening.acquire(blocking=False):
             return False
         try:
@@ -211,7 +210,7 @@ class IndexFile(LmdbReads):
             try:
                 summary = self._summarized(env)
             except DuramenError:
-                return False  # damaged, or the disk fails: whoever reads or writes next meets it
+                return False  # damaged, or the disk fails: the next read or write raises it
             self._env = None
             self._databases, self._data, self._meta = _NAMES, _NAMES.data, _NAMES.meta
             env.close()
@@ -250,7 +249,7 @@ class IndexFile(LmdbReads):
         return self._summary
 
     def forget_dead_readers(self) -> None:
-        """Give back what processes that were killed in a read still hold: their moment's pages."""
+        """Free the pages that processes killed in a read still hold."""
         with self._opening:
             env = self._env
             if env is not None and not self._closed:
@@ -279,7 +278,7 @@ class IndexFile(LmdbReads):
             clean, summary = clean and self._unsynced, self._summary
             try:
                 if env is not None and clean:
-                    with suppress(DuramenError):  # damage is met by whoever opens it
+                    with suppress(DuramenError):  # the next open raises the damage
                         summary = self._summarized(env)
                     with named_troubles(self._path, self._map_bytes):
                         env.sync(True)

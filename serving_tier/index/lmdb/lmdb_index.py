@@ -2,7 +2,7 @@
 
 **Writing.** `apply` decodes a chunk, folds it, and carries out the effects in one write transaction that ends with the
 row `state`: data and applied offset commit together, and a chunk that fails leaves nothing. Nothing is synced: the log
-is the truth, and `serving_tier.index.lmdb.folder` tells when the file may be trusted.
+is the truth, and `serving_tier.index.lmdb.folder` says when the file may be trusted.
 
 Its reads are in `serving_tier.index.lmdb.reads`; other processes of this machine read the same file (`shared_reader`).
 When the file is opened, put to rest and closed is the business of `serving_tier.index.lmdb.index_file`.
@@ -66,9 +66,9 @@ class LmdbIndex(IndexFile):
 
         `start`: the first offset of its table. A new index has applied everything below it, which is nothing.
 
-        Raises `IndexDamaged` for one that cannot be trusted, or that began elsewhere (discard the folder and fold the
-        log again), `DiskFull`, `FolderInUse` where this process has it open, `Overloaded` where the process is out of
-        descriptors.
+        Raises `IndexDamaged` for one that cannot be trusted, or that began at another offset (discard the folder and
+        fold the log again), `DiskFull`, `FolderInUse` where this process has it open, `Overloaded` where the process is
+        out of descriptors.
         """
         index = cls(
             path,
@@ -159,8 +159,8 @@ class LmdbIndex(IndexFile):
     def fold_in(
         self, batches: Sequence[Batch], *, decided: Set[Offset] | None = None, carried: Effects | None = None
     ) -> Effects:
-        """The same, telling the effects. Raises `VersionMissing` at a barrier to another version than this index is:
-        what lies behind it is not for this one to decide.
+        """The same for decoded batches; return the effects. Raises `VersionMissing` at a barrier to another version
+        than this index is: what lies behind the barrier is for that version to decide.
 
         With `decided` another version decides (see `serving_tier.fold.fold`), and `carried` are its effects, of which
         everything that is not about entries is written here too.
@@ -211,8 +211,8 @@ class LmdbIndex(IndexFile):
         self.version = version
 
     def level_with(self, live: LmdbIndex) -> None:
-        """Take over what the live version knows beside its entries: producers, verdicts, results, barriers, and its
-        offset: between that and ours lies no record. One transaction; about 1 µs a row.
+        """Copy everything but entries from the live version: producers, verdicts, results, barriers, and its offset. No
+        record lies between its offset and ours. One transaction; about 1 µs a row.
         """
         assert self.applied <= live.applied, f"{self._path} at {self.applied} is beyond {live.applied}"
         with named_troubles(self._path, self._map_bytes), self._write() as txn, live._reading() as source:
@@ -222,11 +222,11 @@ class LmdbIndex(IndexFile):
         self._state, self.live, self.applied = live._state, live.live, live.applied
 
     def copy_to(self, file: int) -> None:
-        """Write a compact copy of one moment, the bytes of a `data.mdb`, to a file descriptor: a pipe, usually.
+        """Write a compact copy at one applied offset, the bytes of a `data.mdb`, to a file descriptor: a pipe, usually.
 
         LMDB walks the tree without the interpreter's lock, some 5 GB/s from memory; reads and applies go on, and what
-        they free meanwhile is not used again until it ends. Run it in a thread. Whoever reads the pipe ends it by
-        closing it, which raises `lmdb.Error`. Raises `IndexDamaged`.
+        they free meanwhile is not used again until it ends. Run it in a thread. The pipe's reader can end the copy by
+        closing the pipe, which raises `lmdb.Error`. Raises `IndexDamaged`.
         """
         with self.pins.held():
             with self._opening:

@@ -25,7 +25,7 @@ class Restable(Protocol):
         ...
 
     def rest(self) -> bool:
-        """Close the environment; False where somebody uses it at this moment."""
+        """Close the environment; False if it is in use now."""
         ...
 
 
@@ -51,8 +51,8 @@ class OpenEnvironments:
             self._open.pop(index, None)
 
     def make_room(self) -> None:
-        """Put indexes to rest until there is room for one more. Where all are in use at this moment, there will be more
-        open than the bound: the process' limit is above it.
+        """Put indexes to rest until one more may be opened. If all are in use now, more will be open than the bound:
+        the limit of the process is above it.
         """
         with self._lock:
             self._shed(len(self._open) - self.environments_max + 1)

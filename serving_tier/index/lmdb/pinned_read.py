@@ -1,4 +1,4 @@
-"""One moment of an LMDB index: a read transaction that stays open while the index goes on."""
+"""A pinned read: a read transaction of an LMDB index that stays open while the index goes on."""
 
 from __future__ import annotations
 

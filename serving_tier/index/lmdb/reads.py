@@ -1,8 +1,8 @@
 """The reads of an LMDB index, by whichever process has its file open.
 
-Each read opens its own read transaction, so it sees one moment and takes no lock; it holds a pin meanwhile
-(`serving_tier.index.pins`). Entries without an expiry, the usual
-case, cost one lookup; for the others the log time is read in the same transaction.
+Each read opens its own read transaction, so it sees the index at one applied offset and takes no lock; it holds a pin
+meanwhile (`serving_tier.index.pins`). Entries without an expiry, the usual case, cost one lookup; for the others the
+log time is read in the same transaction.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class LmdbReads:
         self.pins = Pins()
         """Held by each read and write for as long as its transaction runs."""
         self.readers = Pins()
-        """Held by whoever reads for long, in one transaction or in several: the owner closes the index after them."""
+        """Held by long reads, of one transaction or of several: the owner closes the index after they have ended."""
 
     @property
     def path(self) -> Path:
@@ -124,7 +124,7 @@ class LmdbReads:
         return stored
 
     def transaction(self) -> int:
-        """The number of the newest write transaction: what is read under the same number is of one moment. 0.5 µs."""
+        """The number of the newest write transaction: two reads under the same number saw the same state. 0.5 µs."""
         pins = self.pins
         pins.acquire(PIN)
         try:
@@ -138,7 +138,7 @@ class LmdbReads:
     def stored_many(
         self, keys: Sequence[bytes], *, bytes_max: int, transaction: int | None = None
     ) -> list[bytes | None] | None:
-        """The stored forms of several entries, of one moment, expired ones included. 0.2 µs a key.
+        """The stored forms of several entries at one applied offset, expired ones included. 0.2 µs a key.
 
         `transaction`: None is returned where that is not the newest one any more.
         Raises `LimitExceeded` where they have more than `bytes_max`, at the first that is beyond it.
@@ -170,7 +170,7 @@ class LmdbReads:
         return found
 
     def get_many(self, keys: Sequence[bytes]) -> Found:
-        """Several entries, of one moment."""
+        """Several entries, all read at one applied offset."""
         with self._reading() as txn:
             state = State.unpack(txn.get(STATE, db=self._meta))
             found = list(map(txn.get, keys))
@@ -255,7 +255,7 @@ class LmdbReads:
         return _Read(self)
 
     def _log_time(self, txn: Any) -> int:
-        """The log time of the moment that `txn` sees."""
+        """The log time of the state that `txn` sees."""
         return State.unpack(txn.get(STATE, db=self._meta)).log_time_ms
 
     def _refuse_read(self, error: lmdb.Error) -> NoReturn:

@@ -1,13 +1,13 @@
 """An index that another process of this machine writes, read here.
 
-LMDB's readers need no lock, whichever process they are in: each read sees the last moment that the writer has
-committed, with the offset that was applied there. So one writer, the replica's process, can have readers beside it that
-share nothing with it but the file, and each of them has a processor of its own.
+LMDB's readers need no lock, whichever process they are in: each read sees the last transaction that the writer has
+committed, with its applied offset. So one writer, the replica's process, and many reader processes can share the file
+and nothing else, and each reader has a core of its own.
 
-    R1  What a read returns is of one moment, at least as new as everything that the writer has shown.
+    R1 A read sees the index at one applied offset, at least as new as everything that the writer has shown.
     R2  A reader takes no part in who owns the folder: it neither marks it nor syncs it, and where the writer discards
-        the folder, it goes on seeing the last moment. Whoever holds it is told by other means that it is not the index
-        any more.
+        the folder, it goes on seeing the last committed state. Its owner learns by other means (the freshness page)
+        that the replica has another index.
     R3  Between its reads a reader keeps no page of the writer's alive.
 """
 
@@ -71,7 +71,7 @@ class IndexReader(LmdbReads):
         return self._state().log_time_ms
 
     def stored_at(self, key: bytes) -> tuple[Offset, bytes | None]:
-        """The last offset that was folded, and the stored form of one entry at that moment, expired or not. 0.6 µs."""
+        """The last offset that was folded, and the stored form of one entry at that offset, expired or not. 0.6 µs."""
         try:
             txn = self._begin(self._data)
             return APPLIED_OF(txn.get(STATE, None, self._meta))[0], txn.get(key)

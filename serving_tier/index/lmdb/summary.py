@@ -1,7 +1,6 @@
-"""What is known of an index whose file is closed: enough to say where it is, and to tell whether it is needed.
-
-The marker beside the file (`serving_tier.index.lmdb.folder`) carries it while the file is at rest, as one JSON object.
-It is taken from there before the first write, so that a summary never says less than the file holds.
+"""What is known of an index whose file is closed: its applied offset, and whether it must be opened. The marker next to
+the file (`serving_tier.index.lmdb.folder`) carries it while the file is at rest, as one JSON object. It is taken from
+there before the first write, so that a summary never says less than the file holds.
 """
 
 from __future__ import annotations
