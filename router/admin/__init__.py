@@ -7,7 +7,8 @@ the catalog, which the nodes work on (`serving_tier.jobs`).
 What holds:
 
 - A1 A plan is a pure function of one map and one view of the nodes. Showing it changes nothing (`dry_run`). A plan has
-     an id, made of what it would do: whoever was shown one begins that one, or is told that it would be another now.
+  an id, made of what it would do: a change that names the id of the plan that was shown begins exactly that plan, or is
+  refused because the plan would be another now.
 - A2 A plan is tried on the map that it was made from before it is shown: a dry run refuses what a real one would.
 - A3 Work goes to nodes that are there: a lost node is never a plan's target or worker. What needs it waits for it, and
      the plan says so.

@@ -1,8 +1,8 @@
 """The core of administration: questions answered, changes planned, begun, followed. It knows no protocol.
 
-Every answer begins with a look at the catalog's end, so that whoever changed something elsewhere sees it here; after
+Every answer begins with a look at the catalog's end, so that it shows changes that were made at other servers; after
 that, it costs what is said below. Nothing is kept between two calls. While the log does not answer, `nodes` and `lag`
-tell what is known here, and `lag` gives that as the reason; everything else raises.
+report what is known here, and `lag` gives the silence as the reason; everything else raises.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ from serving_tier.versions.store import VersionStore
 
 __all__ = ["Admin", "OpenAdmin"]
 
-# How often a job's progress is told while nothing else happens to it.
+# How often a job's progress is reported while nothing else happens to it.
 _PROGRESS_S: Final = 0.5
 
 # A replica that has just become level reports that to the catalog, and to this process within a heartbeat.
 _HEARD_S: Final = 1.0
 
-# A log that takes longer to answer is told as silent: whoever asks for the lag then wants to know just that.
+# A log that takes longer to answer is reported as silent: that is what the operator who asks for the lag needs to know.
 _SILENT_S: Final = 3.0
 
 # In a plan that is only shown, a table that is yet to be made has this id.
@@ -92,7 +92,7 @@ class Admin:
         return Situation(self._catalog.map, self._membership.nodes())
 
     async def _bounds(self, situation: Situation, table: str) -> LogBounds:
-        """The bounds of a table's log, or of all; a table that is dropped at this moment is left out."""
+        """The bounds of a table's log, or of all; a table that has just been dropped is left out."""
         tables = situation.tables(table)
         found: dict[TableId, list[Bounds]] = {}
         for entry in tables:
@@ -336,7 +336,7 @@ class Admin:
     async def _offsets(
         self, situation: Situation, table: TableEntry, change: RestoreTable
     ) -> Mapping[Partition, Offset]:
-        """Where each partition is to stand. Raises where one of them cannot be brought there (any more)."""
+        """The offset to which each partition is restored. Raises if one of them cannot be restored to it (any more)."""
         if bool(change.token) == (change.time_ms is not None):
             raise InvalidRequest("a table is restored at a token or at a time: give one of them")
         bounds = await self._log.all_bounds(table.id)
@@ -366,7 +366,7 @@ class Admin:
         """When the newest of these records was written."""
         times = [0]
         for partition, offset in offsets.items():
-            if offset < bounds[partition].earliest:  # a snapshot stands there, or there is nothing
+            if offset < bounds[partition].earliest:  # a snapshot has that offset, or there is nothing
                 known = situation.cluster.snapshots_of(table.id, partition)
                 times.extend(snapshot.log_time_ms for snapshot in known if snapshot.offset == offset)
                 continue

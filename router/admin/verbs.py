@@ -301,10 +301,10 @@ _Version = Annotated[int | None, Option("--version", "Which one.", "N", least=1)
 
 @verb("stage", planner="versions:plan_stage", examples=("stage flights s3://bulk/flights/2026-11-21",))
 class Stage(NamedTuple):
-    """Have every replica fetch a version, verify it, and keep it level with the log beside the live one.
+    """Have every replica fetch a version, verify it, and keep it level with the log as a standby.
 
-    Nothing is read from it yet. A replica that cannot verify it, or has no room, fails the job: the version is then not
-    swapped in. Give up with `duramen admin abort JOB`.
+    Nothing is read from it yet. A replica that cannot verify it, or whose disk is full, fails the job: the version is
+    then not swapped in. Give up with `duramen admin abort JOB`.
     """
 
     table: _One

@@ -54,7 +54,8 @@ class DirectReads:
     ) -> None:
         """`seen` and `saw`: the session's. What was read here is merged into it when a replica goes away, and when
         somebody asks for the session's token (`note_shown`), and not at each read: as long as the replica is the same
-        one, it shows no less than before."""
+        one, it shows no less than before.
+        """
         self._data_plane = data_plane
         self._name = name
         self._session_offsets = seen
@@ -66,7 +67,8 @@ class DirectReads:
 
     def after_fork(self) -> None:
         """An index that is open in the parent must not be touched here: every call goes the slow path, and learns
-        it."""
+        it.
+        """
         self._found = None
         self._forked = True
 
@@ -93,7 +95,7 @@ class DirectReads:
         except (TypeError, InvalidKey):
             pass  # no bytes, or an empty key: the slow path says so
         except ShuttingDown:
-            self._let_go(found)  # the same, a moment earlier
+            self._let_go(found)  # the same, just before that
         except DuramenError:
             # The pages of an index that nobody serves any more say nothing about the table.
             if replica.state != "closed" and replica.index is index:
@@ -102,8 +104,9 @@ class DirectReads:
         return NOT_FRESH
 
     def note_shown(self) -> None:
-        """Merge into the session all that these reads can have shown: the newest state of each replica, whoever wrote
-        it. O(partitions)."""
+        """Merge into the session all that these reads can have shown: the newest state of each replica, including the
+        writes of others. O(partitions).
+        """
         if (found := self._found) is not None:
             self._note(found)
 

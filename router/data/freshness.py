@@ -48,7 +48,7 @@ class Freshness(NamedTuple):
     """`session`: not older than what the caller has seen; `eventual`: whatever a replica has; `strong`: everything that
     was acknowledged; `bounded`: everything that was acknowledged `lag_max_ms` ago."""
     offsets: Mapping[Partition, Offset] = MappingProxyType({})
-    """What a token asks for besides, by partition."""
+    """The offsets that a token requires in addition, by partition."""
     lag_max_ms: int = 0
     """For `bounded`; 0: no bound."""
 

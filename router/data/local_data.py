@@ -1,11 +1,11 @@
-"""The data plane: what a read, a write, a scan, a watch mean. It knows no protocol; endpoints stand before it.
+"""The data plane: what a read, a write, a scan, a watch mean. It knows no protocol; endpoints translate to it.
 
     write   log.append of every part, all at once → stable → (for conditions and updates) wait until the replica has
-            applied it, and tell the verdicts
+            applied it, and return the verdicts
     read    strong? ask the log for its end → the replica has applied `after`? else wait → values
     scan    the same, in every partition, then merge in key order
 
-A data plane keeps no state of its own, so it may be replaced at any moment; what it needs to know is in the log and in
+A data plane keeps no state of its own, so it may be replaced at any time; what it needs to know is in the log and in
 the replicas. Parts of one request fail by themselves.
 """
 
@@ -111,7 +111,7 @@ class LocalData:
                     waiting.append((place, part))
                     results.append(InvalidRequest("unanswered"))  # replaced below, before anybody sees it
             except TableNotFound as error:
-                waiting.append((place, part))  # it may have been made a moment ago
+                waiting.append((place, part))  # it may have just been made
                 results.append(error)
             except DuramenError as error:
                 results.append(error)
@@ -216,7 +216,7 @@ class LocalData:
         return list(await asyncio.gather(*(self._judge(part, timeout) for part in parts)))
 
     async def _judge(self, part: OutcomesPart, timeout: float) -> WriteResult | DuramenError:
-        """Wait until a batch is applied, and tell what became of its records."""
+        """Wait until a batch is applied, and return what became of its records."""
         last = part.after
         try:
             replica = await self._replica(part.partition, timeout)
@@ -234,7 +234,7 @@ class LocalData:
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:
         """One page in key order, read partition by partition, each at one offset of its own.
 
-        Every partition's state is at least as new as `after` says; the page tells which offset each was read at.
+        Every partition's state is at least as new as `after` says; the page names the offset at which each was read.
         """
         check_scan(request)
         async with in_time(timeout, "the table was not looked up"):

@@ -13,7 +13,7 @@ __all__ = ["ReplyRoom", "read_keys"]
 
 
 class ReplyRoom:
-    """The room that is left in one reply, shared by the parts of a request: first come, first served."""
+    """The bytes that are left in one reply, shared by the parts of a request: first come, first served."""
 
     __slots__ = ("left",)
 

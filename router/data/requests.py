@@ -67,13 +67,13 @@ class WritePart(NamedTuple):
     partition: PartitionId
     batch: bytes
     outcomes: bool = False
-    """Wait until it is applied and tell what became of its records: for conditions, updates and retries."""
+    """Wait until it is applied and return what became of its records: for conditions, updates and retries."""
     gathered: bool = False
     """The sender has gathered what wants to be written now: see `Log.append_many`. Known in this process only."""
 
 
 class WriteOutcome(NamedTuple):
-    """What became of one record, where there is something to tell."""
+    """What became of one record that did not simply take effect."""
 
     record: int
     """Its place in the batch."""

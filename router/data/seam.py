@@ -1,4 +1,4 @@
-"""The seam between whoever asks and whoever answers: `DataPlane` for records, `TableAdmin` for tables.
+"""The seam between callers and implementations of the data plane: `DataPlane` for records, `TableAdmin` for tables.
 
 Implementations: `router.data.local_data.LocalData` (the replicas of this process), `router.remote.connection` (a server
 over gRPC), `router.routing` (many nodes: routed, local first, failover) and the client's deferred connection. All of
@@ -8,8 +8,8 @@ Contract (`tests/kit/cluster/data_plane_contract.py` and `tests/kit/cluster/tabl
 every implementation):
 
 - P1 `timeout` is in seconds and covers the call, whatever the call waits for; then it ends with an error of ours.
-- P2 A request of several parts is answered part by part, in their order. A part that fails stands there as its error;
-  only what fails as a whole raises.
+- P2 A request of several parts is answered part by part, in their order. The result of a part that fails is its error;
+  only a failure of the whole request raises.
 - P3 A result of `write` means that the batch is on stable storage. A `WriteUnknown` means that it is in the log once or
   not at all.
 - P4 A table that `create_table` returned can be found, listed, described and used by the same caller at once; one that

@@ -209,8 +209,8 @@ class Tables:
                 raise
 
     async def reconcile(self) -> None:
-        """Bring the catalog in step with the log, for whoever owns both: a folder of the time before there was a
-        catalog, and what a crash left between a topic and its command.
+        """Bring the catalog in step with the log, in a process that owns both: for a folder from before there was a
+        catalog, and for what a crash left between a topic and its command.
         """
         topics = {topic.id: topic for topic in await self._log.topics() if not topic.name.startswith(RESERVED_PREFIX)}
         for table in list(self._catalog.map.tables.values()):

@@ -2,8 +2,8 @@
 
 The log is the change feed, so a watch reads the log and sends its bytes on as they are. What it adds is the **void
 offsets**: a record that was rejected, or is a retry's second copy, is in the log and changed nothing. Which ones those
-are the replica knows once it has applied them; so a watch follows the replica and not the end of the log, and whoever
-sees a change can read it here at once.
+are the replica knows once it has applied them; so a watch follows the replica and not the end of the log, and a caller
+that sees a change can read it here at once.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 The map says which nodes there should be; whether they are there, how far their replicas have come and how busy they
 are, they say themselves, over one **status stream** each. What is known of a node is a value (`NodeView`), renewed by
-every message, so that a choice among replicas sees one moment and waits for nothing.
+every message, so that a choice among replicas sees one consistent view and waits for nothing.
 
-A node counts as **lost** the moment its stream breaks, or when it has been silent for three of its heartbeats: a
-process that is stopped (SIGSTOP), or a machine that is gone, closes no connection. Three things follow at that moment:
+A node counts as **lost** as soon as its stream breaks, or when it has been silent for three of its heartbeats: a
+process that is stopped (SIGSTOP), or a machine that is gone, closes no connection. Three things follow at once:
 
 - it is asked only where nobody else is left;
-- calls that are under way to it end with `Disconnected`, so that they go elsewhere now and not at their deadline;
+- calls that are under way to it end with `Disconnected`, so that they go to another node now and not at their deadline;
 - its status is asked for again, with growing pauses; the first message makes it a node like any other.
 
 A process that was itself held up for a while (a stopped debugger, a busy machine) hears nobody in that time; the

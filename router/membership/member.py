@@ -1,4 +1,4 @@
-"""One node of the membership: its status stream, the connection to it, and the moment at which it counts as lost."""
+"""One node of the membership: its status stream, the connection to it, and when it counts as lost."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Member:
     # --- asking
 
     async def ask(self, question: Callable[[DataPlane], Awaitable[T]]) -> T:
-        """Ask over the present connection. Raises `Disconnected` also at the moment at which the node is lost."""
+        """Ask over the present connection. Raises `Disconnected` also as soon as the node is lost."""
         connection = self._connection
         self.under_way += 1
         try:
@@ -169,14 +169,16 @@ class Member:
 
     async def retire(self) -> None:
         """Close it because the map does not have it any more. Calls under way, and later ones, raise `Disconnected`:
-        another node can answer them."""
+        another node can answer them.
+        """
         self._retired = True
         self.view = replace(self.view, alive=False, reason="the cluster's map has it no more, or at another address")
         await self.close()
 
     async def close(self) -> None:
         """Stop following and close both connections. Calls under way end with `Disconnected`, later ones with
-        `DatabaseClosed`. Idempotent."""
+        `DatabaseClosed`. Idempotent.
+        """
         await end_tasks(self._follower)
         await self._wire.close()
         await self._connection.close()

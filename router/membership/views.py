@@ -1,4 +1,5 @@
-"""What a router knows of the nodes: values, renewed by every status message; immutable, so a choice sees one moment."""
+"""What a router knows of the nodes: values, renewed by every status message; immutable, so a choice sees one consistent
+view."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ What it promises:
 - A scan's page and a watch's events are what one node that held everything would give: in order, no gap, no duplicate.
 
 How a request passes: `routes.py` names the candidates of each part; `choice.py` picks one (fresh ones first, then the
-less loaded of two) and lets parts travel together; `scatter.py` asks, and asks elsewhere; the files named for the
-requests say what is asked and how the answers are put together. A read that is late is asked a second time at another
-replica (`hedge_budget.py`, `hedging.py`), within a budget.
+less loaded of two) and lets parts travel together; `scatter.py` asks them, and others if they fail; the files named for
+the requests say what is asked and how the answers are put together. A read that is late is asked a second time at
+another replica (`hedge_budget.py`, `hedging.py`), within a budget.
 
-What it deliberately does not do: keep state that matters (any of these may vanish at any moment), follow leaders (there
-are none), decide what the cluster should be (the catalog does), repeat writes (only the client knows what it sent).
+What it deliberately does not do: keep state that matters (a router may vanish at any time), follow leaders (there are
+none), decide what the cluster should be (the catalog does), repeat writes (only the client knows what it sent).
 
 Reading order: `choice.py`, `targets.py`, `routes.py`, `retry_policy.py`, `scatter.py`, `hedge_budget.py`, `hedging.py`,
 `reads.py`, `writes.py`, `scans.py`, `watches.py`, `tables.py`, `routed_connection.py`; then the two choosers among

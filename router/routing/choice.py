@@ -25,7 +25,7 @@ class Fitness(IntEnum):
     FRESH = 0
     """It has applied what the read needs."""
     SOON = 1
-    """It is level with the log, as far as was heard, and will have it in a moment: it may be asked to wait."""
+    """It is level with the log, by its last status, and will have it soon: it may be asked to wait."""
     BEHIND_FRESH = 2
     """It has applied what the read needs, but lags behind the log."""
     BEHIND = 3

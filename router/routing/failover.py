@@ -79,8 +79,7 @@ class FailoverConnection:
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> Sequence[WriteResult | DuramenError]:
-        """What is sent a second time is asked for its outcomes: whoever sees them knows the place of
-        the copy that counts."""
+        """A second try asks for the outcomes: they name the offset of the copy that counts."""
         tries = 0
 
         def write(server: Connection) -> Awaitable[Sequence[WriteResult | DuramenError]]:

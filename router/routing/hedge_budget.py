@@ -18,8 +18,8 @@ _FLOOR_S: Final = 0.01
 # What counts as late before anything was measured.
 _UNMEASURED_S: Final = 0.05
 
-# A hundredth is late, and a twentieth may be asked for twice: so there is something left in the budget for the moment
-# at which a node stops answering.
+# A hundredth is late, and a twentieth may be asked for twice: so some of the budget is left when a node stops
+# answering.
 _SAMPLES: Final = 512
 _PERCENTILE: Final = 0.99
 

@@ -1,8 +1,8 @@
 """Two answers to one question: the first one that comes counts.
 
 The usual case, in which the first question is answered in time, must cost next to nothing: a timer, and no task. So the
-first question is awaited where it stands; where the second one overtakes it, the waiting task is cancelled and the
-cancellation taken back, in the way of `asyncio.timeout`.
+first question is awaited directly; if the second one overtakes it, the waiting task is cancelled and the cancellation
+taken back, in the way of `asyncio.timeout`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ T = TypeVar("T")
 async def overtaken(first: Awaitable[T], late_s: float, second: Callable[[], Coroutine[Any, Any, T] | None]) -> T:
     """The result of `first`; or, where it takes longer than `late_s` seconds, of whichever of both succeeds first.
 
-    `second` is called then; it gives None where nobody else can be asked at that moment, and is called again later. A
-    failure counts only where the other one fails as well, and then the first one's is raised. Whoever comes too late is
+    `second` is called then; it returns None if no other replica can be asked now, and is called again later. A failure
+    counts only if the other one fails as well, and then the first one's is raised. The one that comes too late is
     cancelled.
     """
     loop = asyncio.get_running_loop()

@@ -17,5 +17,5 @@ def worth_elsewhere(error: DuramenError) -> bool:
 
 
 def may_pass(error: DuramenError) -> bool:
-    """Could the same replica answer a moment later? Else, when all have said so, that is the answer."""
+    """Could the same replica answer soon after? Else, when all have said so, that is the answer."""
     return error.retryable

@@ -77,7 +77,7 @@ class RoutedConnection:
 
     @classmethod
     def for_client(cls, maps: Maps, membership: LiveMembership, log: Log | None, server: Connection) -> Self:
-        """A client's: with the map as a server tells it, and the log where it is reached. Closes all of them."""
+        """A client's: with the map that a server sends, and the log if the client reaches it. Closes all of them."""
         made = cls(maps, membership, changes=RemoteChanges(server), log=log, fallback=server)
         for close in (maps.close, server.close, *((log.close,) if log is not None else ()), membership.close):
             made._owned.push_async_callback(close)

@@ -18,7 +18,7 @@ from router.routing.targets import THROUGH, Askable, Through
 
 __all__ = ["Part", "Routes"]
 
-# A table that the map does not have may have been made a moment ago by somebody else: its news gets so long to arrive.
+# Another client may have just made a table that our map does not have: the map gets so long to catch up.
 _NEWS_S: Final = 0.5
 
 
@@ -42,8 +42,9 @@ class Part(Protocol):
 
 
 class Routes:
-    """Finds replicas. `refresh` asks the catalog's end, where this process can;
-    without it, news of an unknown table is waited for, for `news_s` seconds."""
+    """Finds replicas. `refresh` asks the catalog's end, if this process can; without it, a call for an unknown table
+    waits `news_s` seconds for a map that has it.
+    """
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class Routes:
         return self._through
 
     async def known(self, table_id: TableId) -> TableEntry:
-        """A table. Where the map does not have it, news of it is waited for, for a moment. Raises `TableNotFound`."""
+        """A table. If the map does not have it, wait shortly for a newer map. Raises `TableNotFound`."""
         cluster = self.maps.map
         found = cluster.tables.get(table_id)
         if found is None and table_id not in cluster.dropped:

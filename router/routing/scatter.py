@@ -1,4 +1,4 @@
-"""Asking several nodes for the parts of one request, and asking elsewhere for what was not answered.
+"""Asking several nodes for the parts of one request, and other replicas for the parts that were not answered.
 
     part    asked at a node ──answered──▶ done
               │  ▲
@@ -9,7 +9,7 @@
               └─ all said so, for good ─▶ failed (with the last error, also when the time is over)
 
 Where one node can be asked for everything and answers, which is nearly always, this costs no task and no copy: the
-question is awaited where it stands.
+question is awaited directly.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class _Run:
         self.place(again)
 
     def place(self, numbers: Iterable[int]) -> None:
-        """Ask for these parts at nodes that were not asked for them yet; where there is none, a moment later."""
+        """Ask for these parts at nodes that were not asked for them yet; if there is none, after a pause."""
         if self._loop.time() >= self._deadline:
             self._failed.update((number, self._reason(number)) for number in numbers)
             return

@@ -2,7 +2,7 @@
 
 Two ways lead to a change, behind one seam (`TableChanges`): a router has the catalog and the log itself; a client that
 only follows the map asks a server that has them. Either way a change is over when this process's own map shows it, so
-that whoever made a table can use it at once.
+that the caller that made a table can use it at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["CatalogChanges", "RemoteChanges", "RoutedTables", "TableChanges"]
 # the others answer.
 _OPENED_S: Final = 5.0
 
-# How long the own map may take to show what was done elsewhere. Later than that it is simply late.
+# How long this process's map may take to show a change that another server made.
 _SHOWN_S: Final = 2.0
 
 
@@ -140,7 +140,7 @@ class RoutedTables:
         """Create a table; return when a replica of each partition can be read, within the timeout."""
         deadline = self._loop.time() + timeout
         ref = await self._changes.create(spec, timeout=timeout)
-        with suppress(DeadlineExceeded):  # it exists all the same, and whoever reads it waits a little longer
+        with suppress(DeadlineExceeded):  # it exists all the same; the first read waits a little longer
             await self._shown(ref, there=True)
             left = min(_OPENED_S, deadline - self._loop.time())
             await self._routes.membership.wait_for(lambda: self._can_be_read(ref), timeout=max(0.0, left))

@@ -1,6 +1,6 @@
 """Watches over several nodes: each partition is followed at some replica, and at another one when that is lost.
 
-The position of every partition is kept here; a new stream begins exactly there. So whoever reads the events sees what
+The position of every partition is kept here; a new stream begins exactly there. So the reader of the events sees what
 one node that lives for ever would have sent, give or take a batch that is sent again because the new stream begins in
 its middle, which every reader of events skips by its position anyway.
 """
@@ -27,7 +27,7 @@ __all__ = ["watch_nodes"]
 # Events that wait for a slow subscriber; behind a full queue the nodes' streams are not read on.
 _EVENTS_MAX: Final = 16
 
-# Where no replica of a partition can be followed, the others' events wait so long for news of it.
+# If no replica of a partition can be followed, the others' events wait so long for one.
 _NEWS_S: Final = 1.0
 _PAUSE_S: Final = 0.05
 
@@ -64,7 +64,7 @@ async def watch_nodes(
 
 
 class _Lost(Exception):
-    """A stream ended: these partitions are to be followed elsewhere."""
+    """A stream ended: these partitions are to be followed at other nodes."""
 
     def __init__(self, member: Askable, partitions: Sequence[Partition], error: DuramenError) -> None:
         super().__init__(error.message)
@@ -107,7 +107,7 @@ class _Watch:
             )
 
     async def _place_again(self, partitions: Sequence[Partition]) -> None:
-        """The same, with some time for the news of where the replicas went, or for a node that comes back."""
+        """`place`, repeated for some time: until the map shows where the replicas went, or a node comes back."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _NEWS_S
         while True:

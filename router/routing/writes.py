@@ -82,7 +82,7 @@ class RoutedWrites:
             found = await fallback.write([parts[number] for number in numbers], timeout=timeout, patience=patience)
         except DuramenError as error:
             if error.fields.get("sent") == 0:
-                return  # what the log's own connection said stands
+                return  # the error of the log's own connection remains
             found = [error] * len(numbers)
         for number, result in zip(numbers, found, strict=True):
             results[number] = result

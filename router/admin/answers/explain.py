@@ -49,7 +49,7 @@ async def explain_key(
 ) -> pb.AdminExplanation:
     """The story of a key; its last `writes` in the log, as far as they are among its last `searched_max` offsets.
 
-    Costs a read at each replica and that search. A replica that does not answer is told with its error.
+    Costs a read at each replica and that search. A replica that does not answer is listed with its error.
     """
     entry = situation.table(table)
     if not 1 <= len(key) <= KEY_BYTES_MAX:

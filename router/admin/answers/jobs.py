@@ -1,4 +1,4 @@
-"""Jobs as messages: what the map says of them, and the progress that their nodes tell. Pure."""
+"""Jobs as messages: what the map says of them, and the progress that their nodes report. Pure."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Are the replicas of a partition equal? Digests at one offset, and where they differ, the keys by name.
 
-The offset is the log's latest at that moment; a replica that has passed it says so, and a later one is chosen, a little
-ahead while writes go on. Each replica then answers for the end of the first batch that reaches it, which is the same
-place everywhere. Buckets that differ are listed key by key, at a later offset that is again common to all.
+The offset is the log's latest one; a replica that has passed it says so, and a later one is chosen, a little ahead
+while writes go on. Each replica then answers for the end of the first batch that reaches it, which is the same place
+everywhere. Buckets that differ are listed key by key, at a later offset that is again common to all.
 
-What is found is told, and not mended: which copy is right is what the log says. `duramen admin restore NODE` builds a
-node's replicas anew.
+Differences are reported, and not repaired: which copy is right is what the log says. `duramen admin restore NODE`
+builds a node's replicas anew.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a planner sees: one map and one view of the nodes, taken at one moment. A value, so a plan is reproducible."""
+"""What a planner sees: one map and one view of the nodes, taken at the same time. A value, so a plan is
+reproducible."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ def plan_move(situation: Situation, *, table: str, partition: Partition, source:
 
 
 def plan_drain(situation: Situation, *, node: str, undo: bool = False) -> Plan:
-    """Move everything away from a node, and give it nothing new. Raises `CommandRejected` where there is no room.
+    """Move everything away from a node, and give it nothing new. Raises `CommandRejected` if no other node can take a
+    replica.
 
     `undo`: let it take replicas again; a rebalance brings it some.
     """

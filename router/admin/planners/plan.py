@@ -21,7 +21,7 @@ __all__ = ["RATE_BYTES_S", "Plan", "Step", "check_plan", "plan_of"]
 # time and share one disk between them, so that a node's steps count one after the other.
 RATE_BYTES_S: Final = 50 * 1024 * 1024
 
-# What a step costs beside its bytes: an assignment to be seen, an index to be opened, a report.
+# What a step costs in addition to its bytes: an assignment to be seen, an index to be opened, a report.
 _STEP_S: Final = 0.5
 
 

@@ -23,8 +23,8 @@ What holds for writes:
 - W4 Every call ends: with its offset, with an error that says that nothing was written, or with `WriteUnknown`.
 
 A batch that must be sent again, because its server is away or its queue full, waits for that outside of the requests
-under way, and holds up nobody but its own partition. A batch that is in the log, but of which no replica has told the
-verdicts yet, holds up nobody at all: the verdicts are asked for beside the requests under way.
+under way, and holds up nobody but its own partition. A batch that is in the log, but whose verdicts no replica has
+reported yet, holds up nobody at all: the verdicts are asked for separately from the requests under way.
 
 What differs between the users is in two places: `Rules` (how long calls gather, when verdicts come with the write), and
 `Callers` (who waits for a batch and how each is answered).

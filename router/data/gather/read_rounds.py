@@ -68,7 +68,7 @@ def next_step(error: DuramenError, *, patient: bool, alone: bool, keys: int) -> 
     if isinstance(error, ReplicaBehind) and not patient:
         return NextStep.ALONE
     if isinstance(error, LimitExceeded) and not alone:
-        return NextStep.ALONE  # the reply had no room for it besides the others
+        return NextStep.ALONE  # the reply was too small for it and the others
     if isinstance(error, LimitExceeded) and keys > 1:
         return NextStep.HALVES
     if error.retryable and not isinstance(error, DeadlineExceeded):

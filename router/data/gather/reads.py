@@ -43,7 +43,7 @@ _PATIENCE_S: Final = 0.02
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 0.5
 
-# The connection's own answer at the deadline says more than ours, so it is asked for a moment earlier.
+# The connection's own error at the deadline says more than ours, so its deadline is a little earlier.
 _MARGIN_S: Final = 0.01
 
 
@@ -186,7 +186,7 @@ class ReadCoalescer:
     def _retry(
         self, group: _Group, error: DuramenError, patience: float, backoff: Backoff | None, *, alone: bool
     ) -> None:
-        """A part was not answered: do what can help, else tell its callers why."""
+        """A part was not answered: do what can help, else fail its callers with `error`."""
         step = next_step(error, patient=not patience, alone=alone, keys=group.count)
         if step is NextStep.ALONE:
             self._start([group], patience=0.0)

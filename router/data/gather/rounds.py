@@ -44,7 +44,7 @@ class Rules:
     """From this many waiting calls on they leave as two requests with half of the partitions each, which costs less
     than the time in which one side would wait for the other; 0: never."""
     batch_content_max: int = 8 * 1024 * 1024
-    """A batch's keys and values; well below the format's limit, so that headers and columns fit beside it."""
+    """A batch's keys and values; well below the format's limit, so that headers and columns fit as well."""
     request_content_max: int = 16 * 1024 * 1024
     """What one request carries over all partitions: both ends hold a message whole."""
     pending_bytes_max: int = PENDING_BYTES_MAX
@@ -107,7 +107,8 @@ class Rounds(Generic[T, B]):
 
     def __init__(self, rules: Rules, new: Callable[[PartitionId, T], B]) -> None:
         """`new`: makes an empty batch for a partition. It is called whenever something may have to leave that could not
-        before."""
+        before.
+        """
         self._rules = rules
         self._new = new
         self._closed: DuramenError | None = None
@@ -115,7 +116,7 @@ class Rounds(Generic[T, B]):
         self._queues: dict[PartitionId, deque[B]] = {}
         """The batches that wait, the oldest first. No queue is empty."""
         self.under_way: dict[PartitionId, B] = {}
-        """From the moment at which a batch leaves until its fate is known or given up."""
+        """The batches that have left and whose fate is not yet known or given up."""
         self.in_flight = 0
         """Requests under way. One whose batches only wait for their next try does not count."""
         self.waiting = 0
@@ -125,7 +126,7 @@ class Rounds(Generic[T, B]):
         self._expected = 0
         """Calls that were served or waiting when the last request came back."""
         self._leave_by_s = 0.0
-        """When the next request leaves, whoever is missing."""
+        """When the next request leaves, even if expected calls are missing."""
 
     def check_size(self, records: int, size: int) -> None:
         """Raises `LimitExceeded` where one call's records fit in no batch. O(1)."""
@@ -161,7 +162,7 @@ class Rounds(Generic[T, B]):
         return batch
 
     def put_first(self, batch: B) -> None:
-        """Queue an encoded batch that somebody has sent before, in front of its partition's others. O(1).
+        """Queue an encoded batch that was sent before, ahead of its partition's other batches. O(1).
 
         Raises as `batch_for`.
         """

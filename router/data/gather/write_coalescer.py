@@ -75,7 +75,7 @@ class WriteCoalescer:
         return BatchBuilder(place, ColumnsBuilder(), progress, callers)
 
     async def close(self) -> None:
-        """Give what is under way a moment to end, then give it up: callers get `DatabaseClosed` or `WriteUnknown`."""
+        """Wait shortly for what is under way, then give it up: callers get `DatabaseClosed` or `WriteUnknown`."""
         await self.gatherer.close()
 
 

@@ -24,7 +24,7 @@ from router.data.seam import DataPlane
 
 __all__ = ["WriteGatherer"]
 
-# The connection's own answer at the deadline says more than ours, so it is asked for a moment earlier.
+# The connection's own error at the deadline says more than ours, so its deadline is a little earlier.
 _MARGIN_S: Final = 0.01
 # Timers tick in milliseconds: who still waits has at least this long.
 _LEFT_MIN_S: Final = 0.001
@@ -47,7 +47,8 @@ class WriteGatherer(Generic[T, C]):
         compress: bool = False,
     ) -> None:
         """`producer_id`: this gatherer's alone. `new`: makes an empty batch. `closed`: the error for a write that was
-        not sent before the end."""
+        not sent before the end.
+        """
         self.rounds: Rounds[T, BatchBuilder[C]] = Rounds(rules, self._begin)
         """Calls join by `rounds.batch_for`, and add their records at once: the batch leaves in a later round of the
         loop."""
@@ -71,8 +72,9 @@ class WriteGatherer(Generic[T, C]):
         return self._new(place, table)
 
     def send_again(self, batch: BatchBuilder[C]) -> None:
-        """Send a batch that was encoded and sent elsewhere, before its partition's others. Raises as
-        `Rounds.batch_for`."""
+        """Send a batch that was encoded and sent over another path, ahead of its partition's other batches. Raises as
+        `Rounds.batch_for`.
+        """
         self.rounds.put_first(batch)
         self._schedule()
 
@@ -209,7 +211,8 @@ class WriteGatherer(Generic[T, C]):
 
     async def _encode_in_thread(self, batch: BatchBuilder[C]) -> None:
         """Fix the bytes of a large batch without the event loop. No call joins a batch that has left its queue, and no
-        other batch of its partition takes a sequence meanwhile (W1). One that cannot be encoded fails in `_parts`."""
+        other batch of its partition takes a sequence meanwhile (W1). One that cannot be encoded fails in `_parts`.
+        """
         sequence = self._sequences.get(batch.place, 0)
         with suppress(DuramenError, struct.error):
             batch.data = await asyncio.to_thread(

@@ -1,12 +1,12 @@
 """The gRPC endpoint: the services of `duramen.v1` over a data plane, local or routed.
 
 `services.py` takes a request apart with `router/remote/messages.py`, asks the data plane it was given, and puts the
-reply together. There is no meaning here: what a read is stands in `router.data.local_data`, and in `router.routing` for
-many nodes.
+reply together. It gives requests no meaning: `router.data.local_data` defines what a read is, and `router.routing` does
+for many nodes.
 
 A call that fails as a whole ends with a gRPC status and a `Problem` in its trailing metadata; a part that fails has a
 `Problem` in its place in the reply. Both become the same typed errors on the other side. Other languages read the
-`google.rpc.Status` beside it.
+`google.rpc.Status` that comes with it.
 
 `kv/` is a second service on the same data plane, for programs in any language: tables by name, one key a call.
 

@@ -30,7 +30,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
     """Reads, writes, scans, watches. `streams` are the watches under way, which a shutdown ends."""
 
     def __init__(self, inner: DataPlane, streams: OpenStreams | None = None, load: Load | None = None) -> None:
-        """`load` counts what is under way, for a node that tells it."""
+        """`load` counts what is under way; a node reports it in its status."""
         self._inner = inner
         self._streams = OpenStreams() if streams is None else streams
         self._load = Load() if load is None else load

@@ -35,7 +35,7 @@ gather in `data/shared_writer.py` and leave as one batch per partition; what rea
 `data/rounds/`. Replies are encoded by
 `wire/replies.py`, with one write for all that are ready.
 
-Time. The log judges expiry by its own time, which stands still where nobody writes; views also look at this process's
+Time. The log judges expiry by its own time, which does not advance without writes; views also look at this process's
 clock, so a key goes at its millisecond. Expiry is stored as an absolute time, as Redis does.
 
 What it deliberately does not do: lists, hashes and the other types (a value is a value), scripts, messages between

@@ -1,4 +1,5 @@
-"""What the service stands on: a way to the data, and who gathers the calls of many callers into few requests."""
+"""What the service uses: a connection to the data, and the gatherers that join the calls of many callers into few
+requests."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Plane:
         self.reads = ReadCoalescer(connection, session)
 
     async def close(self) -> None:
-        """Give the writes under way a moment to end; then end every call. Idempotent."""
+        """Wait shortly for the writes under way; then end every call. Idempotent."""
         await self.writes.close()
         await self.reads.close()
 

@@ -24,14 +24,14 @@ _PAGE_FIRST: Final = 200
 _PAGE_MAX: Final = 4000
 
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
-"""Content of one message of a stream, give or take its last entry: gRPC clients take messages of 4 MiB unless told
-otherwise, and a larger one would end the scan."""
+"""Content of one message of a stream, give or take its last entry: gRPC clients take messages of 4 MiB unless they are
+configured otherwise, and a larger one would end the scan."""
 
 
 def _range(request: kv.KVScanRequest) -> tuple[bytes, bytes | None]:
     """Start inclusive, end exclusive (None: to the last key)."""
     for name, bound in (("prefix", request.prefix), ("start", request.start), ("end", request.end)):
-        if len(bound) > KEY_BYTES_MAX + 1:  # one more than a key: whoever goes on puts a zero byte behind the last one
+        if len(bound) > KEY_BYTES_MAX + 1:  # one more than a key: the next page starts at the last key and a zero byte
             raise InvalidKey(
                 f"the scan's {name} has {len(bound)} bytes, keys have at most {KEY_BYTES_MAX}",
                 size=len(bound),

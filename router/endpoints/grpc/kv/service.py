@@ -184,7 +184,7 @@ class KVService(kv_pb2_grpc.KVServicer):
             try:
                 return await call(plane, table, deadline)
             except TableNotFound:
-                # Dropped and made again a moment ago: the name means the new table. Nothing was done to the old one.
+                # Just dropped and made again: the name means the new table. Nothing was done to the old one.
                 found = await plane.connection.find_table(name, timeout=timeout)
                 if found.id == table.id:
                     raise

@@ -28,7 +28,7 @@ from router.proto import kv_pb2 as kv
 
 __all__ = ["watch_changes"]
 
-# How long the news of a replica that was opened takes, about.
+# About how long a node takes to report a replica that was opened.
 _PAUSE_S: Final = 0.05
 
 _SILENT: Final = frozenset({int(Operation.NOOP), int(Operation.VOID)})

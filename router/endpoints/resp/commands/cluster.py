@@ -1,9 +1,9 @@
 """CLUSTER and its relatives: which node holds which slots of the selected table.
 
 Partitions are ranges of slots, so the map of slots follows from the catalog: the first node of a partition that may be
-read stands as its master. There are no masters: any node takes any write, as the log orders
-them, and a server that does not hold a key asks one that does. `MOVED` goes only to connections that have shown that
-they know what it means, by asking for the map or by READONLY.
+read is reported as its master. There are no masters: any node takes any write, as the log orders them, and a server
+that does not hold a key asks one that does. `MOVED` goes only to connections that have shown that they know what it
+means, by asking for the map or by READONLY.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _node_lines(client: CommandContext, ranges: Sequence[SlotRange], nodes: Sequ
 
 
 def readonly(client: CommandContext, args: Sequence[bytes]) -> Simple:
-    """READONLY: replicas are always read here; it tells that the client knows about clusters."""
+    """READONLY: replicas are always read here; the command shows that the client knows about clusters."""
     client.cluster_aware = client.server.clustered
     return _OK
 

@@ -248,7 +248,7 @@ def _checked_name(name: bytes) -> bytes:
 
 
 def _line(client: CommandContext) -> str:
-    """One connection, as Redis tells of it."""
+    """One connection, as Redis's CLIENT LIST describes it."""
     now = client.server.loop.time()
     host, port = client.local_address
     multi = -1 if client.transaction is None else len(client.transaction)

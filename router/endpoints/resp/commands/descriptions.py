@@ -1,4 +1,4 @@
-"""What COMMAND tells of each command: flags, ACL categories, tips, key specifications, as Redis 7.0 tells them.
+"""What COMMAND reports of each command: flags, ACL categories, tips, key specifications, as Redis 7.0 has them.
 
 Clients of a cluster act on it. A tip of `request_policy:all_shards` lets them ask every node, one of
 `response_policy:agg_sum` lets them add the answers; without them `DBSIZE` is what one node holds
@@ -232,7 +232,7 @@ DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "readonly": Description("fast loading stale", "connection fast", "3.0.0", "cluster"),
     "readwrite": Description("fast loading stale", "connection fast", "3.0.0", "cluster"),
     "asking": Description("fast", "connection fast", "3.0.0", "cluster"),
-    # Redis has these since 7.2; what it tells of them there.
+    # Redis has these since 7.2; as it describes them there.
     "client|setinfo": Description(
         "loading noscript stale",
         "connection slow",

@@ -82,7 +82,7 @@ class _Written:
 async def setv(client: CommandContext, args: Sequence[bytes]) -> int | None:
     """DURAMEN.SETV key value version [EX s | PX ms | EXAT s | PXAT ms]: the new version, nil where it has another one.
 
-    Version -1 stands for a key that is not there. The log decides, once, and every replica alike.
+    Version -1 means a key that is not there. The log decides, once, and every replica alike.
     """
     key, value, asked = args[0], args[1], integer(args[2])
     check_keys([key])

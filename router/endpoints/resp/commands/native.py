@@ -41,7 +41,7 @@ __all__ = ["SPECS", "read", "wait_applied", "write"]
 
 _NOT_HERE: Final = Problem("TRYAGAIN this server has no replica of that partition which has applied it")
 
-# Clients ask for what was written a moment ago; what takes longer is gRPC's to wait for.
+# Clients ask for what was just written; they wait for anything longer over gRPC.
 _AWAIT_S: Final = 1.0
 
 _NOT_WRITTEN: Final = (BatchRefused, DiskFull, NotHosted, Overloaded, ShuttingDown, TableNotFound, UnknownFormat)

@@ -138,7 +138,7 @@ def _after(prefix: bytes) -> bytes | None:
 
 
 async def keys(client: CommandContext, args: Sequence[bytes]) -> list[bytes]:
-    """KEYS pattern: everything at once, so for small tables; not of one moment, as SCAN is not."""
+    """KEYS pattern: everything at once, so for small tables; like SCAN, it is not one consistent read."""
     pattern = Glob(args[0])
     found: list[bytes] = []
     async for some in _pages(client, await client.current_table(), pattern.prefix[:KEY_BYTES_MAX]):

@@ -161,7 +161,7 @@ def _expiring(table: ServedTable) -> int:
 
 
 async def wait(client: CommandContext, args: Sequence[bytes]) -> int:
-    """WAIT replicas milliseconds: how many replicas besides the first have applied what this server acknowledged.
+    """WAIT replicas milliseconds: how many replicas, without the first, have applied what this server acknowledged.
 
     That a write is on stable storage is not asked here: it was when it was answered.
     """

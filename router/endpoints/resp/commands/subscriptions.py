@@ -54,7 +54,7 @@ async def _listen(client: CommandContext, kind: bytes, chosen: set[bytes], names
         raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
     notifications = client.server.notifications
     await notifications.follow(names)
-    # Nothing is awaited from here on: what the watches show next is told to this client too.
+    # Nothing is awaited from here on: what the watches show next is sent to this client too.
     for name in names:
         if name not in chosen:
             chosen.add(name)

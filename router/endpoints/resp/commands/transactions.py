@@ -1,9 +1,9 @@
 """MULTI, EXEC, DISCARD, WATCH: an atomic conditional batch.
 
-Commands are kept until EXEC and then run as one job of a round (`router/endpoints/resp/data/rounds/`): on one moment of
-their keys, and written as one atomic group. So they take effect together or not at all, nothing comes between them, and
-whoever fails by itself (an INCR of a word) does not undo the others, all as in Redis. Their keys lie in one partition;
-`{tags}` see to that.
+Commands are kept until EXEC and then run as one job of a round (`router/endpoints/resp/data/rounds/`): their keys are
+read at one offset, and they are written as one atomic group. So they take effect together or not at all, nothing comes
+between them, and a command that fails by itself (an INCR of a word) does not undo the others, all as in Redis. Their
+keys lie in one partition; `{tags}` see to that.
 
 WATCH remembers versions. EXEC runs only if every watched key still has its version when the log decides.
 """

@@ -78,7 +78,7 @@ class Client(Session, asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         """The command that runs by itself."""
         self._error: str | None = None
-        """A protocol error, told when all before it is answered."""
+        """A protocol error; the reply is sent when all commands before it are answered."""
         self.transport: asyncio.Transport
         self.reply_queue: ReplyQueue
         self._ended = False
@@ -360,7 +360,7 @@ class Client(Session, asyncio.Protocol):
         return not self.closing
 
     def _report_state(self, command: Command) -> bool:
-        """Tell the reader process that all before this is answered, and the state of the connection."""
+        """Send the reader process a fence: all commands before it are answered, and this is the connection's state."""
         if len(command) > 1:
             self._fence_secret, self.origin = command[1], text_of(command[2])
         self.queue.popleft()

@@ -61,7 +61,8 @@ class Gathered(NamedTuple):
 
 def gather(queue: deque[Command]) -> Gathered | None:
     """The first commands of the queue that can be one run; None where those are fewer than two. 0.5 µs a command, half
-    of that where they are alike."""
+    of that where they are alike.
+    """
     if len(queue) < 2:
         return None
     first = queue[0]
@@ -90,7 +91,7 @@ def _alike(queue: deque[Command]) -> int:
     """How many of the first commands have the name and the number of words of the first one."""
     name, words = queue[0][0], len(queue[0])
     if len(queue) >= _RUN_MAX and queue[_RUN_MAX - 1][0] == name:
-        # They may be alike as far as a run goes: two counts in C tell.
+        # They may be alike as far as a run goes: two counts in C find it out.
         commands = list(islice(queue, _RUN_MAX))
         names = list(map(_FIRST, commands))
         if names.count(name) == len(names) and set(map(len, commands)) == {words}:
@@ -133,7 +134,8 @@ def _specs_of(queue: deque[Command]) -> list[CommandSpec]:
 
 def _within_limits(args: Sequence[Sequence[bytes]]) -> tuple[int, int]:
     """How many of the commands, from the first one on, have a key that can be one, and are not too long together; and
-    how many bytes those have."""
+    how many bytes those have.
+    """
     size = sum(map(len, chain.from_iterable(args)))
     keys = list(map(len, map(_FIRST, args)))
     if size <= _RUN_BYTES_MAX and keys and min(keys) and max(keys) <= KEY_BYTES_MAX:

@@ -26,7 +26,8 @@ _SLICE_LINES: Final = 8192
 class Intake:
     """The incoming half of a connection.
 
-    Invariant: bytes are parsed in the order in which they came; `more` tells whether some of those that came were not.
+    Invariant: bytes are parsed in the order in which they came; `more` says whether some bytes that came were not
+    parsed.
     """
 
     __slots__ = ("_framer", "_rest", "taken")

@@ -30,7 +30,7 @@ class Session:
         """Where the client is, if this is the upstream connection of a reader process."""
         self.name = b""
         self.library: dict[str, bytes] = {}
-        """What CLIENT SETINFO was told."""
+        """What CLIENT SETINFO was given."""
         self.protocol = 2
         self.authenticated = not server.secret
         self.number = 0
@@ -50,7 +50,7 @@ class Session:
         self.channels: set[bytes] = set()
         self.patterns: set[bytes] = set()
         self.cluster_aware = False
-        """It knows about clusters: it may be sent elsewhere."""
+        """The client knows about clusters: it may be redirected."""
         self.commands = 0
         self.last_command = "NULL"
         self.connected_s = server.loop.time()
@@ -128,7 +128,7 @@ class Session:
         self.changed()
 
     def report(self, error: DuramenError) -> Problem:
-        """An error of the database, as this connection is told of it.
+        """The reply for an error of the database.
 
         Where the selected table may be gone, the next command looks for it; it keeps its floors if it is still there.
         """

@@ -1,4 +1,4 @@
-"""The slow paths of commands on keys: whatever has to wait, is elsewhere, or reads before it writes."""
+"""The slow paths of commands on keys: those that have to wait, need another node, or read before they write."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def write_blind(client: ClientContext, spec: CommandSpec, command: Command, tabl
         if record.key in table.claims[partition]:
             return False
         groups.setdefault(partition, []).append(record)
-    # One reply for all parts: it tells of the first error.
+    # One reply for all parts: it reports the first error.
     slot = Slot(client.reply_queue, (0,), len(groups))
     client.reply_queue.reserve(slot, 1)
     for partition, group in groups.items():

@@ -1,4 +1,4 @@
-"""Whether a connection's socket is read: on, while there is room for what comes.
+"""Whether a connection's socket is read: on, while its queues are below their limits.
 
 Commands that wait take memory. So the socket is not read on while many of them wait, and the client's bytes stay in the
 kernel's buffers and in its own.

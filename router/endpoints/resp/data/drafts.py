@@ -31,7 +31,8 @@ class Waiter(Protocol):
 
 class Waiters:
     """Those who wait for the records of one batch: see `Callers`. Nobody has a deadline of their own; the batch has one
-    from its first try on."""
+    from its first try on.
+    """
 
     __slots__ = ("_columns", "_deadline_s", "_landed", "_partition", "_table", "firsts", "judging", "plain")
 
@@ -43,7 +44,7 @@ class Waiters:
         self.judging: list[tuple[int, int, Waiter]] = []
         """First record and count of those who need the verdict."""
         self._table: ServedTable | None = table
-        """None once it has been told of the keys, or of none."""
+        """None once the batch's fate is known: the table has noted its keys, or nothing was written."""
         self._partition = partition
         self._columns = columns
         self._deadline_s = 0.0
@@ -65,7 +66,7 @@ class Waiters:
         return self._deadline_s if now_s < self._deadline_s else None
 
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:
-        """The table is told of the keys before anybody is answered: every later read at this endpoint shows them."""
+        """The table notes the keys before any caller is answered: every later read at this endpoint shows them."""
         self._land(result)
         plain, self.plain = self.plain, []
         for waiter, first in zip(plain, self.firsts, strict=True):
@@ -110,7 +111,7 @@ class Waiters:
             self._end()
 
     async def landed(self) -> None:
-        """Return when the batch's fate is known: its table was told of its keys, or its writers of an error."""
+        """Return when the batch's fate is known: its table has noted its keys, or its writers have got an error."""
         if self._landed is None:
             self._landed = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._landed)

@@ -1,6 +1,6 @@
-"""The floors of one table at one server: what an answer must hold, whatever serves the table at that moment.
+"""The floors of one table at one server: what an answer must contain, whichever object serves the table.
 
-    seen[p]    the highest offset of partition p that any connection was told: the place of a write, or a state read
+    seen[p]    the highest offset of partition p that any connection has seen: the place of a write, or a state read
     floor[p]   no read of partition p is answered from before it, whatever its key
     fresh[p]   keys whose last acknowledged write the replica here may not have applied yet, with its offset
 
@@ -45,7 +45,7 @@ class Floors:
         """By partition: the batches behind `fresh`, the oldest first."""
 
     def saw(self, partition: Partition, offset: Offset) -> None:
-        """A connection was told of `offset`. O(1)."""
+        """A connection has seen `offset`. O(1)."""
         if offset > self.seen[partition]:
             self.seen[partition] = offset
 

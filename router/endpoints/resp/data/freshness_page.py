@@ -193,7 +193,7 @@ def _locked_folder() -> tuple[Path, int]:
 def _remove_left_behind() -> None:
     """The folders of servers that were killed: those whose lock nobody holds."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # another user's, or one that somebody else removes at this moment
+        with suppress(OSError):  # another user's, or one that another process is removing
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

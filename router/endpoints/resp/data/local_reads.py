@@ -83,7 +83,7 @@ class ReadableTable(Protocol):
 
 
 class LocalReads:
-    """Reads that wait for nothing. `clock_ms`: what expiries are judged by, besides the log's time."""
+    """Reads that wait for nothing. `clock_ms`: expiries are judged by it and by the log's time."""
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
@@ -162,8 +162,9 @@ class LocalReads:
     def _replies(
         self, table: ReadableTable, partition: Partition, keys: Sequence[bytes], null: bytes, bytes_max: int
     ) -> list[bytes] | None:
-        """The replies for keys of one partition, of one moment: those that were read before, and the rest from the
-        index where it stands at the same moment, else all of them."""
+        """The replies for keys of one partition, all at one applied offset: those in the cache, and the rest from the
+        index if it has the same offset, else all of them.
+        """
         replica = table.replicas[partition]
         if replica is None:
             return None
@@ -220,7 +221,8 @@ class LocalReads:
     # --- as entries
 
     def stored(self, table: ReadableTable, partition: Partition, keys: Sequence[bytes]) -> list[bytes | None] | None:
-        """The stored forms of keys of one partition, of one moment; None where they are not here, or not yet.
+        """The stored forms of keys of one partition, all at one applied offset; None where they are not here, or not
+        yet.
 
         One read transaction; 0.2 µs a key.
         """
@@ -240,8 +242,9 @@ class LocalReads:
         return found
 
     def at_once(self, table: ReadableTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:
-        """The entries of keys, each partition's of one moment; None where something has to wait or is elsewhere, or
-        they are too many or too large to read on the event loop."""
+        """The entries of keys, each partition's at one applied offset; None if a read has to wait or a partition is at
+        another node, or if the entries are too many or too large to read on the event loop.
+        """
         if len(keys) > AT_ONCE_KEYS_MAX:
             return None
         found: dict[bytes, Entry | None] = {}

@@ -6,13 +6,13 @@
 Subscriptions are kept by name: a change costs two lookups, one comparison with each pattern that anybody listens to,
 and what is sent. While a long batch is passed on, others get their turn at the event loop.
 
-A table is watched while somebody listens to it, by one watch of the core for all who listen. So every node tells of
-every change, whoever made it and by whatever endpoint, once and in order for each partition; a client that comes late
-or is away misses what happened meanwhile, as in Redis (a program that must not uses the change feed itself).
+A table is watched while somebody listens to it, by one watch of the data plane for all listeners. So every node reports
+every change, of any client and any endpoint, once and in order for each partition; a client that comes late or is away
+misses what happened meanwhile, as in Redis (a program that must not uses the change feed itself).
 
-    N1  A subscription is confirmed when the position of every watch that it needs is fixed, at the log's end of that
-        moment and not at what a replica has applied. So whatever is acknowledged after the confirmation, at any node,
-        is told.
+    N1  A subscription is confirmed when the position of every watch that it needs is fixed, at the log's current end
+        and not at what a replica has applied. So every write that is acknowledged after the confirmation, at any node,
+        is reported.
     N2  A watch that breaks goes on where it was. Where its table was dropped and made again, the new one is watched
         from its first record: all of it is younger than the confirmation. So is a numbered table that is made while
         somebody listens to patterns that name no number.
@@ -225,7 +225,8 @@ class Notifications:
 
     def _numbers(self, names: Sequence[bytes]) -> Iterator[int]:
         """The databases that channels or patterns may be about. One that names no number is about all that are
-        there."""
+        there.
+        """
         for name in names:
             for number in _numbers_of(name):
                 if number == _ANY_NUMBER:
@@ -275,7 +276,7 @@ class Notifications:
             try:
                 table = await self._tables.open(watch.name)
                 if table.ref.id != table_id:
-                    # All of a table that was made after the confirmation is news.
+                    # A table that was made after the confirmation is reported from its first record.
                     first = dict.fromkeys(map(Partition, range(table.partitions)), Offset(0))
                     table_id, watch.positions = table.ref.id, first if watch.positioned.is_set() else {}
                 events: Any = self._connection.watch(table.ref.id, watch.positions)
@@ -322,7 +323,7 @@ class Notifications:
             positions[event.partition] = Offset(batch.header.last_offset + 1)
 
     async def _send(self, channel: bytes, text: bytes) -> None:
-        """Tell those who listen to a channel, or to a pattern that matches it."""
+        """Send to the listeners of a channel, and of the patterns that match it."""
         await self._spend(_CHANGE_STEPS)
         listeners = self._channels.get(channel)
         if listeners is not None:
@@ -330,7 +331,7 @@ class Notifications:
         for pattern in list(self._patterns):
             listeners = self._patterns.get(pattern)
             if listeners is None:
-                continue  # nobody listens any more, since a moment
+                continue  # the last listener has just gone
             glob = self._globs.get(pattern)
             if glob is None:
                 glob = self._globs[pattern] = Glob(pattern)

@@ -32,7 +32,7 @@ def check_keys(keys: Sequence[bytes]) -> None:
 
 
 class Reads(LocalReads):
-    """The reads of all connections. `clock_ms`: what expiries are judged by, besides the log's time."""
+    """The reads of all connections. `clock_ms`: expiries are judged by it and by the log's time."""
 
     def __init__(self, connection: DataPlane, clock_ms: Callable[[], int]) -> None:
         super().__init__(clock_ms)
@@ -96,9 +96,10 @@ class Reads(LocalReads):
     async def _in_thread(
         self, table: ServedTable, groups: Mapping[Partition, Sequence[bytes]]
     ) -> dict[bytes, Entry | None] | None:
-        """Many entries, or large ones, from the replicas that are here; None where one of them cannot tell.
+        """Many entries, or large ones, from the replicas that are here; None if one of them cannot answer.
 
-        A thread reads each partition's in one transaction, so they are of one moment; others are served meanwhile.
+        A thread reads each partition's in one transaction, so they have one applied offset; other clients are served
+        meanwhile.
         """
         found: dict[bytes, Entry | None] = {}
         for partition, keys in groups.items():
@@ -119,7 +120,7 @@ class Reads(LocalReads):
 
 
 def _entries(index: LmdbIndex, keys: Sequence[bytes]) -> dict[bytes, Entry | None]:
-    """Runs in a thread: the entries of one moment. Raises `LimitExceeded`."""
+    """Runs in a thread: the entries, all read at one applied offset. Raises `LimitExceeded`."""
     stored = index.stored_many(keys, bytes_max=MGET_BYTES_MAX)
     assert stored is not None, "no transaction was named"
     return entries_of(keys, stored, index.log_time_ms)

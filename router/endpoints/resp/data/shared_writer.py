@@ -4,7 +4,7 @@ The data plane's gatherer (`router/data/gather`) decides what leaves when, what 
 Its invariants W1 to W4 hold here. What this endpoint adds:
 
 - Waiters are callbacks, and not futures: a plain SET costs about 1 µs here, and creates no task.
-- A waiter is settled after its records are on stable storage, and after the table was told of their keys
+- A waiter is settled after its records are on stable storage, and after the table has noted their keys
   (`ServedTable.wrote`). From then on every read of them by this endpoint shows them.
 - Calls gather a little longer than a request takes (`Rules.gather_share`), because clients that were just answered
   usually write again at once.
@@ -110,7 +110,7 @@ class SharedWriter:
                 await batch.callers.landed()
 
     async def close(self) -> None:
-        """Take nothing more; give what is under way a moment, then give it up."""
+        """Take nothing more; wait shortly for what is under way, then give it up."""
         await self._gatherer.close()
 
 

@@ -4,16 +4,16 @@ A connection begins in the table `default`. `SELECT flights` goes to another one
 called `db3`, so that clients that only know numbers have their sixteen databases. `default` and the numbered ones are
 made when the first command comes that needs them; a name has to be there.
 
-**What has been seen.** `seen[p]` is the highest offset of partition p that any connection of this endpoint was told of:
-the place of a write, or the state of a read that a replica elsewhere answered. One list for all connections, and not
+**What has been seen.** `seen[p]` is the highest offset of partition p that any connection of this endpoint has seen:
+the place of a write, or the state of a read that another node's replica answered. One list for all connections, and not
 one for each: an application's pool writes by one connection and reads by the next, and expects what one Redis server
 gives. It belongs to the table's id and outlives the object that serves the table
 (`router/endpoints/resp/data/floors.py`).
 
 A write is acknowledged when it is on stable storage, and the replica here applies it a tenth of a millisecond later.
-Until then its key is among the **fresh** keys of its partition, and whoever reads it waits. Readers of other keys need
-not: what they get is not older than that key's last acknowledged write, and registers that are linearizable one by one
-are so together (Herlihy and Wing, 1990). Walks over all keys wait for `seen`.
+Until then its key is among the **fresh** keys of its partition, and a reader of that key waits. Readers of other keys
+need not: what they get is not older than that key's last acknowledged write, and registers that are linearizable one by
+one are so together (Herlihy and Wing, 1990). Walks over all keys wait for `seen`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ServedTable:
         self.ref = ref
         self.node = node
         self.page = floors.page
-        """What reader processes are told of it."""
+        """The freshness page: what reader processes know of the table."""
         self._room = room
         self.partitions = ref.partitions
         self.ids: Final = [ref.partition(number) for number in range(ref.partitions)]
@@ -111,7 +111,7 @@ class ServedTable:
         self.claims: list[Set[bytes]] = [frozenset()] * ref.partitions
         """By partition: keys that a round of commands has read and not yet written; see `rounds/`."""
         self.gone = False
-        """It was dropped: whoever needs it looks for it again."""
+        """It was dropped: a command that needs it looks the name up again."""
         self.look()
 
     def look(self) -> None:
@@ -150,7 +150,7 @@ class ServedTable:
         self._describe()
 
     def _describe(self) -> None:
-        """Tell reader processes which indexes they may read."""
+        """Publish to reader processes which indexes they may read."""
         if self.page is not None:
             self.page.describe([_readable_path(replica) for replica in self.replicas])
 
@@ -167,7 +167,7 @@ class ServedTable:
             self._let_go(partition)
 
     def saw(self, partition: Partition, offset: Offset) -> None:
-        """Somebody was told of `offset`."""
+        """A connection has seen `offset`."""
         self._floors.saw(partition, offset)
 
     def raise_floor(self, partition: Partition, offset: Offset) -> None:
@@ -210,8 +210,9 @@ class Tables:
         *,
         is_known: Callable[[TableId], bool],
     ) -> None:
-        """`partitions`: how many a table gets that is made here. `room`: for what was read lately. `pages`: for reader
-        processes, where there are some. `is_known`: whether the catalog has a table of that id."""
+        """`partitions`: how many a table gets that is made here. `room`: the memory of the value caches. `pages`: the
+        freshness pages, if there are reader processes. `is_known`: whether the catalog has a table of that id.
+        """
         self._room = room
         self._pages = pages
         self._connection = connection

@@ -1,26 +1,26 @@
-"""Values that were read lately, as the bytes of their replies, beside a replica of this process.
+"""A cache of a replica's values that were read lately, as the bytes of their replies.
 
 A lookup in LMDB walks four pages of a tree, 0.5 to 1 µs where they are not in the processor's cache; one in a dict
 takes a fifth of that. For a single GET that is a tenth of its time, for MGET of a hundred keys most of it.
 
     V1  A value is used only while this cache has heard of everything that its index has applied, and the index is the
         one that it was read from. It then is what the index would answer.
-    V2  Everything happens on the event loop: a value that was read from the index is put here before any later batch
-        is told, and whatever a batch names is taken out.
+    V2  Everything happens on the event loop: a value that was read from the index is put here before the cache hears of
+        any later batch, and the keys of a batch are taken out.
     V3  Values that expire are not here, nor is the absence of a key.
 
     V4  Nobody is shown a value from here after something newer from the index. Readers see a commit before the index
-        says which offset it has applied, so whoever reads the index while a batch is being applied calls `passed`, and
-        the values here wait until that batch was told. WATCH, which reads the index, would else be followed by a GET
-        of the value before, and EXEC be granted on it.
+        says which offset it has applied, so code that reads the index while a batch is being applied calls `passed`,
+        and the values here are not used until the cache has heard of that batch. WATCH, which reads the index, would
+        else be followed by a GET of the value before, and EXEC be granted on it.
 
-Between the moment in which the index has applied a batch (in another thread) and the one in which that is told here,
-the offsets differ, and reads go to the index.
+From the time when the index has applied a batch (in another thread) until the cache hears of it, the offsets differ,
+and reads go to the index.
 
-Room is kept for all caches of an endpoint together. A cache has two generations: what was read since the last turn, and
-what was read before it; when room runs out the largest one makes a turn and forgets the older half. What is read again
-moves to the young one, so it is roughly the least recently used that goes (the clock's idea with a hand that moves in
-leaps).
+All caches of an endpoint share one limit of memory (`CacheRoom`). A cache has two generations: what was read since the
+last turn, and what was read before it; at the limit the largest one makes a turn and forgets the older half. What is
+read again moves to the young one, so it is roughly the least recently used that goes (the clock's idea with a hand that
+moves in leaps).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from serving_tier.replica.replica import Replica
 
 __all__ = ["REPLY_BYTES_MAX", "CacheRoom", "ValueCache"]
 
-# Of an entry, beside the bytes of its key and its reply: the heads of two objects and its share of a dict.
+# Of an entry, in addition to the bytes of its key and its reply: the heads of two objects and its share of a dict.
 _ENTRY_BYTES: Final = 180
 
 REPLY_BYTES_MAX: Final = 16 << 10
@@ -55,13 +55,15 @@ class CacheRoom:
         self.caches: list[ValueCache] = []
 
     def make(self) -> None:
-        """Forget until there is room. O(number of caches) for each turn."""
+        """Forget until the caches are below the limit. O(number of caches) for each turn."""
         while self.used_bytes > self.bytes_max:
             max(self.caches, key=lambda cache: cache.size_bytes).turn()
 
 
 class ValueCache:
-    """The cache of one replica. Belongs to one event loop; `open()` makes one, `close()` takes it out of the room."""
+    """The cache of one replica. Belongs to one event loop; `open()` makes one, `close()` takes it out of its
+    `CacheRoom`.
+    """
 
     __slots__ = ("_old_bytes", "_replica", "_room", "_young_bytes", "applied", "index", "old", "transaction", "young")
 
@@ -71,9 +73,9 @@ class ValueCache:
         self.index: LmdbIndex = replica.index
         """What the values are of."""
         self.applied: Offset = NOTHING
-        """What was told of; the values hold for it."""
+        """The last offset that the cache has heard of; the values hold for it."""
         self.transaction = -1
-        """Of the index, at that moment: what is read under this number is of the same moment as the values here."""
+        """The index's transaction at that offset: a read under this number sees the same state as the values here."""
         self.young: dict[bytes, bytes] = {}
         """Replies by key, read since the last turn."""
         self.old: dict[bytes, bytes] = {}
@@ -83,7 +85,8 @@ class ValueCache:
     @classmethod
     def open(cls, replica: Replica, room: CacheRoom) -> ValueCache:
         """A cache of a replica that is here. Its values hold from the next batch on that is applied, or at once where
-        none is under way."""
+        none is under way.
+        """
         cache = cls(replica, room)
         if room.bytes_max:
             room.caches.append(cache)
@@ -94,7 +97,7 @@ class ValueCache:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes of the room."""
+        """Its share of the `CacheRoom`."""
         return self._young_bytes + self._old_bytes
 
     def replica_applied(self, index: LmdbIndex, batches: Sequence[Batch]) -> None:
@@ -109,10 +112,10 @@ class ValueCache:
         self.transaction = index.transaction()
 
     def replica_left(self) -> None:
-        """What is kept holds for the old index: whoever reads compares it with the live one."""
+        """The values hold for the old index: a reader compares it with the live one."""
 
     def passed(self) -> None:
-        """Somebody was shown the index as it is, which may be newer than what was told here. See V4."""
+        """A client was shown the index as it is, which may be newer than what the cache has heard of. See V4."""
         if self._replica.applies:
             self.applied = NOTHING
 

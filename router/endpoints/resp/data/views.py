@@ -1,4 +1,4 @@
-"""What a data command sees: some keys of one moment, which it reads and changes. Pure.
+"""What a data command sees: some keys at one applied offset, which it reads and changes. Pure.
 
 Every command on keys is a function of a view and its arguments. The same function runs for a command by itself and
 inside MULTI; what its changes become in the log is the business of `rounds/`.

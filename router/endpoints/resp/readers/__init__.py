@@ -14,23 +14,22 @@ reads the server's indexes by itself: LMDB's readers need no lock, whichever pro
 What holds:
 
 - Q1 There is one session for a connection: that of its **upstream connection** at the server. A reader keeps no state
-     of it but what the server tells (`router/endpoints/resp/wire/fence.py`), and answers a read by itself only while
-     nothing that it has sent to the upstream connection is unanswered. So the order of replies and effects is that of
-     the commands (F2).
+     of it but what the server's fences carry (`router/endpoints/resp/wire/fence.py`), and answers a read by itself only
+     while nothing that it has sent to the upstream connection is unanswered. So the order of replies and effects is
+     that of the commands (F2).
 - Q2 A read that comes to any reader sees every write that was acknowledged before by any connection of the endpoint
      (F3). Before the server acknowledges a write it notes its offset in the table's **page**, in shared memory, under
-     the key's hash slot; a reader answers only from a moment of the index that holds the offset of the slot. Keys that
-     share a slot make a reader ask the server in vain, and nothing worse.
+     the key's hash slot; a reader answers only from a transaction of the index that contains the offset of the slot.
+     Keys that share a slot make a reader ask the server in vain, and nothing worse.
 - Q3 A reader never answers from an index that another one has replaced (a version that went live, a rebuild, a table
      that was dropped or moved away): the page's **generation** rises before the server shows anything of the new one,
      and the reader looks at it after it has read.
 - Q4 A reader that dies takes its connections with it and nothing else. The server holds the listening sockets, so
      connections that wait to be accepted are accepted by its successor; readers end with their server.
-- Q5 The server keeps no values in memory for its endpoint while it has readers: between the commit of a batch and the
-     moment at which the cache hears of it, a reader may have shown what the cache does not know.
+- Q5 The server keeps no values in memory for its endpoint while it has readers: after the commit of a batch and before
+  the cache hears of it, a reader may have shown what the cache does not know.
 
 Reading order: `reader_table.py` (a table as a reader sees it), `reader_state.py` (what connections share), `proxy.py`
-(a connection), `reader_process.py`. The
-markers between the two processes are in `router/endpoints/resp/wire/fence.py`, the shared memory in
-`router/endpoints/resp/data/freshness_page.py`, `upstream.py`.
+(a connection), `reader_process.py`. The fences between the two processes are in `router/endpoints/resp/wire/fence.py`,
+the shared memory in `router/endpoints/resp/data/freshness_page.py`, `upstream.py`.
 """

@@ -62,7 +62,7 @@ class ReaderTable:
 
     @classmethod
     def open(cls, folder: Path, number: int) -> ReaderTable | None:
-        """The table of a page as it is now; None where it cannot be read at this moment."""
+        """The table of a page as it is now; None if it cannot be read now."""
         try:
             with open(page_path(folder, number), "rb") as file:
                 cells = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)).cast("q")
@@ -119,7 +119,7 @@ def _opened(path: Any, table_id: TableId, partition: Partition) -> IndexReader |
     try:
         return IndexReader.open(Path(path), table_id=table_id, partition=partition)
     except (DuramenError, OSError):
-        return None  # it is being replaced at this moment: the next generation says by what
+        return None  # it is just being replaced: the next generation says by what
 
 
 class ReaderTables:
@@ -130,7 +130,7 @@ class ReaderTables:
         self._open: dict[int, ReaderTable] = {}
 
     def at(self, number: int) -> ReaderTable | None:
-        """The table of a page, in its current generation; None where it cannot be read at this moment."""
+        """The table of a page, in its current generation; None if it cannot be read now."""
         found = self._open.get(number)
         if found is not None and found.is_current:
             return found

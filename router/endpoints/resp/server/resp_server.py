@@ -138,8 +138,8 @@ class RespServer:
     ) -> RespServer:
         """Let clients in. `sockets`: those that were taken for `settings`; the endpoint closes them.
 
-        `node`: the replicas in this process, which are read without a detour. `membership`: what WAIT asks. `peers`:
-        with them it is a node of a cluster, which tells clients of the others. `admin`: what FLUSHDB needs.
+        `node`: the replicas in this process, which are read directly. `membership`: what WAIT asks. `peers`: with them
+        it is a node of a cluster, which names the other nodes to its clients. `admin`: what FLUSHDB needs.
         """
         server = cls(
             connection,
@@ -267,8 +267,8 @@ class RespServer:
     def own_partitions(self, table: ServedTable) -> list[Partition]:
         """What a walk over all keys covers: everything; at a node of a cluster, what this node is the first of.
 
-        A cluster-aware client asks every master, and puts the answers together; on which of its connections it learned
-        who they are, nobody can tell.
+        A cluster-aware client asks every master, and puts the answers together; the server cannot know on which of the
+        client's connections it learned who they are.
         """
         every = [Partition(number) for number in range(table.partitions)]
         if not self.clustered or self.node_id not in self.maps.map.nodes:

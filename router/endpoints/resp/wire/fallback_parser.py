@@ -1,4 +1,4 @@
-"""The careful parser: commands from bytes, in Python, with a Redis server's own limits and errors.
+"""The fallback parser: commands from bytes, in Python, with a Redis server's own limits and errors.
 
 It reads arrays of bulk strings and inline commands, lines that a person types. It is 20 times slower than hiredis and
 does what that was not made for; `framing.py` says when it is used. It takes bytes as they come and looks at each once.

@@ -2,16 +2,16 @@
 
 hiredis' parser does the work: a command of two arguments costs it 0.4 µs. It was made for clients, though, which trust
 their server: it would build a list of a thousand million entries because eleven bytes ask for it, it knows no inline
-commands, and its errors are not a Redis server's. So a careful parser (`fallback_parser.py`) stands beside it and takes
-over wherever something is unusual, until a command ends together with a chunk:
+commands, and its errors are not a Redis server's. So a second parser (`fallback_parser.py`) takes over wherever
+something is unusual, until a command ends together with a chunk:
 
 - a chunk in which a `*` is followed by five digits: a huge array, or a value that only looks like one;
 - a chunk that begins a command with anything but `*`;
 - whatever hiredis refuses, and arguments that are no bulk strings.
 
-To be able to take over, the framer knows at every moment which bytes hiredis holds of a command that is not complete:
-the canonical length of the commands that came out, subtracted from what went in. Where a client writes lengths in
-another form (`$03`), the difference is no valid beginning of a command, which is seen at once.
+To be able to take over, the framer always knows which bytes hiredis holds of a command that is not complete: the
+canonical length of the commands that came out, subtracted from what went in. Where a client writes lengths in another
+form (`$03`), the difference is no valid beginning of a command, which is seen at once.
 
 Pure: bytes in, commands out.
 """
@@ -62,7 +62,7 @@ class Framer:
         self.held_bytes = 0
         """How many those are; 0: what comes next begins a command."""
         self._fallback: FallbackParser | None = None
-        """The careful parser, until a command ends with a chunk; hiredis has nothing then."""
+        """The fallback parser, until a command ends with a chunk; hiredis holds nothing meanwhile."""
         self.more = False
         """Were there so many commands that some of what came is not parsed yet? `take` goes on with it."""
         self._renew()
@@ -120,7 +120,7 @@ class Framer:
         return data
 
     def _take_fallback(self, data: bytes) -> list[Command]:
-        """The same by the careful parser, which begins with what hiredis holds."""
+        """The same by the fallback parser, which begins with what hiredis holds."""
         careful = self._fallback
         if careful is None:
             careful = self._fallback = FallbackParser()
@@ -206,7 +206,8 @@ def _is_suspicious(data: bytes) -> bool:
 
 def _wire_bytes(commands: Sequence[Command]) -> int:
     """The bytes that commands take on the wire. 0.15 µs a command. Raises `TypeError` for what is no array of bulk
-    strings."""
+    strings.
+    """
     words = list(chain.from_iterable(commands))
     b"".join(words)  # raises for what is no bulk string
     counts, lengths = list(map(len, commands)), list(map(len, words))

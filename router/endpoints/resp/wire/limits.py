@@ -39,7 +39,7 @@ __all__ = [
 # Redis' own default for `maxclients`. An idle connection costs some 6 KiB here.
 CONNECTIONS_MAX: Final = 10_000
 
-# Connections that wait to be accepted: a pool of some hundreds may come all at once, and one that finds no room here
+# Connections that wait to be accepted: a pool of some hundreds may come all at once, and one that finds this queue full
 # tries again after a second.
 LISTEN_BACKLOG: Final = 1024
 
@@ -112,7 +112,7 @@ WATCHED_KEYS_MAX: Final = 10_000
 # KEYS answers with everything at once, from one node; beyond this SCAN is the way.
 KEYS_REPLY_MAX: Final = 1_000_000
 
-# A cursor stands for a key of up to 511 bytes, which does not fit in the 64 bits that clients send back.
+# A cursor names a key of up to 511 bytes, which does not fit in the 64 bits that clients send back.
 CURSORS_MAX: Final = 10_000
 
 # Redis has no deadline for a command. Here a command may wait for a replica or for the log, and not for ever.

@@ -6,7 +6,7 @@ over a star. The first segment is compared at the key's beginning, the last one 
 searched once (https://research.swtch.com/glob).
 
 Cost, for a key of `n` bytes: O(n) where segments are literal bytes. A segment of `m` bytes with `?` or classes is
-searched in O(n · m); `Glob.steps` has that bound, and whoever matches many keys divides them into turns by it. A
+searched in O(n · m); `Glob.steps` has that bound, and commands that match many keys divide them into turns by it. A
 pattern that needs more bytes than a key can have is refused in O(1), so both factors are bounded.
 
 Redis' corner cases, which `tests/router/endpoints/resp/wire/test_patterns.py` compares with a server:
@@ -36,7 +36,7 @@ PATTERN_BYTES_MAX: Final = 4096
 PATTERN_CLASSES_MAX: Final = 128
 """Compiling a class takes up to 30 µs. A word in any letters (`[Uu][Ss][Ee][Rr]`) has one for each letter."""
 
-# What is matched: a key, or the name of the channel that tells of a key (`__keyspace@15__:key`).
+# What is matched: a key, or the name of a key's channel (`__keyspace@15__:key`).
 _SUBJECT_BYTES_MAX: Final = KEY_BYTES_MAX + 64
 
 _STAR: Final = 0x2A

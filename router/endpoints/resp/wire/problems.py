@@ -43,7 +43,7 @@ _KINDS: Final = (
 
 
 def problem_of(error: DuramenError) -> Problem:
-    """The reply that tells of `error`."""
+    """The error reply for `error`."""
     kind = next((kind for known, kind in _KINDS if isinstance(error, known)), "ERR")
     return Problem(f"{kind} {error.message}")
 

@@ -47,7 +47,7 @@ class Slot:
         self._errors: dict[int, DuramenError] = {}
 
     def part(self, number: int) -> _Part:
-        """What the writer tells of one part."""
+        """The `Waiter` of one part."""
         return _Part(self, number)
 
     def settle(self, error: DuramenError | None, offset: Offset) -> None:

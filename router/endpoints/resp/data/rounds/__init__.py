@@ -2,7 +2,7 @@
 
 A pipeline is a program: its commands run in their order, each on what those before it have left, and none of them waits
 for the disk; their replies do. Each partition has an **executor**, which queues the commands of all connections, each
-connection's in its order. A round takes what is queued, reads the keys of all of it at one moment, runs it on an
+connection's in its order. A round takes what is queued, reads the keys of all of it in one transaction, runs it on an
 `Overlay`, and writes what changed:
 
     round   claim, read keys ──▶ run ──▶ groups ──▶ one batch ──▶ verdicts ──▶ replies
@@ -22,7 +22,7 @@ What holds:
      (`SharedWriter.settled`).
 
 After a rejection the next round takes half as many commands of each connection, down to one, so that a long pipeline
-passes beside somebody who writes the same keys all the time; each round that was granted doubles it again.
+gets through even if another client writes the same keys all the time; each round that was granted doubles it again.
 
 A pipeline comes as runs of some hundred commands, which are executed in columns where they are alike.
 

@@ -39,7 +39,8 @@ class _Awaited:
 
 class Changes:
     """Runs commands that read before they write, and whatever else is in a pipeline with them. Belongs to one event
-    loop. `clock_ms`: what expiries are judged by, besides the log's time."""
+    loop. `clock_ms`: expiries are judged by it and by the log's time.
+    """
 
     def __init__(self, reads: Reads, writer: SharedWriter, clock_ms: Callable[[], int]) -> None:
         self._reads = reads
@@ -51,7 +52,9 @@ class Changes:
         self._closed = False
 
     def begin(self, table: ServedTable, partition: Partition, job: Work) -> None:
-        """Queue a command; its receiver is told. What comes in one round of the event loop is one round here."""
+        """Queue a command; its receiver gets the reply. Commands that come in one turn of the event loop are one
+        round.
+        """
         if self._closed:
             job.fail(ShuttingDown("this server is stopping and takes no more commands"))
             return

@@ -83,7 +83,8 @@ class Job:
         watched: Mapping[bytes, Offset] | None = None,
     ) -> None:
         """`reads`: it looks at what its keys hold. `watched`: the versions that keys must still have; where one has
-        not, the reply is `NULL_ARRAY`."""
+        not, the reply is `NULL_ARRAY`.
+        """
         self.owner = owner
         self.keys = keys if not watched else (*keys, *watched)
         self.step = step
@@ -104,8 +105,9 @@ class Job:
         """When it is given up; set by the first rejection."""
 
     def run(self, overlay: Overlay, room: int) -> int:
-        """Run on what the commands before it have left; about how many bytes its reply has. It runs whatever the room:
-        one command's reply is bounded."""
+        """Run on what the commands before it have left; about how many bytes its reply has. It runs whatever `room` is:
+        one command's reply is bounded.
+        """
         before = len(overlay.keys)
         watched = self.watched
         if watched and not all(overlay.is_still(key, version) for key, version in watched.items()):

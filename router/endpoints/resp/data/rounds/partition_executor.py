@@ -51,7 +51,7 @@ _PAUSE_MAX_S: Final = 0.05
 
 
 class _Verdict:
-    """What became of a group's records; told by the writer."""
+    """What became of a group's records; the writer settles it."""
 
     def __init__(self, group: Group, guards: int, loop: asyncio.AbstractEventLoop) -> None:
         self.group = group
@@ -149,7 +149,7 @@ class PartitionExecutor:
         self._queues.clear()
 
     def _take(self) -> list[Work]:
-        """The commands of the next round: of each owner the first ones, of whoever waits longest first."""
+        """The commands of the next round: the first ones of each owner; the owner that waits longest comes first."""
         jobs: list[Work] = []
         cost = keys = 0
         for owner in list(self._queues):
@@ -222,7 +222,9 @@ class PartitionExecutor:
         return tries
 
     async def _read(self, jobs: list[Work]) -> dict[bytes, Entry | None] | None:
-        """What the keys hold, of one moment; None where the commands were answered with an error, or put back."""
+        """What the keys hold, read in one transaction; None if the commands were answered with an error, or put
+        back.
+        """
         written: set[bytes] = set()
         keys: dict[bytes, None] = {}
         for job in jobs:
@@ -255,7 +257,7 @@ class PartitionExecutor:
             self._back += jobs
 
     def _write(self, ran: Sequence[_Ran]) -> list[_Verdict]:
-        """Give the writer what each group changes, and put back what the round had no room for."""
+        """Give the writer what each group changes, and put back the commands for which the round was too small."""
         verdicts: list[_Verdict] = []
         for group, overlay, records, left in ran:
             self._back += left
@@ -284,7 +286,9 @@ class PartitionExecutor:
         return None
 
     def _failed(self, group: Group, error: DuramenError) -> None:
-        """The group was not written, or nobody knows: its writers are told, and the others look again."""
+        """The group was not written, or its fate is unknown: its writers get `error`, and the other commands run
+        again.
+        """
         jobs = group.alone()
         _fail([job for job in jobs if job.wrote], error)
         self._back += [job for job in jobs if not job.wrote]
@@ -314,7 +318,7 @@ class _Ran(NamedTuple):
     records: Columns | None
     """None where nothing is changed."""
     left: list[Work]
-    """Those of its commands for which the round had no room."""
+    """Those of its commands that did not fit in the round."""
 
 
 def _run(groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: int) -> list[_Ran]:

@@ -11,7 +11,7 @@ __all__ = ["EXECUTION_S", "TurnBudget"]
 
 EXECUTION_S: Final = 0.004
 """Commands differ a thousandfold in what they cost: the commands of a round that have not begun by then wait for the
-next one, as those do for which it had no room."""
+next one, as those do that did not fit."""
 
 
 class TurnBudget:
@@ -22,7 +22,7 @@ class TurnBudget:
         self._keys = 0
 
     async def take(self, keys: int) -> None:
-        """Return in a turn in which there is room for so many, or that has done nothing yet."""
+        """Return in a turn whose budget has so many keys left, or that has done nothing yet."""
         while self._keys and self._keys + keys > AT_ONCE_KEYS_MAX:  # noqa: ASYNC110 - turns, not time, are waited for
             await asyncio.sleep(0)
         if not self._keys:
