@@ -13,8 +13,8 @@ a ratio of two runs that stood next to each other swings far less, and the repor
 - What a `get` returns is compared with what was put. A wrong answer ends the run; it is not a slow answer.
 - Every peer gets its best honest shot. Where a client library leaves a choice (connections, channels, read mode) it was
   made by measurement; the driver's file says what was tried.
-- The bars stand in the code beside their workload (`workloads/`) and the report says held, or missed by how much.
-  What cannot run here (no binary, no library) is named and skipped.
+- The bars are in the code, next to their workload (`workloads/`), and the report says held, or missed by how much. What
+  cannot run here (no binary, no library) is named and skipped.
 
 How a run passes through: `__main__` reads the command line and picks workloads → `rounds.py` starts one process per
 run (`python -m bench.run WORKLOAD SIDE`) and collects what each measured → `verdicts.py` holds the numbers against the
@@ -22,11 +22,11 @@ bars, using `statistics.py` → `report.py` writes Markdown for people and JSON 
 
 What it deliberately does not do: it is no test (nothing here fails a build because a machine was busy), it measures no
 cluster, no disk that is not this machine's, and no peer in a configuration that would lose acknowledged writes, except
-where the peer offers no other, and then the report says so beside the number.
+where the peer offers no other, and then the report says so next to the number.
 
 Reading order: `workload.py` (the words), `workloads/served.py` (most of the table), `drivers/driver.py` and one driver
-(`drivers/etcd.py`), `callers.py`, `rounds.py`, `verdicts.py`, `report.py`. `hops.py` stands apart: it
-counts the calls of one request and measures no time.
+(`drivers/etcd.py`), `callers.py`, `rounds.py`, `verdicts.py`, `report.py`. `hops.py` is separate: it counts the calls
+of one request and measures no time.
 """
 
 from __future__ import annotations

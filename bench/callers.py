@@ -56,9 +56,9 @@ async def drive(
     """Run `callers` loops over `call` for `warmup` + `seconds`; the rate counts what ended in the last `seconds`.
 
     Latencies are those of the same calls and of the ones under way at the end, which are waited for: a caller that a
-    client starves (a pool that hands its connections to whoever came last) would otherwise not be heard of. The first
-    exception ends all callers and is raised. The collector is told to forget what stands (keys, values): its passes
-    over a million untouched objects would be this program's pauses, not the server's.
+    client starves (a pool that hands its connections to the latest caller) would otherwise not be heard of. The first
+    exception ends all callers and is raised. Long-lived objects (keys, values) are hidden from the garbage collector
+    (`gc.freeze`): its passes over a million untouched objects would be this program's pauses, not the server's.
     """
     gc.collect()
     gc.freeze()

@@ -83,7 +83,7 @@ class ServerProcess:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago. Another process may take it first; the server then fails to start, loudly."""
+    """A port that was free just now. Another process may take it first; the server then fails to start, loudly."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

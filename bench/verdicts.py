@@ -14,7 +14,7 @@ __all__ = ["Verdict", "judge", "judge_all"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One bar, judged: by the median over the rounds, with the spread beside it."""
+    """One bar, judged: by the median over the rounds, with their spread."""
 
     bar: Bar
     state: Literal["held", "missed", "not measured"]

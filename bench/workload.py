@@ -82,7 +82,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run is told."""
+    """The settings of a run."""
 
     folder: Path
     """An empty folder on the disk that is measured; removed after the run."""

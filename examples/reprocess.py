@@ -7,7 +7,7 @@ each carrier, how many flights there were and how many minutes they were late in
 flight that was cancelled counts as one on time), and what it has made is being read.
 
 There is no second system that would compute it again: the log has every flight still. Version 2 is built from offset 0
-with the function that is right, beside version 1, which goes on being read and following; then one barrier puts it in
+with the function that is right, while version 1 goes on being read and following the log; then one barrier puts it in
 its place, and what came meanwhile is in it. Version 1 stays for a rollback.
 
 Jay Kreps calls this the alternative to the Lambda architecture: https://www.oreilly.com/radar/questioning-the-lambda-architecture/

@@ -21,9 +21,10 @@ log, pages of an index, snapshots.
 - `requirements`: what Spark needs of the machine; `waiting`: the one event loop of a process; `session`: a Spark for
   the command line; `failures`: what Spark says of a failure, as an error of ours.
 
-**Invariants.** Executors talk to the log and to the nodes directly; there is no server of Spark's own, and no state of
-a job in Duramen but the producer ids in the log. What is fetched is checked as a node checks it (checksum, structure,
-identity, offset) before anything is read from it. Every error says which row, column, file or offset it is about.
+**Invariants.** Executors connect to the log and to the nodes directly; there is no server of Spark's own, and no state
+of a job in Duramen but the producer ids in the log. What is fetched is checked as a node checks it (checksum,
+structure, identity, offset) before anything is read from it. Every error says which row, column, file or offset it is
+about.
 
 **What it deliberately does not do.** It imports neither the router nor the client: a job that reads 1,024 partitions
 goes to where they lie. It holds no transaction over several partitions: a failed write job leaves what it had written.

@@ -1,6 +1,6 @@
 """A new version of a table from its own content: compacted, through a function, or cut into other partitions.
 
-    take      every partition as it stands in the log, from a snapshot or a replica, as a fresh index at the new place:
+    take      every partition at one offset of its log, from a snapshot or a replica, as a fresh index at the new place:
               what expired is gone, pages are full, and nothing is known of writers and verdicts. Writes go on meanwhile
     change    with a function, or into another table: the rows of those indexes, changed, placed and sorted anew
     commit    as any build (`spark_bulk.build`)
@@ -8,9 +8,9 @@
 Without a function, versions and expiries of the rows stay: a condition on a version that somebody holds still means the
 same row. With one they get the version of the base, so that a write which was thought up for the old value is refused.
 
-What is taken stands at an exact offset, which becomes the base of its partition: what was written after that is
-replayed onto it. The other table has a log of its own, whose end at the beginning becomes the base there; nothing of
-the first one's log is replayed onto the second.
+What is taken has an exact offset, which becomes the base of its partition: what was written after that is replayed onto
+it. The other table has a log of its own, whose end at the beginning becomes the base there; nothing of the first one's
+log is replayed onto the second.
 """
 
 from __future__ import annotations

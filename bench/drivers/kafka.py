@@ -1,6 +1,6 @@
 """Kafka without Duramen: one real broker of this machine, and confluent-kafka used as its documentation says.
 
-Both sides of a Kafka workload talk to a broker of the same kind, started for the run: Apache Kafka's own, one process,
+Both sides of a Kafka workload use a broker of the same kind, started for the run: Apache Kafka's own, one process,
 replication 1, its files on the disk that is measured, a heap of 384 MiB. It acknowledges what is in its page cache,
 unless a workload asks for a flush of every message. The bare clients have our engine's settings (`acks=all`,
 idempotence, no Nagle); what our engine sets differently is how long it lingers, because it sends in rounds.
@@ -78,7 +78,7 @@ class BareProducer:
         self.producer.poll(0)
 
     def count(self, error: Any, _message: Any) -> None:
-        """A delivery callback as a careful program has one."""
+        """A delivery callback, as every program needs that must know of failures."""
         if error is not None:
             self._failures.append(error)
         self._delivered += 1

@@ -19,7 +19,7 @@ CONNECTIONS: Final = 64
 class RespClients:
     """redis-py's asyncio client as it comes: a connection carries one command at a time.
 
-    The client's own pool (`BlockingConnectionPool`) gives a connection back to whoever just returned it: with fewer
+    The client's own pool (`BlockingConnectionPool`) gives a connection to the caller that just returned it: with fewer
     connections than callers most callers starve, and with as many it is slower than single-connection clients taken in
     turn, whose locks are fair.
     """
@@ -32,7 +32,7 @@ class RespClients:
 
     @classmethod
     async def connect(cls, port: int, *, connections: int) -> Self:
-        """Open that many connections to `127.0.0.1:port`; all of them stand when this returns."""
+        """Open that many connections to `127.0.0.1:port`; all of them are established when this returns."""
         clients: list[Any] = []
         try:
             for _ in range(connections):

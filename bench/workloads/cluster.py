@@ -171,7 +171,7 @@ async def _under_kills(settings: RunSettings) -> Measurement:
     ask = member.ask
 
     async def noted(self: Any, question: Any) -> Any:
-        """What a node did not answer is asked of another one: that moment is what the last bar is about."""
+        """Note when a node has not answered and another one is asked: the last bar measures from then."""
         try:
             return await ask(self, question)
         except error:

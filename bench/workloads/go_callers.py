@@ -1,4 +1,4 @@
-"""64 callers of a Go program: `duramen.v1.KV` beside etcd by etcd's own Go client, one connection each.
+"""64 callers of a Go program: `duramen.v1.KV` compared with etcd by etcd's own Go client, one connection each.
 
 The load is one Go program (`bench/go_kv`), so both servers are driven at the same cost, and neither by Python.
 """

@@ -1,4 +1,4 @@
-"""The Kafka engine beside bare confluent-kafka, and the embedded log beside a broker that syncs.
+"""The Kafka engine compared with bare confluent-kafka, and the embedded log with a broker that syncs.
 
 One broker, the clients and what they feed share this machine's cores: what the broker uses, the clients lack. Each run
 has a broker of its own, on an empty folder. `bench.drivers.kafka` says what the broker is and what the bare sides do.

@@ -39,7 +39,7 @@ RECORDS_PER_BATCH: Final = 1000
 PARTITIONS: Final = 8
 
 PREPARED_BATCHES: Final = 512
-"""Written once to warm up, and then over and over: some 60 MB that stand ready in memory."""
+"""Written once to warm up, and then over and over: some 60 MB, prepared in memory."""
 
 _QUICK_DIVISOR: Final = 8
 
@@ -71,7 +71,7 @@ class Chunk:
 
 
 def work(settings: RunSettings, callers: int) -> list[Chunk]:
-    """The chunks that stand ready; caller after caller in turn, every caller as many."""
+    """The prepared chunks; caller after caller in turn, every caller as many."""
     count = PREPARED_BATCHES // (_QUICK_DIVISOR if settings.quick else 1)
     made = []
     for number, pairs in enumerate(chunks(make_pairs(count * RECORDS_PER_BATCH), RECORDS_PER_BATCH)):
@@ -82,7 +82,9 @@ def work(settings: RunSettings, callers: int) -> list[Chunk]:
 
 
 def forget() -> None:
-    """The collector's passes over a million records that stand ready would be this program's pauses."""
+    """Hide the prepared records from the garbage collector: its passes over a million objects would be this program's
+    pauses.
+    """
     gc.collect()
     gc.freeze()
 

@@ -3,7 +3,7 @@
 `kafka_put_256`: the same program over both logs, everything in one process but the broker. The embedded log syncs
 before it acknowledges; the broker acknowledges what is in its page cache, so this compares two promises too.
 
-`kafka_visible`: from the start of a call to the moment in which another one sees its record. One record is under way.
+`kafka_visible`: from the start of a call until another one sees its record. One record is under way.
 
 - *duramen*: `put`, then `get` with its token, which waits until the replica of the key's partition has applied it:
   append → acknowledgement → fetch → index → read.

@@ -1,7 +1,7 @@
 """Appending to the log: batches of 1000 records, each synced before the next, against the bare file.
 
 One appender that waits for each batch: nothing can be gathered, so what is measured is what the log adds to a write
-and a sync, two wake-ups of a thread among it. Beside it, without a bar, eight appends under way: what group commit
+and a sync, two wake-ups of a thread among it. In addition, without a bar, eight appends under way: what group commit
 makes of the same disk. A log takes finished batches (the client encodes them), so all sides get the same bytes.
 """
 

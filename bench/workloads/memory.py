@@ -2,7 +2,7 @@
 
 Anonymous memory is what nobody can take back without swapping: heaps, stacks, caches held by the process. Pages of
 files (an LMDB index, a program's code) belong to the page cache and are dropped when others need them; resident memory,
-which counts them too, stands beside it. Both from `/proc/PID/smaps_rollup`, summed over the server and its children.
+which counts them too, is reported as well. Both from `/proc/PID/smaps_rollup`, summed over the server and its children.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The RESP endpoint beside Redis: the same protocol, the same keys, the same load generators, and a sync behind every
-SET.
+"""The RESP endpoint compared with Redis: the same protocol, the same keys, the same load generators, and a sync behind
+every SET.
 
 `redis-benchmark` drives both servers at the same cost, so what differs is the servers'. redis-py's asyncio client,
-which is what a Python program has, costs more than either of them; it also stands for us beside etcd's client.
+which is what a Python program has, costs more than either of them; it is also our side of the comparison with etcd's
+client.
 
 Every run loads a million keys first, under the names that `redis-benchmark` asks for, and reads some of them back: a
 read waits for what was acknowledged, so all of it has been applied when the clock starts.

@@ -1,4 +1,4 @@
-"""Pipelines of commands that read and write: 5,000 of a kind on one connection, sent at once, beside Redis.
+"""Pipelines of commands that read and write: 5,000 of a kind on one connection, sent at once, compared with Redis.
 
 Each command is a program's step: it sees what those before it have left, and its reply leaves when that is on stable
 storage. `redis-benchmark` sends no pipeline of 5,000 and does not mix commands. So a plain socket sends the bytes. They

@@ -1,4 +1,5 @@
-"""One and two reader processes beside the endpoint that does all by itself, and Redis. Stated, without a bar.
+"""One and two reader processes, compared with the endpoint that does all by itself and with Redis. Stated, without a
+bar.
 
 Each of them is one more process that wants a processor: `redis-benchmark` takes one, and so does the server where
 clients write. What readers are for shows only where there are more than those.

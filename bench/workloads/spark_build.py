@@ -1,5 +1,5 @@
-"""Building a version by Spark: beside Spark writing the same sorted rows to Parquet, and beside loading them through
-the log. And what its workers need of memory.
+"""Building a version by Spark, compared with Spark writing the same sorted rows to Parquet, and with loading them
+through the log. And what its workers need of memory.
 
 The rows lie in Parquet files before the clock starts: each side reads them, sorts them, and writes them into four
 partitions. One session on two threads for each run, which shares this machine's cores with the server.

@@ -1,4 +1,4 @@
-"""Spark's data source: reading a table beside reading the same rows from Parquet, and the stream of its changes.
+"""Spark's data source: reading a table compared with reading the same rows from Parquet, and the stream of its changes.
 
 Each run has a Spark of its own on two threads, which shares this machine's cores with the server. The rows are made by
 Spark: keys of 17 random digits, values of 100 random bytes, in four partitions or files. What is read is thrown away
@@ -116,7 +116,7 @@ def _read(spark: Any, place: dict[str, str], folder: Path) -> float:
     import duramen
 
     with duramen.connect(place["at"], timeout=300) as database:
-        # A snapshot stands where its replica does: let them all come to the end.
+        # A snapshot has its replica's applied offset: let all replicas come to the end.
         next(iter(database.table(TABLE).scan(limit=1, level="strong")))
     program = str(Path(sys.executable).with_name("duramen"))
     subprocess.run(

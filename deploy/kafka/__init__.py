@@ -11,8 +11,8 @@ benchmarks drive the same class, `Brokers`, and do with it what an operator fear
 - Three brokers are set up so that one may be lost: replication 3, `min.insync.replicas` 2, no unclean election. The
   time-outs are those of a machine whose network does not fail, so that a fail-over takes seconds, not half a minute.
 
-**What it does not do.** It makes no topics; whoever writes makes the topics. It is no example of a production setting:
-memory is small and start-up is what is tuned.
+**What it does not do.** It makes no topics; the writers make them. It is no example of a production setting: memory is
+small and start-up is what is tuned.
 
 **In which order to read.** `properties.py` is the text of a broker's settings; `ports.py` finds ports that stay ours;
 `brokers.py` runs the processes, and `guard.py` ends them when we cannot.

@@ -78,7 +78,7 @@ class Brokers:
         self._listeners: list[Listeners] = []
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
-        # Where each log was when its broker was started last: what is before tells of another process.
+        # Where each log was when its broker was started last: the lines before are another process's.
         self._logged: dict[int, int] = {}
 
     def __repr__(self) -> str:
@@ -193,7 +193,7 @@ class Brokers:
         self._paused.discard(number)
 
     def pause(self, number: int) -> None:
-        """SIGSTOP: it keeps its connections and answers nobody. It stands still when this returns."""
+        """SIGSTOP: it keeps its connections and answers nobody. It is stopped when this returns."""
         pid = self.pid(number)
         os.kill(pid, signal.SIGSTOP)
         os.waitid(os.P_PID, pid, os.WSTOPPED)

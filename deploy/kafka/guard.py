@@ -1,6 +1,6 @@
 """Kills the processes whose ids come on the standard input, one per line, when the input ends.
 
-The input ends when whoever holds its other end does, by `kill -9` too. `PR_SET_PDEATHSIG` would not do: it fires when
+The input ends when the process at its other end does, by `kill -9` too. `PR_SET_PDEATHSIG` would not do: it fires when
 the *thread* that started the child ends, and tests start brokers from short-lived threads.
 """
 

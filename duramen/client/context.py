@@ -152,7 +152,8 @@ class ClientContext:
 
     def direct_reads(self, name: str) -> DirectReads | None:
         """The shortest way to the values of the table of that name, where they are in this process; always the same
-        one, so that the token has what it showed."""
+        one, so that the token has what it showed.
+        """
         if self._direct is None:
             return None
         return self._direct_reads.get(name) or self._direct_reads.setdefault(name, self._direct(name, self.session))
@@ -180,7 +181,7 @@ class ClientContext:
         return self._timeout if timeout is None else check_timeout(timeout)
 
     def deadline(self, timeout: float | None) -> float:
-        """The same as a moment on the event loop's clock."""
+        """The call's deadline on the event loop's clock."""
         seconds = self.timeout(timeout)
         return (self._links or self._link_again()).loop.time() + seconds
 

@@ -122,7 +122,7 @@ class Table:
         """The values of `keys`, in their order; None for each absent key.
 
         Takes any number of keys; one request carries up to 10,000. The keys of one partition are read in one
-        transaction; there is no common moment of several partitions. Raises what `get` does.
+        transaction; several partitions are not read at one time. Raises what `get` does.
         """
         wanted = [check_key(key) for key in iterator_of(keys, "get_many takes keys")]
         deadline = self._context.deadline(timeout)

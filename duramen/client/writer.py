@@ -1,4 +1,4 @@
-"""A writer that can be interrupted at any moment and run again, and still writes every record exactly once.
+"""A writer that can be interrupted at any time and run again, and still writes every record exactly once.
 
 Its producer id is derived from a name that the caller chooses, and its sequences count the records per partition. Who
 runs it again with the same name feeds it the same records in the same order; it asks the table how far its producer

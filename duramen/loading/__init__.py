@@ -1,4 +1,4 @@
-"""Loading a file into a table, so that it may be interrupted at any moment and run again.
+"""Loading a file into a table, so that it may be interrupted at any time and run again.
 
 What it promises:
 

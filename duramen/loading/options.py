@@ -60,7 +60,7 @@ class LoadOptions:
 
 
 def format_of(path: Path) -> FileFormat:
-    """The format that a file's name tells: `flights.csv`, `flights.csv.gz`, … Raises `FileRefused`."""
+    """The format by a file's name: `flights.csv`, `flights.csv.gz`, … Raises `FileRefused`."""
     suffixes = path.suffixes
     if suffixes and suffixes[-1] == ".gz":
         suffixes = suffixes[:-1]

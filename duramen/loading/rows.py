@@ -68,7 +68,7 @@ class RowChunk(NamedTuple):
     """How much of the file was read, in bytes of the file as it lies on the disk."""
 
     def before_first_reject(self) -> Sequence[tuple[bytes, bytes]]:
-        """The pairs that stand before the first bad row."""
+        """The pairs before the first bad row."""
         return self.pairs[: self.rejects[0].row - self.first_row] if self.rejects else self.pairs
 
 

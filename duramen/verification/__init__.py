@@ -13,7 +13,7 @@ What is decided, by invariant (`docs/ARCHITECTURE.md` and the names in `checker.
 
     I1  an acknowledged write is in the log at its offset, with its bytes
     I2  what is in the log was written by a call, once; what failed for sure is not there
-    I3  the bytes at an offset are the same, whoever reads them and whenever
+    I3  the bytes at an offset are the same for every reader at every time
     I4  every replica's content at an offset is the model's
     I5  no read is older than its token, its session, or (strong) what had been acknowledged before it began
     I6  verdicts and results are those of the log's order
@@ -22,9 +22,9 @@ What is decided, by invariant (`docs/ARCHITECTURE.md` and the names in `checker.
 Where the log's own address is known (`--log`), it is read there too, without a server between, and what the servers
 gave of it has to be the same.
 
-`chaos.py` kills and pauses processes meanwhile; whoever runs more of them than Duramen's own, the brokers of a Kafka
-log for instance, hands it faults for those too. `history.py` writes the history as JSON lines, so that somebody who
-does not trust this checker can use another one.
+`chaos.py` kills and pauses processes meanwhile; a caller that runs more processes than Duramen's own, the brokers of a
+Kafka log for instance, gives it faults for those too. `history.py` writes the history as JSON lines, so that somebody
+who does not trust this checker can use another one.
 
 What is not here: performance, and what an invariant does not promise (that a call succeeds while a process is paused:
 its failure is recorded, and must only be honest).

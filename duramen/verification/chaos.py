@@ -1,7 +1,7 @@
-"""Faults: one after the other, chosen at random by a seed. What can be broken is a list that somebody else makes.
+"""Faults: one after the other, chosen at random by a seed. The caller gives the list of what can be broken.
 
-`child_faults` are those of a cluster's own processes, killed (-9) or paused (SIGSTOP). Whoever runs the brokers of a
-Kafka log adds theirs (`tests/kit/kafka/broker_faults.py`): a fault is a name and a coroutine function.
+`child_faults` are those of a cluster's own processes, killed (-9) or paused (SIGSTOP). A caller that runs the brokers
+of a Kafka log adds theirs (`tests/kit/kafka/broker_faults.py`): a fault is a name and a coroutine function.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FaultTold:
 
 
 class Faults:
-    """Causes one fault at a time until told to stop, and counts them."""
+    """Causes one fault at a time until it is stopped, and counts them."""
 
     def __init__(self, faults: Sequence[Fault], *, seed: str, calm_s: tuple[float, float] = _CALM_S) -> None:
         """`calm_s`: the least and the most seconds between two."""

@@ -303,7 +303,7 @@ class _Checker:
 
 
 class _Floor:
-    """How far something had come, over time: the highest offset known before a moment, by partition."""
+    """How far something had come, over time: the highest offset known before a given time, by partition."""
 
     def __init__(self) -> None:
         self._events: dict[int, list[tuple[int, int]]] = defaultdict(list)

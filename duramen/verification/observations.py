@@ -35,7 +35,7 @@ _DIFFERENCES_MAX: Final = 20
 
 
 async def read_served_log(connection: DataPlane, ref: TableRef, end: Token) -> list[LogRecord]:
-    """Every record of the table up to `end`, by partition and offset, as a watch gives them; the void ones are told.
+    """Every record of the table up to `end`, by partition and offset, as a watch gives them; void ones are marked.
 
     Where the log ends before `end`, it ends here too, and the checker says what is missing. Raises what does not pass
     within `HEAL_S`.

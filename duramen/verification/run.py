@@ -46,8 +46,8 @@ async def run_check(
     """Run the workload and return the whole history.
 
     `faults` breaks things until the event it gets is set, and returns when everything is alive again. `targets`: a
-    server that tells of the nodes, so that each replica can be read by itself; none: they are not. `log_url`: where the
-    log is, so that it is read without a server between, and what servers give of it is compared.
+    server that names the nodes, so that each replica can be read by itself; none: replicas are not read. `log_url`:
+    where the log is, so that it is read without a server between, and what servers give of it is compared.
 
     Raises what keeps the check from being made at all, `Unavailable` where the cluster does not heal.
     """

@@ -29,7 +29,7 @@ async def scratch_log(url: str) -> AsyncIterator[str]:
         )
     name = f"{parts.path.strip('/') or _NAMESPACE_DEFAULT}-check-{secrets.token_hex(4)}"
     own = urlunsplit(parts._replace(path=f"/{name}"))
-    await (await open_log(own)).close()  # a cluster that cannot be reached is told here, and not by a child
+    await (await open_log(own)).close()  # a cluster that cannot be reached fails here, and not in a child
     try:
         yield own
     finally:

@@ -326,7 +326,7 @@ async def run_watcher(
                     lost = end is not None
                     following.cancel()
                     await asyncio.wait([following])
-                    break  # the end was told: look whether it is reached, and go on from the last token
+                    break  # the end is known: look whether it is reached, and go on from the last token
                 run: list[Change] = following.result()
                 for change in run:
                     seen[change.partition].append(

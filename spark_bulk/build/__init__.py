@@ -19,14 +19,14 @@ What holds:
 
 How a build passes through: `bulk.py` plans and commits; `bases.py` finds the offsets; `frame.py` makes rows of the data
 frame and sends them to their tasks; in the task `partition_build.py` takes its rows through `rows.py` (what is a row,
-which one of several) into `index_writer.py`, and tells the driver by `outcome.py`.
+which one of several) into `index_writer.py`, and reports to the driver by `outcome.py`.
 
 What is not here: who stages, swaps and rolls back versions (`serving_tier.versions`), and building one from a table's
 own content (`spark_bulk.repush`). Builds are not resumed: what is cheap to repeat needs no state. No `DISTINCT`, no
 joins, no cleaning: a data frame has them all.
 
 Reading order: `rows.py`, `index_writer.py`, `outcome.py`, `partition_build.py`, `bases.py`, `frame.py`, `bulk.py`;
-`mapped_memory.py` and `partition_tasks.py` are what they stand on.
+all of them use `mapped_memory.py` and `partition_tasks.py`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ _ID_BYTES: Final = 8
 
 _TIMEOUT_S: Final = 60.0
 
-# Of the text in a version that tells what it was made from.
+# Of the text in a version that says what it was made from.
 _SOURCE_LENGTH_MAX: Final = 200
 
 

@@ -111,13 +111,13 @@ def placed_rows(rows: DataFrame, partitions: int, partitioner: Partitioner) -> D
     """What `spark_bulk.build.rows` takes: task n has partition n whole, sorted, with its mark.
 
     `rows` has `key`, `value`, perhaps `version`, `expires_at_ms`, and the columns by which the last one of a key is
-    known. Rows that are equal in those are told apart by their values, so that every attempt keeps the same one.
+    known. Of rows that are equal in those, the values decide, so that every attempt keeps the same row.
     """
 
     @arrow_udf(IntegerType())  # type: ignore[call-overload, untyped-decorator]
     def place(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         for keys in batches:
-            # Whoever writes the partition refuses the null, and can name its row.
+            # The task that writes the partition refuses the null, and can name its row.
             yield partition_ids(keys.fill_null(b""), partitions, partitioner)
 
     names = [name for name in ("key", "value", "version", "expires_at_ms") if name in rows.columns]

@@ -234,7 +234,7 @@ async def store_index(
 ) -> SnapshotManifest:
     """Put a finished index into a store, as a snapshot that was read back and compared; `folder` is removed.
 
-    The copy is made beside `folder`: at most twice its bytes are on the disk. Raises `SnapshotStoreUnavailable`,
+    The copy is made next to `folder`: at most twice its bytes are on the disk. Raises `SnapshotStoreUnavailable`,
     `SnapshotDamaged`, `DiskFull`.
     """
 

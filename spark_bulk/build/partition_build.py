@@ -2,8 +2,8 @@
 
     folder of Spark's → an index, written row after row → a compact copy → the store → read back
 
-Each attempt has a folder, and a snapshot, of its own: an attempt that is killed, or a second one beside it, disturbs
-nobody. Which one counts is decided by the driver, who names it in the version's manifest.
+Each attempt has a folder, and a snapshot, of its own: an attempt that is killed, or a second one at the same time,
+disturbs no other. The driver decides which one counts, and names it in the version's manifest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_bulk.runtime.waiting import wait_for
 
 __all__ = ["BuildPlan", "build_partition", "partition_builder", "work_folder"]
 
-# Behind the build's own id, in a snapshot's: tells apart the attempts at one partition.
+# Follows the build's id in a snapshot's: distinguishes the attempts at one partition.
 _ATTEMPT_BYTES: Final = 4
 
 

@@ -1,4 +1,4 @@
-"""Work that is one Spark task for each partition of a table, and gets its input from elsewhere than Spark."""
+"""Work that is one Spark task for each partition of a table, and gets its input from outside of Spark."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ or its changes from the log (`spark_bulk.source.log.feed`), and writes them; the
 
 `spark.read.parquet(f"{url}/{manifest.folder}")` reads one back, with `partition` as a column. Text columns, JSON and
 the like are a matter of `spark.read.format("duramen")` and Spark's own writer; these files keep the bytes, or text by
-choice, and versions and expiries beside them.
+choice, and versions and expiries in columns of their own.
 
 What is not here: a schedule (cron has one), merging of exports, formats other than Parquet.
 

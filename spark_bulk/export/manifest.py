@@ -2,8 +2,8 @@
 
     {"format": "duramen-export", "version": 1, "kind": "changes", …, "files": […], "check": "9a71c0f2"}
 
-`docs/FORMATS.md` tells every field. The text is exact (`log_tier.model.sealed_json`). The files are
-Parquet, which has checksums of its own by choice; their sizes and rows are told here.
+`docs/FORMATS.md` specifies every field. The text is exact (`log_tier.model.sealed_json`). The files are Parquet, which
+has checksums of its own by choice; their sizes and rows are listed here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One partition of an export, as a task writes it; and what it tells the driver."""
+"""One partition of an export, as a task writes it; and what it reports to the driver."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def partition_ids(keys: pa.Array, partitions: int, partitioner: Partitioner = "s
     """The partition of every key, as int32; `keys` is a column of bytes or of text.
 
     Raises `InvalidKey` for a null, naming its row, and for a column of another type. An empty key, or one that is too
-    long, gets a partition like any other: whoever writes it refuses it.
+    long, gets a partition like any other: the task that writes it refuses it.
     """
     keys = key_bytes(keys)
     count = len(keys)

@@ -41,14 +41,13 @@ What holds:
 - R5 What a task writes twice counts once.
 
 **Which state a read shows.** A partition is always read at one transaction. With a token it is exactly the token's
-offset, whoever reads and however often. Without one it is the log's end when the first query of the DataFrame was
+offset, for every reader and every repetition. Without one it is the log's end when the first query of the DataFrame was
 planned (Spark keeps that plan), or newer where the copy that a node gave was newer: a task that is tried again may then
-see more. Take a token where that matters. A snapshot that stands at the wanted offset is read where it lies, four times
-as fast as a peer's copy.
+see more. Take a token where that matters. A snapshot of exactly the wanted offset is read where it lies, four times as
+fast as a peer's copy.
 
-**Columns.** Spark does not tell a Python data source which columns a query needs. Name them:
-`.schema("key STRING, version BIGINT")` reads those alone, and `values=json` with `.schema(...)` takes every other name
-for a field.
+**Columns.** Spark does not pass the columns that a query needs to a Python data source. Name them: `.schema("key
+STRING, version BIGINT")` reads those alone, and `values=json` with `.schema(...)` takes every other name for a field.
 
 **Filters.** A query's filters are not pushed down: the options `key`, `prefix`, `start` and `end` name the pages that
 are read, and Spark filters what it gets. Spark 4 keeps the reader of a DataFrame's first query, with the filters that
@@ -61,10 +60,10 @@ options for one query: `SELECT … FROM t WITH (prefix = 'UA')` (`model/catalog_
 **Exactly once, and what it needs of your rows**: `writes/writer.py`.
 
 **How a read passes.** `data_source.py` → `table/table_reader.py` plans with `model/place.py`; each task gets an index
-that stands at its offset (`table/copies.py`: a snapshot where it lies, a replay, a peer's copy), maps its file and
-turns pages into columns (`table/index_file.py`, `model/columns.py`). `log/log_reader.py` reads batches from the log and
-asks a replica which of their records changed nothing (`log/feed.py`, `log/changes.py`); a stream's position is in
-Spark's checkpoint alone (`log/positions.py`).
+at its offset (`table/copies.py`: a snapshot where it lies, a replay, a peer's copy), maps its file and turns pages into
+columns (`table/index_file.py`, `model/columns.py`). `log/log_reader.py` reads batches from the log and asks a replica
+which of their records changed nothing (`log/feed.py`, `log/changes.py`); a stream's position is in Spark's checkpoint
+alone (`log/positions.py`).
 
 **How a write passes.** `writes/writer.py` → `writes/rows.py` checks, places and drafts; `writes/appending.py` encodes
 and appends, with the producer ids and sequences of `writes/identities.py`.

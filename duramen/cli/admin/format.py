@@ -50,7 +50,7 @@ def moment(time_ms: int) -> str:
 
 
 def offset(number: int | None) -> str:
-    """`-` stands for nothing."""
+    """An offset with thousands separators; `-` if there is none."""
     return "-" if number is None or number < 0 else f"{number:,}"
 
 

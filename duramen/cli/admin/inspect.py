@@ -32,7 +32,7 @@ def explain(
     timeout: Timeout = 30.0,
     json: Json = False,
 ) -> None:
-    """Tell everything about one key: its partition, what each replica holds, its last writes in the log.
+    """Show everything about one key: its partition, what each replica holds, its last writes in the log.
 
     The log is read backwards for the writes, at most a million records of it.
 

@@ -68,7 +68,7 @@ def _node_state(each: AdminNode) -> str:
 
 
 def partitions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
-    """Show every partition: its log, its replicas and how they stand.
+    """Show every partition: its log, its replicas and their status.
 
     A replica that is not simply a ready member is shown with its role or state.
 

@@ -179,7 +179,7 @@ def list_tables(at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False
 
 @app.command()
 def describe(table: _Name, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json = False) -> None:
-    """Show how a table's partitions stand.
+    """Show the status of a table's partitions.
 
     For each: the offsets that its log holds, how far its index has applied them, how many keys there are.
 

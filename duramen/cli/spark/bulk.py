@@ -158,7 +158,7 @@ def shows_progress(json: bool) -> bool:
 
 
 def absolute(url: str) -> str:
-    """A folder by its whole path: nodes that run elsewhere in the file system look for it."""
+    """A folder by its absolute path: nodes that run in another working directory look for it."""
     return url if "://" in url else f"file://{Path(url).absolute()}"
 
 

@@ -1,7 +1,7 @@
 """The session: what this client has seen, so that no replica shows it an older state.
 
 It holds one offset per table and partition, the highest seen, and only ever rises: reads and writes merge into it by
-themselves. Any thread may change it; whoever looks at a table's list sees plain numbers.
+themselves. Any thread may change it; a reader of a table's list sees plain numbers.
 """
 
 from __future__ import annotations

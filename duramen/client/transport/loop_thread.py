@@ -31,7 +31,7 @@ class LoopThread:
     def __init__(self, *, shared: bool = False) -> None:
         """A new loop, or (`shared`) the one of this process, which goes on after `stop`."""
         self._own = None if shared else BackgroundLoop("duramen-client")
-        # Held while a call is handed over and while this is told to end: no call falls in between and hangs.
+        # Held while a call is handed over and while the loop is being stopped: no call falls in between and hangs.
         # Reentrant, because the collector may run inside, find a forgotten iterator, and hand over its closing.
         self._gate = threading.RLock()
         self._closed = False
@@ -125,11 +125,12 @@ class LoopThread:
             self.run(steps.close())
 
     def close_iterators(self) -> None:
-        """Close the iterators that nobody waits in at this moment, each with what it holds."""
+        """Close the iterators that no call waits in now, each with what it holds."""
         self.run(self._close_iterators())
 
     async def _close_iterators(self) -> None:
-        # One by one, and not by the loop's own shutdown, which would close an outer generator beside its inner ones.
+        # One by one, and not by the loop's own shutdown, which would close an outer generator concurrently with its
+        # inner ones.
         for steps in list(self._steps):
             if not steps.is_busy():
                 await steps.close()
@@ -156,8 +157,8 @@ class LoopThread:
 class _Steps(Generic[T]):
     """An asynchronous generator, one step at a time: a step that is being cancelled ends before the closing begins.
 
-    The closing itself cancels the step that is under way. Whoever waited for it may be gone without having done so:
-    an interrupt can come between the hand-over of a call and the first line that holds its future.
+    The closing itself cancels the step that is under way. The caller that waited for it may be gone without having done
+    so: an interrupt can come between the hand-over of a call and the first line that holds its future.
     """
 
     def __init__(self, runs: AsyncGenerator[list[T], None]) -> None:
@@ -182,7 +183,7 @@ class _Steps(Generic[T]):
             raise DatabaseForked("this iterator was begun before the process was forked: begin another one here")
         async with self._turn:
             if self._closed:
-                # Not the end of what there is: whoever iterates must not take a part for the whole.
+                # Not the end of what there is: the caller's loop must not take a part for the whole.
                 raise DatabaseClosed("this database was closed before the iterator came to its end")
             self._under_way = asyncio.current_task()
             try:

@@ -1,10 +1,10 @@
 """The shortest way from a blocking caller to a server: its own thread, its own socket, the server's RESP endpoint.
 
 Where one server is the whole cluster and has a RESP endpoint without password and TLS, `get(key)` and `put(key, value)`
-with nothing else said go there: no event loop, no gRPC, no other thread. All else, and whatever this way cannot do at a
-moment, goes by gRPC as ever, which knows how to wait, to try again, and what to say. The session is the same one.
+without other arguments go there: no event loop, no gRPC, no other thread. All other calls, and those that this path
+cannot serve at once, go over gRPC, which waits, retries and reports errors. The session is the same one.
 
-    D1  A read carries what the session has seen, and the reply the offset that it stands at.
+    D1  A read carries what the session has seen, and the reply the offset at which it was read.
     D2  A put is a batch of its own, with a producer id of its thread's and a sequence. If its reply is lost, the same
         bytes go again by gRPC, and take effect once.
     D3  A connection on which anything went wrong is closed: a late reply must not be taken for the next one's.
@@ -48,7 +48,7 @@ class Finding(Protocol):
 
     @property
     def ref(self) -> TableRef | None:
-        """The table; None: it is not known at this moment."""
+        """The table; None: it is not known now."""
         ...
 
 
@@ -92,7 +92,7 @@ class _Line:
         return reply
 
     def end(self) -> None:
-        """Wake whoever waits in it, and close it."""
+        """Wake the thread that waits for a reply, and close the connection."""
         with suppress(OSError):  # it may be over already
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
@@ -134,7 +134,7 @@ class RespFastPath:
         return FastPathTable(self, finding)
 
     def line(self) -> _Line | None:
-        """This thread's connection; None where there can be none at this moment."""
+        """This thread's connection; None if there can be none now."""
         line: _Line | None = getattr(self._own, "line", None)
         if line is not None and line.process == os.getpid():
             return line
@@ -204,7 +204,7 @@ class FastPathTable:
         try:
             reply = line.ask(b"DURAMEN.READ", *place, key)
             if type(reply) is not list and str(reply).startswith("TRYAGAIN ") and seen != NOTHING:
-                # What was written a moment ago is applied in a moment.
+                # What was just written will be applied soon.
                 line.ask(b"DURAMEN.AWAIT", *place)
                 reply = line.ask(b"DURAMEN.READ", *place, key)
         except OSError:

@@ -7,7 +7,7 @@
 
 Each is an object with `open()`, `port` and `close()`, and nothing starts before `open`. What they share is the shell
 (`grpc_server.py`): a gRPC server that takes its port before anything is opened (so that a second process on that port
-harms nothing), tells its health, reflects its services, and stops without dropping what is under way.
+harms nothing), reports its health, reflects its services, and stops without dropping what is under way.
 
 What holds:
 

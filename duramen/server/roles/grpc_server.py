@@ -91,7 +91,7 @@ class GrpcServer:
         quick_switching()
 
     async def say(self, *, serving: bool) -> None:
-        """Tell by the health service whether requests are welcome."""
+        """Report by the health service whether requests are welcome."""
         if serving is self._serving:
             return
         self._serving = serving
@@ -100,7 +100,7 @@ class GrpcServer:
             await self._health.set(name, status.SERVING if serving else status.NOT_SERVING)
 
     async def close(self) -> None:
-        """Take no new work, end streams with a reason, give calls under way a moment. Idempotent."""
+        """Take no new work, end streams with a reason, wait shortly for calls under way. Idempotent."""
         if not self._started:
             await _let_go(self._server)
             return

@@ -68,8 +68,8 @@ class RouterRole:
         client_log_url: str | None = None,
         resp_endpoint: RespSettings = NO_RESP_ENDPOINT,
     ) -> RouterRole:
-        """Follow the catalog and the nodes, listen. `client_log_url`: what clients are told about the log, where that
-        is not `log_url`; empty: they shall write through routers. Raises `PortInUse`, `Disconnected`.
+        """Follow the catalog and the nodes, listen. `client_log_url`: the log's address for clients, if that is not
+        `log_url`; empty: clients write through routers. Raises `PortInUse`, `Disconnected`.
         """
         ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as opened:

@@ -46,7 +46,7 @@ async def run_until_signal(
 
     def on_signal(number: signal.Signals) -> None:
         if stop.done():
-            # Asked twice: the log is safe at any moment, only the indexes' clean mark is lost.
+            # Asked twice: the log is safe at any time, only the indexes' clean mark is lost.
             os._exit(128 + number)
         stop.set_result(number.name)
 

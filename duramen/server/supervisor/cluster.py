@@ -20,7 +20,7 @@ from serving_tier.names import NODE_FOLDERS, NODES_FOLDER, OUTPUT_FOLDER, SNAPSH
 
 __all__ = ["NODES_MAX", "ClusterOptions", "supervise"]
 
-# Each is a Python process of some 60 MiB; a machine that has room for more has an init system too.
+# Each is a Python process of some 60 MiB; a machine with memory for more has an init system too.
 NODES_MAX: Final = 16
 
 _OURS: Final = frozenset({LOG_FOLDER, *NODE_FOLDERS, *UP_FOLDERS})
@@ -50,7 +50,7 @@ class ClusterOptions:
 
 
 async def supervise(data: Path, options: ClusterOptions, tell: Event) -> None:
-    """Run a cluster below `data` until SIGTERM or SIGINT. `tell` hears what happens, as the JSON lines of `--json`.
+    """Run a cluster below `data` until SIGTERM or SIGINT. `tell` gets each event, as the JSON lines of `--json`.
 
     Raises what keeps a child from starting for the first time; then everything is stopped again.
     """

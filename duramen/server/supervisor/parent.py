@@ -12,7 +12,7 @@ from log_tier.model.errors import ShuttingDown
 __all__ = ["PARENT_VARIABLE", "end_with_parent"]
 
 PARENT_VARIABLE: Final = "DURAMEN_PARENT_PID"
-"""The environment variable by which a supervisor tells its children who it is."""
+"""The environment variable in which a supervisor passes its process id to its children."""
 
 _PR_SET_PDEATHSIG: Final = 1
 

@@ -1,4 +1,4 @@
-"""Telling the catalog which node this is and where it is reached."""
+"""Registering this node, its identity and its address with the catalog."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def register_node(catalog: Catalog, command: RegisterNode) -> None:
 
 
 def told_to_clients(log_url: str) -> str:
-    """What a server tells its clients about the log: its address, or nothing where they write through servers.
+    """The log's address as a server gives it to its clients; empty if they write through servers.
 
     A Kafka URL is not passed on: it may hold secrets, and clients need no rights on the cluster.
     """

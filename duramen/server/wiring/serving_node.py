@@ -1,4 +1,4 @@
-"""A serving node, wired: everything between a log with its catalog and the endpoints that stand before the node.
+"""A serving node, wired: everything between a log with its catalog and the node's endpoints.
 
     log ──▶ replicas (Node) ◀── Hosting ◀── catalog ──▶ JobWorker ──▶ snapshots, moves, restores …
               │      ▲                                      │
@@ -80,7 +80,7 @@ class ServingNode:
         self.hosting = hosting
         self.worker = worker
         self.load = Load()
-        """What is under way here; the endpoints count it, the status tells it."""
+        """What is under way here; the endpoints count it, the status reports it."""
         self.folder = folder
         self.ended = ended
         """Set with the reason when a background task of this node ended by itself: it must not go on."""

@@ -1,7 +1,8 @@
 """Everything that one machine needs, wired in one place: log, node, data plane.
 
-The log lies in the data folder, or elsewhere (`log_url`: a Kafka cluster, usually). Whoever owns the log's folder is
-its only node, whatever the catalog says; on a log that others may use too, the node is who its own folder says it is.
+The log lies in the data folder, or outside of it (`log_url`: a Kafka cluster, usually). The process that owns the log's
+folder is its only node, whatever the catalog says; on a log that others may use too, the node is who its own folder
+says it is.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ async def open_single_machine(
             catalog = await Catalog.open(log)
             opened.push_async_callback(catalog.close)
             _check_alone(catalog.map, data)
-            # Whoever owns the log's folder owns everything: nobody else can be this node.
+            # The process that owns the log's folder owns everything: no other process can be this node.
             command = RegisterNode(NODE_ID, address, identity, take_over=log_url is None or take_over)
             await register_node(catalog, command)
             if log_url is None:

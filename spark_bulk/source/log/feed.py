@@ -2,7 +2,7 @@
 
 The batches come straight from the log, and no node has to pass them on. Which of the records changed nothing is known
 to the replicas (`serving_tier.service.voids`), so one of them is asked, once for some 65,000 records, and answers when
-it has applied them. Whoever sees a change here can read it there.
+it has applied them. A program that sees a change here can read it at that replica.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Columns: which ones a read can show, and how bytes become what the schema says. Pure, over Arrow arrays.
 
 A read shows what its schema names, in that order; Spark passes the schema that the user gave (`.schema("key STRING")`),
-or else the whole one. That is also how columns are left out: Spark does not tell a Python data source which ones a
-query needs.
+or else the whole one. That is also how columns are left out: Spark does not pass the columns that a query needs to a
+Python data source.
 
-Text is checked to be UTF-8, and JSON to be one object a value: what is not is refused with the key that it stands
-under, for a null in its place would look like a value that was never there.
+Text is checked to be UTF-8, and JSON to be one object a value: a value that is not is refused with its key, for a null
+in its place would look like a value that was never there.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def json_columns(values: pa.Array, schema: pa.Schema, *, keys: pa.Array, where: 
             if found.num_rows == len(values):
                 return [found.column(field.name).combine_chunks().cast(field.type) for field in schema]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            pass  # told below, with the row that is at fault
+            pass  # the code below raises it, with the row that is at fault
     objects = [_object(data, keys[row].as_py(), where) for row, data in enumerate(values.to_pylist())]
     return [_field(objects, field, keys, where) for field in schema]
 

@@ -1,4 +1,4 @@
-"""Where a table is: who holds it, where its log lies, which snapshots there are. Asked once, by whoever plans.
+"""Where a table is: who holds it, where its log lies, which snapshots there are. Asked once, by the driver that plans.
 
 What is found here travels with each Spark task, so a task asks nobody where things are; what has moved meanwhile, it
 notices by the error, and the next source is tried.
@@ -73,7 +73,7 @@ class TablePlace:
 
 async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:
     """Ask the server `at` (host:port). Raises `TableNotFound`, `Disconnected`, `DeadlineExceeded`, and `InvalidRequest`
-    where it does not tell where the log is.
+    if it does not say where the log is.
     """
     try:
         view = await fetch_view(at, timeout=timeout_s)

@@ -1,6 +1,6 @@
 """An index of one partition, at one offset, as a file that this process may read: where it comes from, and how.
 
-    a snapshot that stands at the wanted offset     read where it lies, if that is a folder of this machine
+    a snapshot of exactly the wanted offset         read where it lies, if that is a folder of this machine
     a little log before the wanted offset           a snapshot, or the table's beginning, and a replay of what follows
     a live peer's copy                              one transaction of a replica, and a replay of what it lacks
     any older snapshot, the log's beginning         and a long replay
@@ -9,7 +9,7 @@ In this order, until one serves; a replay of less than `REPLAY_CHEAP` records ta
 a copy. The state at an **exact** offset (a token's) is what the log says, so a copy that is beyond it is of no use; for
 a read of "now" (not exact) a copy may be as new as it likes.
 
-Whatever comes from elsewhere is checked before it is read, piece by piece (`serving_tier.snapshots`). A source that is
+Every file that was fetched is checked before it is read, piece by piece (`serving_tier.snapshots`). A source that is
 bad or away is named and passed over; while one of them was only away or busy, all are tried again until the time is
 over. Nodes give two copies at a time, so the tasks of a large read wait here for each other.
 """

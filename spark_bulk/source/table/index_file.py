@@ -1,10 +1,10 @@
 """The rows of a closed index, read from its LMDB file page by page: keys, values, versions, in key order.
 
-LMDB's cursor gives some 1.3 M rows a second to whoever wants them as Arrow columns, because each row becomes two Python
-objects on the way; Spark reads Parquet four times as fast. A leaf page, however, is a table of pointers to nodes, and a
-few hundred leaves are one computation on arrays: where each key and each value begins and how long it is. Arrow's
-`binary_view` is exactly that (length, buffer, offset), and its cast to `binary` copies the bytes in C. Together some
-15 M rows a second on one core, and no object per row.
+LMDB's cursor gives some 1.3 M rows a second as Arrow columns, because each row becomes two Python objects on the way;
+Spark reads Parquet four times as fast. A leaf page, however, is a table of pointers to nodes, and a few hundred leaves
+are one computation on arrays: where each key and each value begins and how long it is. Arrow's `binary_view` is exactly
+that (length, buffer, offset), and its cast to `binary` copies the bytes in C. Together some 15 M rows a second on one
+core, and no object per row.
 
 What is read must be a file that nothing writes and that was checked (`serving_tier.snapshots`: its checksums, and that
 every pointer and every child stays inside). What that check leaves open, the lengths inside a leaf's nodes, is looked

@@ -1,7 +1,7 @@
 """Batch reads of a table: `spark.read.format("duramen")`. One Spark partition for each partition of the table.
 
 The driver asks for the cluster's map and the log's ends, and gives each task one partition and the offset at which to
-read it. A task gets an index that stands there (`copies.py`), maps its file, and turns pages into Arrow columns
+read it. A task gets an index at that offset (`copies.py`), maps its file, and turns pages into Arrow columns
 (`index_file.py`).
 """
 

@@ -7,7 +7,7 @@ again after a restart is dropped too.
 
 **What that needs.** Every attempt of a task must meet the same rows in the same order. Files, tables and this source
 read that way. What comes out of a shuffle (`groupBy`, `join`, `repartition`) does not: its rows arrive in the order in
-which their pieces came over the network. Sort them within their tasks, by columns that tell any two rows apart:
+which their pieces came over the network. Sort them within their tasks, by columns that differ between any two rows:
 
     df.sortWithinPartitions("key", "value").write.format("duramen")…
 
@@ -41,7 +41,7 @@ from spark_bulk.source.writes.rows import check_write_schema, drafts
 
 __all__ = ["TableStreamWriter", "TableWriter", "Written"]
 
-# What Spark tells the tasks of a stream.
+# The names of what Spark passes to the tasks of a stream.
 _QUERY = "sql.streaming.queryId"
 _EPOCH = "streaming.sql.batchId"
 
