@@ -51,7 +51,7 @@ def test_spread_is_ordered(values: list[float]) -> None:
 
 
 def test_ratios_are_made_inside_a_round() -> None:
-    # A machine twice as slow in the second round: the ratio stands, the medians' ratio would not tell.
+    # A machine twice as slow in the second round: the ratio is the same; the ratio of the medians would differ.
     assert ratios([100, 50, 120], [10, 5, 10]) == [10, 10, 12]
 
 

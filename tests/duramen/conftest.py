@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server for the whole session. Whoever kills it restarts it; use a table of your own (`table_name`)."""
+    """A server for the whole session. A test that kills it restarts it; use a table of your own (`table_name`)."""
     folder = tmp_path_factory.mktemp("server")
     running = ServerProcess(folder / "data", log=folder / "server.log")
     yield running

@@ -24,7 +24,7 @@ from serving_tier.proto import node_pb2
 
 CODE: Final = grpc.StatusCode
 
-# What a caller can be told to be its own fault, or the moment's; and a call that was simply right.
+# The codes of the caller's own faults and of passing failures; and of a call that was simply right.
 EXPECTED: Final = {
     CODE.OK, CODE.INVALID_ARGUMENT, CODE.NOT_FOUND, CODE.ALREADY_EXISTS, CODE.OUT_OF_RANGE, CODE.FAILED_PRECONDITION,
     CODE.RESOURCE_EXHAUSTED, CODE.UNIMPLEMENTED, CODE.DEADLINE_EXCEEDED, CODE.UNAVAILABLE,

@@ -155,7 +155,7 @@ def test_idle_connections_leave_the_log_its_descriptors(tmp_path: Path) -> None:
 
 
 def test_a_process_without_descriptors_says_so_and_goes_on(tmp_path: Path) -> None:
-    """Whoever embeds the database takes them all: calls are refused by type, and nothing is lost."""
+    """The program that embeds the database takes them all: calls get a typed error, and nothing is lost."""
     script = f"""
 import os, resource, sys
 import duramen

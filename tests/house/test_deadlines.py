@@ -1,4 +1,4 @@
-"""A wait that fails says what it waited for, with the values of that moment."""
+"""A wait that fails says what it waited for, with the values at that time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house rules that a reader relies on, kept by the suite: sizes, reading orders, circles, rooms."""
+"""The house rules that a reader relies on, kept by the suite: sizes, reading orders, import cycles, subpackages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FUNCTION_LINES_MAX = 60
 """A longer function does not fit on a screen. Counted is its body without its docstring: a command's signature is the
 table of its options, with the help of each."""
 LOOSE_FILES_MAX = 15
-"""A folder with more modules has rooms that nobody has named yet."""
+"""A folder with more modules has subpackages that nobody has named yet."""
 
 Module = str
 
@@ -62,7 +62,7 @@ def modules() -> dict[Module, Path]:
 
 
 def imports_of(path: Path) -> Iterator[Module]:
-    """Every product module that a file imports, wherever the import stands, TYPE_CHECKING included."""
+    """Every product module that a file imports, wherever the import is, TYPE_CHECKING included."""
     known = modules()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -159,7 +159,9 @@ def test_no_module_is_in_a_circle() -> None:
 
 
 def test_no_room_is_in_a_circle() -> None:
-    """Rooms are folders. The front pages of the whole (`duramen`, `spark_bulk`) may know what lies below them."""
+    """Subpackages import each other without a cycle. The top packages (`duramen`, `spark_bulk`) may import what lies
+    below them.
+    """
     graph: dict[Module, set[Module]] = {}
     for path in modules().values():
         room = module_of(path.parent / "__init__.py")
@@ -178,7 +180,9 @@ def packages() -> list[Path]:
 
 @pytest.mark.parametrize("path", packages(), ids=str)
 def test_an_essay_names_what_its_room_holds(path: Path) -> None:
-    """Every module and every room of a package is named in the package's docstring, and nothing that is not there."""
+    """Every module and every subpackage of a package is named in the package's docstring, and nothing that is not
+    there.
+    """
     folder = TOP / path.parent
     essay = ast.get_docstring(tree_of(path)) or ""
     missing = [
@@ -200,7 +204,7 @@ def test_an_essay_names_what_its_room_holds(path: Path) -> None:
 
 @pytest.mark.parametrize("path", product_files(), ids=str)
 def test_prose_names_files_that_exist(path: Path) -> None:
-    """A file that a docstring names in backquotes is there: beside the module, or at that path in the repository."""
+    """A file that a docstring names in backquotes is there: next to the module, or at that path in the repository."""
     folder = TOP / path.parent
     named = {
         name

@@ -219,7 +219,7 @@ async def test_transactions_show_when_they_have_ended(kafka: str, tmp_path: Path
         bounds = await data_plane_of(one).log.bounds(PartitionId(table.id, replica.partition))
         assert (bounds.latest, bounds.unsettled) == (offset - 1, 2)
         assert await first.get(b"behind", level="strong") is None
-        # One that was there before, and one that comes now: its fetches tell of more than may be read.
+        # One that was there before, and one that comes now: its fetches report more than may be read.
         second = await two.create_table("orders", over=topic)
         await wait_level(two, second, [offset])
         for each in (replica, *await replicas_of(two, second)):
@@ -237,7 +237,7 @@ async def test_transactions_show_when_they_have_ended(kafka: str, tmp_path: Path
         assert await first.get(b"held") == b"in a transaction"
         assert await first.get(b"mine") == b"behind it too"
         assert await asyncio.wait_for(watched, patience_s(DEADLINE_S)) == b"held"
-        # The marker of the commit is the last offset: whoever wants it applied gets it.
+        # The marker of the commit is the last offset: a read that asks for that offset is answered.
         end = (await asyncio.to_thread(end_of, kafka, topic))[1]
         assert end == mine.offset + 2 == behind + 3
         digests = await settled_digests([(one, first), (two, second)], [end])
@@ -264,7 +264,7 @@ async def test_compressed_records_are_read(kafka: str, tmp_path: Path, codec: st
 async def test_a_clock_that_runs_backwards(kafka: str, tmp_path: Path) -> None:
     """The log's time only rises, so what expired by it stays so, on a replica that reads slowly or at once."""
     topic = await asyncio.to_thread(make_topic, kafka, message_timestamp_type="CreateTime")
-    # As it is: nodes write into a log whose own time stands still, once an entry there should have expired.
+    # As it is: nodes write into a log whose own time does not advance, once an entry there should have expired.
     now_ms = int(time.time() * 1000)
     ttl = attribute_of(Operation.PUT, expiry=Expiry.TTL)
     expiring = with_header(pack_header(ttl, 0, 0, 0, 0, expiry=60_000))

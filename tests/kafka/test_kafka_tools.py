@@ -56,7 +56,7 @@ async def test_java_puts_keys_where_murmur2_says(kafka: str, tmp_path: Path) -> 
 
 
 async def test_the_wrong_partitioner_does_not_find_them(kafka: str, tmp_path: Path) -> None:
-    """So the test above can fail: by slots, three of four keys are looked for elsewhere."""
+    """So the test above can fail: by slots, three of four keys are looked for in another partition."""
     topic = await asyncio.to_thread(make_topic, kafka, partitions=4)
     keys = [f"key{number}" for number in range(400)]
     lines = "".join(f"{key}\tv\n" for key in keys).encode()
@@ -88,6 +88,6 @@ async def test_a_topic_of_the_perf_test_is_served(kafka: str, tmp_path: Path) ->
         assert [replica.void for replica in replicas] == list(ends)
         assert [replica.index.statistics().void for replica in replicas] == list(ends)
         assert [pair async for pair in table.scan()] == []
-        # It is a table like any other beside them.
+        # For its own writes it is a table like any other.
         done = await table.put(b"UA1545", b"departed")
         assert await table.get(b"UA1545", after=done.token) == b"departed"

@@ -56,7 +56,7 @@ def read(kafka: str, topic: str, partition: int, offset: int) -> SeenRecord:
 
 
 async def test_it_writes_into_a_table_of_ours(kafka: str, tmp_path: Path) -> None:
-    """It is told the partition, because it knows nothing of slots."""
+    """The partition is passed to it, because it knows nothing of slots."""
     namespace = f"t{uuid.uuid4().hex[:12]}"
     async with database_on(kafka, tmp_path, namespace=namespace) as database:
         flights = await database.create_table("flights", partitions=3)

@@ -27,7 +27,7 @@ PASSWORD: Final = "correct-horse-7391"
 WRONG: Final = "wrong-battery-2684"
 STORE_PASSWORD: Final = "store-password"
 
-# What a person waits for before looking elsewhere.
+# How long a person waits before they look for another cause.
 REFUSED_WITHIN_S: Final = 20.0
 
 

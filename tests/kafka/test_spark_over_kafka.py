@@ -1,7 +1,7 @@
 """Spark on a database whose log is a Kafka broker: written once, read again, built, swapped, exported, cleared.
 
-The tasks reach that log through the server (`grpc://`), which is what `duramen up --log kafka://…` tells them, or, in a
-cluster of nodes, straight at the brokers.
+The tasks reach that log through the server (`grpc://`), which is the address that `duramen up --log kafka://…` gives
+them, or, in a cluster of nodes, straight at the brokers.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def test_a_table_is_cleared_and_brought_back(source: Source, table: Table, serve
 
 @contextmanager
 def router_on(log_url: str, *, tells: str) -> Iterator[str]:
-    """A router, which tells whoever asks that the log is at `tells`. Its address."""
+    """A router that names `tells` to its clients as the log's address. Yields the router's address."""
     command = [sys.executable, "-m", "duramen", "serve", "router", "--log", log_url, "--port", "0", "--json"]
     process = subprocess.Popen(
         command,
@@ -304,7 +304,9 @@ def router_on(log_url: str, *, tells: str) -> Iterator[str]:
 
 
 def test_tasks_reach_the_brokers_themselves(source: Source, table: Table, log_url: str, tmp_path: Path) -> None:
-    """In a cluster of nodes nobody serves the log by gRPC, and Spark is told of it by a router that is told to."""
+    """In a cluster of nodes nobody serves the log over gRPC; Spark gets its address from a router that is configured to
+    name it.
+    """
     rows = {b"k%d" % number: b"%d" % number for number in range(1_000)}
     frame = source.spark.range(0, 1_000, 1, 2).selectExpr("concat('k', id) AS key", "cast(id AS string) AS value")
     with router_on(log_url, tells="same") as at, pytest.raises(InvalidRequest, match="start a router with client_log"):

@@ -37,7 +37,7 @@ def test_it_serves_over_its_command_line(kafka: str, tmp_path: Path, up: Callabl
     scanned = server.documents("scan", "flights")
     assert [each["key"] for each in scanned] == [key.decode() for key in keys]
 
-    # What it tells of the log is what the broker tells.
+    # What it reports of the log is what the broker reports.
     topic = f"{namespace}.flights"
     ends = [end_of(kafka, topic, partition)[1] for partition in (0, 1)]
     assert sum(ends) == len(keys)

@@ -1,7 +1,7 @@
 """The test kit: real parts set up for tests, disks and logs that fail on purpose, models to compare with.
 
 A module here is imported by its full name (`from kit.log.memory_disk import MemoryDisk`), so a name needs to be unique
-in its room only.
+in its subpackage only.
 
 Tests wait with `until` and `wait_until` of `deadlines.py`, whose deadlines grow with the load of the machine. A server
 that stops and comes back at its port, or a port at which nobody shall answer, takes one of `held_port.py`.

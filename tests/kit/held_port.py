@@ -10,10 +10,10 @@ __all__ = ["HeldPort"]
 class HeldPort:
     """Nobody else is given `number` until `close`, whether or not somebody listens on it.
 
-    A port that was only probed, or whose server was killed, goes to whoever asks the kernel next. This one stays bound
-    to a socket that never listens. The kernel neither gives such a port to a socket that asks for any, nor makes it the
-    source of a connection. A server that names it may listen on it, if it sets `SO_REUSEADDR` as servers do; while none
-    listens, connections are refused.
+    A port that was only probed, or whose server was killed, goes to the process that asks the kernel next. This one
+    stays bound to a socket that never listens. The kernel neither gives such a port to a socket that asks for any, nor
+    makes it the source of a connection. A server that names it may listen on it, if it sets `SO_REUSEADDR` as servers
+    do; while none listens, connections are refused.
     """
 
     def __init__(self) -> None:

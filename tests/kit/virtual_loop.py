@@ -1,4 +1,4 @@
-"""An event loop whose clock stands still while there is work, and jumps to the next timer when there is none."""
+"""An event loop whose clock is frozen while there is work, and jumps to the next timer when there is none."""
 
 from __future__ import annotations
 

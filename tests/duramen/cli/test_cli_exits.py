@@ -1,4 +1,4 @@
-"""Exit codes: every error class has one, and the help tells them all."""
+"""Exit codes: every error class has one, and the help lists them all."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
 
 @pytest.fixture
 async def between(data_plane: LocalData) -> InBetween:
-    """A connection to the core that does what it is told."""
+    """A connection to the data plane whose behaviour the test sets."""
     return InBetween(data_plane)
 
 

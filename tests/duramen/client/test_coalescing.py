@@ -232,7 +232,7 @@ async def test_a_reply_without_room_is_asked_for_in_pieces(
     inner = between._inner.read
 
     async def read(parts: Any, **how: float) -> Any:
-        """A server with room for three keys in a reply."""
+        """A server whose reply holds three keys."""
         results: list[Any] = []
         room = 3
         for part, result in zip(parts, await inner(parts, **how), strict=True):

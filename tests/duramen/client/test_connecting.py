@@ -90,7 +90,7 @@ async def test_through_a_router_and_no_further(cluster: TestCluster, connect: Ca
 
 
 async def test_from_a_node(cluster: TestCluster, connect: Callable[..., Any]) -> None:
-    """A node tells the map too; what needs the catalog, it cannot do."""
+    """A node sends the map too; what needs the catalog, it cannot do."""
     table = await (await connect(cluster.routers[0].address)).create_table("flights", partitions=2)
     await table.put(b"k", b"v")
     database = await connect(cluster.nodes["n1"].address)
@@ -101,7 +101,9 @@ async def test_from_a_node(cluster: TestCluster, connect: Callable[..., Any]) ->
 async def test_nodes_and_log_that_cannot_be_reached_from_here(
     tmp_path: Path, connect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The map names addresses that mean nothing to the client; the router, whose fleet knows better, does it all."""
+    """The map names addresses that mean nothing to the client; the router, whose membership has the right ones, does it
+    all.
+    """
     async with cluster_of(tmp_path, routers=1) as cluster:
         view = type("View", (), {})()
         from duramen.client.transport import connect as connecting
@@ -164,7 +166,7 @@ async def test_a_router_that_is_lost_later(cluster: TestCluster, connect: Callab
     database = await connect([router.address for router in cluster.routers], direct=direct)
     await check_everything_works(database)
     await cluster.routers[0].stop()
-    await database.tables()  # a question is asked again; a change whose connection breaks would be told to its caller
+    await database.tables()  # a question is asked again; a change whose connection breaks would fail
     await check_everything_works(database, "again")
     await cluster.routers[0].start()
     await cluster.routers[1].stop()

@@ -87,7 +87,7 @@ async def test_a_writer_tells_the_place_of_the_copy_that_counts(between: InBetwe
 async def test_somebody_on_the_way_sends_twice(
     data_plane: LocalData, between: InBetween, flights: Table, slow: bool
 ) -> None:
-    """The client has sent once, and is told of the copy that counts all the same; also where that takes a while."""
+    """The client has sent once, and still gets the offset of the copy that counts; also where that takes a while."""
     database = Database(FailoverConnection([between, data_plane]))
     table = database.table("flights")
     ref = await table.lookup.resolve()
@@ -95,7 +95,7 @@ async def test_somebody_on_the_way_sends_twice(
     replicas = [data_plane.node.replica(PartitionId(ref.id, Partition(number))) for number in range(ref.partitions)]
     with held(*replicas) if slow else nullcontext():
         writing = asyncio.ensure_future(table.put(b"k", b"v"))
-        if slow:  # its place is known, and is told when the verdict is there
+        if slow:  # its place is known, and is returned when the verdict is there
             writes = database.context.writes.gatherer
             await until(lambda: bool(writes._tasks) and not writes.rounds.under_way and bool(between.writes))
             assert not writing.done()

@@ -176,7 +176,7 @@ def test_a_write_is_read_at_once(flights: Table) -> None:
 
 
 class Deaf:
-    """Between a client and the endpoint: passes on what it is told, until a write; then nobody hears of its reply."""
+    """Between a client and the endpoint: passes on what it gets, until a write; the write's reply is lost."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -306,7 +306,7 @@ def test_servers_without_an_endpoint_for_us(tmp_path: Path, settings: RespSettin
 
 @pytest.mark.parametrize("readers", [0, 1])
 def test_acknowledged_puts_survive_a_kill(tmp_path: Path, readers: int) -> None:
-    """Callers go on through the kill; what they were told is there, in its order, and the endpoint is used again."""
+    """Callers go on through the kill; what was acknowledged is there, in its order, and the endpoint is used again."""
     arguments = ["--resp-port", "0", "--resp-readers", str(readers)]
     server = ServerProcess(tmp_path / "data", log=tmp_path / "server.log", arguments=arguments)
     stop = threading.Event()

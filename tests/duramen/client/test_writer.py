@@ -43,7 +43,7 @@ async def scanned(table: Table) -> list[tuple[bytes, bytes]]:
 
 
 class Faulty:
-    """A connection whose writes go wrong as it is told: before they are sent, or after."""
+    """A connection whose writes fail as the test says: before they are sent, or after."""
 
     def __init__(self, inner: object, *, before: dict[int, DuramenError], after: dict[int, DuramenError]) -> None:
         self._inner = inner

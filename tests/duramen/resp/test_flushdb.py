@@ -103,7 +103,7 @@ def test_others_write_meanwhile(server: ServerProcess, client: Any) -> None:
                     found = mine.get(f"writer{me}")
                     if found not in (None, b"%d" % rounds[me]):
                         troubles.append((me, rounds[me], found))
-        except Exception as error:  # noqa: BLE001 - told by the test
+        except Exception as error:  # noqa: BLE001 - reported by the test
             troubles.append((me, rounds[me], error))
 
     writers = [threading.Thread(target=write, args=(me,)) for me in range(3)]

@@ -135,7 +135,7 @@ class TestBlocking:
         listener.psubscribe(f"__keyspace@0__:{key}*")
         assert listener.get_message(timeout=10)["type"] == "psubscribe"
         heard: list[Any] = []
-        for number in range(1000):  # the watch begins a moment after the reply
+        for number in range(1000):  # the watch begins shortly after the reply
             client.set(f"{key}-{number}", "v")
             message = listener.get_message(timeout=0.05)
             if message is not None:

@@ -142,8 +142,9 @@ def test_the_cluster_client(cluster: UpCluster, key: str) -> None:
 
 
 def test_commands_that_mean_the_whole_cluster(cluster: UpCluster, key: str) -> None:
-    """redis-py 8 has its own table instead of tips: one node for DBSIZE and KEYS, of a Redis Cluster too. Told to ask
-    all primaries, it puts the answers together."""
+    """redis-py 8 has its own table instead of tips: one node for DBSIZE and KEYS, of a Redis Cluster too. With
+    `target_nodes` set to all primaries, it puts the answers together.
+    """
     wait_for_map(cluster)
     primaries = redis.RedisCluster.PRIMARIES
     with duramen.connect(f"127.0.0.1:{cluster.port}") as database:
@@ -227,7 +228,7 @@ def _answers(port: int, names: list[str]) -> bool:
 
 @pytest.mark.parametrize(("listens", "writes"), [("n1", "n2"), ("n2", "n3"), ("router", "n1")])
 def test_a_confirmed_subscription_misses_nothing(cluster: UpCluster, key: str, listens: str, writes: str) -> None:
-    """Acknowledged by another node, right after the confirmation, and told here."""
+    """Acknowledged by another node, right after the confirmation, and reported here."""
     expected = {f"__keyspace@0__:{key}:{number}".encode() for number in range(60)}
     with (
         redis.Redis(port=cluster.endpoints[listens]) as listener,

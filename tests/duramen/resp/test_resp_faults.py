@@ -28,7 +28,7 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
 
 
 class RespWriter(threading.Thread):
-    """Writes keys of its own, and counts on a shared key, until it is told to stop."""
+    """Writes keys of its own, and counts on a shared key, until `stop` is set."""
 
     def __init__(self, number: int, port: int, stop: threading.Event) -> None:
         super().__init__(name=f"writer {number}")
@@ -36,7 +36,7 @@ class RespWriter(threading.Thread):
         self.acknowledged: dict[str, str] = {}
         """The last value of each key that was acknowledged."""
         self.doubtful: dict[str, set[str]] = {}
-        """Values whose fate was never told, since the last one that was acknowledged."""
+        """Values whose fate is unknown, since the last one that was acknowledged."""
         self.counted = 0
         self.uncertain = 0
         self.failure: BaseException | None = None

@@ -176,7 +176,7 @@ class TestDisks:
 
             done = dict(acknowledged)
             key, offset = next(iter(done.items()))
-            # The index is on the same disk: it may lack room for the newest writes, which a session's read waits for.
+            # The index is on the same disk: it may be too full for the newest writes, which a session's read waits for.
             entry = table.get_entry(key, level="eventual")
             assert entry is not None
             assert (entry.value, entry.version) == (value, offset)
@@ -206,7 +206,7 @@ def writes(table: Table, key: bytes, value: bytes) -> bool:
 
 
 def check_acknowledged(table: Table, acknowledged: dict[bytes, int]) -> None:
-    """Every key is there, last written at exactly the offset that its writer was told."""
+    """Every key is there, last written at exactly the offset that its writer got."""
     assert acknowledged
     for key, offset in acknowledged.items():
         entry = table.get_entry(key, level="strong")

@@ -34,7 +34,7 @@ async def test_what_is_not_broken_is_not_named(seed: str, tmp_path: Path) -> Non
 
 
 async def test_lost_replies_are_not_broken(tmp_path: Path, monkeypatch: Patch) -> None:
-    """What a write is told after a retry is the offset of the copy that counts."""
+    """What a write returns after a retry is the offset of the copy that counts."""
     history, violations = await checked(tmp_path / "data", plant=lambda _: loses_replies(monkeypatch))
     assert violations == []
     assert len(history.log) > sum(call.outcome in ("ok", "rejected") for call in history.calls if call.kind == "write")

@@ -46,7 +46,7 @@ def fail_with(error: DuramenError) -> Fault:
 
 
 class InBetween:
-    """A `Connection` that passes everything on, and does to reads and writes what it was told."""
+    """A `Connection` that passes everything on, and does to reads and writes what the test has set."""
 
     def __init__(self, inner: Connection) -> None:
         self._inner = inner

@@ -94,7 +94,7 @@ def session_forgets(patch: Patch) -> None:
 
 
 def offset_outside_of_the_transaction(patch: Patch) -> None:
-    """What a store does whose offset lies beside its data."""
+    """What a store does whose offset is not in the transaction of its data."""
     slow_applies(patch)
     inner = LmdbIndex.get_many
 
@@ -158,7 +158,7 @@ def conditions_are_not_looked_at(patch: Patch) -> None:
 
 
 def stale_answers(patch: Patch) -> None:
-    """A cache before the replica that is not told of writes."""
+    """A cache before the replica that writes do not invalidate."""
     inner = LocalData.read
     cache: dict[Any, Any] = {}
 

@@ -29,7 +29,7 @@ Way = Literal["single", "node", "router"]
 
 
 class Refusal(NamedTuple):
-    """What an error told its caller."""
+    """What an error says to its caller."""
 
     code: grpc.StatusCode
     reason: str

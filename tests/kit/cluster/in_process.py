@@ -41,7 +41,7 @@ DEADLINE_S = 20.0
 
 
 class Gate:
-    """While it is shut, whoever comes to it waits: a process that was stopped answers nobody and closes nothing."""
+    """While it is shut, callers wait at it: a process that was stopped answers nobody and closes nothing."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
@@ -184,7 +184,7 @@ class NodeProcess(Serving):
         self.gated: Gated
 
     async def open(self, *, address: str = "") -> None:
-        """Open its indexes, register (under another address than its own, if told so), and serve."""
+        """Open its indexes, register (under `address`, if it is given, in place of its own), and serve."""
         server = self.bind()
         log = await RemoteLog.open(self._log.address)
         catalog = await Catalog.open(log)

@@ -56,7 +56,7 @@ def said(data: Path) -> dict[str, list[str]]:
 
 
 def tracebacks(lines: Sequence[str]) -> list[str]:
-    """Those that tell of a bug. gRPC writes one where a reply's client has gone; that is none."""
+    """Those that show a bug. gRPC writes one where a reply's client has gone; that is none."""
     _, *blocks = "\n".join(["", *lines]).split("\nTraceback (most recent call last):\n")
     return [block[:3000] for block in blocks if "cygrpc.ExecuteBatchError: " not in block]
 

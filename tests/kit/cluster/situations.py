@@ -30,7 +30,7 @@ def with_nodes(*nodes: str) -> ClusterMap:
 def with_table(
     cluster: ClusterMap, assignments: Sequence[str], *, name: str = "flights", replicas: int | None = None
 ) -> ClusterMap:
-    """A table whose partitions are held as told: ["n1 n2", "n2 n3"]."""
+    """A table whose partitions are held by these nodes: ["n1 n2", "n2 n3"]."""
     assigned = tuple(tuple(Assignment(node, "member") for node in nodes.split()) for nodes in assignments)
     table = TableEntry(TableId(name.ljust(22, "x")), name, len(assigned), replicas or len(assigned[0]), assigned)
     return cluster.with_table(table)

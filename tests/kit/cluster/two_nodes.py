@@ -31,7 +31,7 @@ ZERO = Partition(0)
 
 
 class FixedMaps:
-    """The catalog as far as a status tells of it: the version of a map."""
+    """The catalog as far as a status names it: the version of a map."""
 
     def __init__(self) -> None:
         self.map = ClusterMap()
@@ -44,7 +44,7 @@ class FixedMaps:
 
 
 class Hosted:
-    """What the feed asks of whoever hosts: a real node, and replicas that are on their way."""
+    """What the feed needs of a host: a real node, and replicas that are on their way."""
 
     def __init__(self, node: Node, node_id: str) -> None:
         self.node = node

@@ -19,7 +19,7 @@ class UpCluster:
     """`duramen up --nodes 3 --resp-port 0`."""
 
     def __init__(self, folder: Path, *, readers: int = 0) -> None:
-        """`readers`: processes that read beside each node."""
+        """`readers`: reader processes of each node."""
         command = f"-m duramen up --nodes {NODES} --port 0 --resp-port 0 --json --data {folder / 'data'}"
         command += f" --resp-readers {readers}"
         with (folder / "cluster.log").open("ab") as log:

@@ -1,4 +1,4 @@
-"""What every index must do, told in single cases; `test_index_model.py` tells it in random ones.
+"""What every index must do, in single cases; `test_index_model.py` checks it in random ones.
 
 A test class derives from `IndexContract` and has a fixture `opened`: a function that opens an index with the given
 limits, the second time over what the first one left if the kind of index keeps anything.
@@ -333,7 +333,7 @@ class IndexContract:
         assert index.digest() != before, "a version changed"
 
     def test_reads_run_while_chunks_are_applied(self, index: Index, log: StoredLog) -> None:
-        """Every read sees one moment: both halves of a batch, and the offset that belongs to them."""
+        """Every read sees one applied offset: both halves of a batch, and the offset that belongs to them."""
         chunks = [log.append(put(b"a", b"%d" % n), put(b"z", b"%d" % n)) for n in range(300)]
         wrong: list[object] = []
         done = threading.Event()

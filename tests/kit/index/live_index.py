@@ -57,7 +57,7 @@ class LiveIndex:
 
 
 def digest_of_folder(folder: Path, *, table: TableId = TABLE, partition: Partition = PARTITION) -> tuple[Offset, str]:
-    """Open an index folder as a replica does, and ask it where it stands and what it holds."""
+    """Open an index folder as a replica does, and return its applied offset and its content."""
     index = LmdbIndex.open(folder, table_id=table, partition=partition)
     try:
         return index.applied, index.digest()

@@ -61,7 +61,7 @@ class VersionSetting:
         return Offset((await self.log.append(self.topic.partition(ZERO), batch)).base_offset)
 
     def build(self, folder: Path, content: dict[bytes, bytes], *, base: Offset) -> None:
-        """What a bulk build makes: an index with other content that stands at an offset of the log."""
+        """What a bulk build makes: an index with other content, at an offset of the log."""
         index = LmdbIndex.open(folder, table_id=self.topic.id, partition=ZERO)
         made = StoredLog()
         assert len(content) <= base + 1

@@ -20,7 +20,7 @@ from duramen.verification.cluster import Cluster
 
 __all__ = ["broker_faults", "kill_all", "lost_index", "restart_all"]
 
-# A broker that is slow: it stands still for most of the time, and never for so long that anybody gives it up.
+# A broker that is slow: it is stopped for most of the time, and never for so long that anybody gives it up.
 _STILL_S = 0.12
 _GOES_S = 0.03
 
@@ -96,7 +96,7 @@ def broker_faults(brokers: Brokers, namespace: str) -> list[Fault]:
 
 
 def _leader(brokers: Brokers, namespace: str, chance: random.Random) -> int | None:
-    """Who leads some partition of ours; None while nobody does, or nobody tells."""
+    """Who leads some partition of ours; None while nobody does, or no broker says."""
     client = AdminClient({"bootstrap.servers": ",".join(map(brokers.address, brokers.running)), "log_level": 0})
     try:
         topics = client.list_topics(timeout=5).topics

@@ -67,7 +67,7 @@ def kafka_url(kafka: str) -> str:
 
 @pytest.fixture
 def start_brokers(tmp_path: Path) -> Iterator[StartBrokers]:
-    """A function that starts `count` brokers, whose server.properties have `settings` beside ours."""
+    """A function that starts `count` brokers, whose server.properties have `settings` in addition to ours."""
     _skip_where_there_is_no_kafka()
     with ExitStack() as stack:
 

@@ -1,6 +1,6 @@
 """The contract of the `Log` seam, run against every engine.
 
-A test module gives the fixture `log` and derives from `LogContract`. Every test stands for a sentence in
+A test module gives the fixture `log` and derives from `LogContract`. Every test checks a sentence in
 `log_tier/model/log.py`; L1 to L5 are its invariants.
 """
 

@@ -1,8 +1,8 @@
 """A disk in memory that can fail, fill up, and lose power: what the engine's disk seam is for.
 
-Every file keeps what is on stable storage (`durable`) beside what a process sees (`content`), and the writes since the
-last sync in order. A power loss keeps the durable bytes and an arbitrary subset of the unsynced 512-byte sectors;
-changes of names survive as a prefix of the order in which they were made, as a journalled file system keeps them.
+Every file keeps what is on stable storage (`durable`), what a process sees (`content`), and the writes since the last
+sync in order. A power loss keeps the durable bytes and an arbitrary subset of the unsynced 512-byte sectors; changes of
+names survive as a prefix of the order in which they were made, as a journalled file system keeps them.
 """
 
 from __future__ import annotations

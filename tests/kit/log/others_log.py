@@ -1,6 +1,6 @@
 """A log that has topics of others, for tests: an embedded log, some of whose topics count as somebody else's.
 
-It stands in for the seam alone. What is behind it is a real log, with real records.
+It replaces the seam alone. What is behind it is a real log, with real records.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class LoopTurns:
     """Counts the calls of one method, or of a module's function, by the turn of the loop in which they came.
 
     A turn ends when callbacks that were scheduled before it have run: a ticker schedules itself again and again. Calls
-    after the block are not counted, and those of other threads only in `elsewhere`.
+    after the block are not counted, and those of other threads are counted in `elsewhere` only.
     """
 
     def __init__(

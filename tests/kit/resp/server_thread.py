@@ -56,7 +56,7 @@ class ServerThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._serve())
-        except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             self._failure = error
             self._ready.set()
         finally:
@@ -84,7 +84,7 @@ class ServerThread:
         return self._loop
 
     async def watched(self) -> None:
-        """Return when the watch of the default table stands at the log's end, so that nothing is missed."""
+        """Return when the watch of the default table is at the log's end, so that nothing is missed."""
         async with within(20):
             while not self.server.notifications.watching(0):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)

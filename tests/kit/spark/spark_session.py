@@ -1,6 +1,6 @@
 """One Spark per pytest process, for tests marked `spark`.
 
-A session takes some ten seconds to start, so it is shared by all tests of a process; whoever needs another setting
+A session takes some ten seconds to start, so it is shared by all tests of a process; a test that needs another setting
 sets it and puts it back. Ports are free ones, the UI is off, and everything that Spark writes lies below one temporary
 folder.
 """

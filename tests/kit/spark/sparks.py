@@ -37,7 +37,7 @@ class SparkTable:
 
 
 def failure(job: Callable[[], object]) -> str:
-    """Run a job that fails; return what its user is told."""
+    """Run a job that fails; return the message that its user sees."""
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException) as caught:

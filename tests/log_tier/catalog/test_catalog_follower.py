@@ -270,7 +270,7 @@ def unused_port() -> Iterator[int]:
 
 
 async def test_a_follower_of_the_map_that_ends_by_a_bug_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for another map gets the reason at once; the map would stay as it is for ever."""
+    """A caller that waits for another map gets the reason at once; the map would stay as it is for ever."""
 
     def broken(target: str) -> Any:
         raise RuntimeError("a bug")

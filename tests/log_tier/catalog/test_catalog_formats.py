@@ -118,7 +118,7 @@ def test_the_map_with_such_tables() -> None:
 
 
 def test_the_retention_of_a_table() -> None:
-    """It came later as well: a command of its own, and two fields that stand where they say something."""
+    """It came later as well: a command of its own, and two fields that are written only if they are not the default."""
     document = json.loads((FIXTURES / "commands-1-retention.jsonl").read_text())
     command = SetRetention(TableId("uz7PoMe1SsyzElQe1u4IvA"), 604_800_000, 1 << 30)
     assert parse_command(document["key"].encode(), document["value"].encode()) == ("0123456789abcdef", command)

@@ -1,4 +1,4 @@
-"""Tasks that run for as long as their owner: one that ends tells its owner, and the log."""
+"""Tasks that run for as long as their owner: one that ends notifies its owner, and writes to the log."""
 
 from __future__ import annotations
 

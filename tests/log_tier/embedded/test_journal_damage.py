@@ -213,7 +213,7 @@ async def test_another_logs_journal_is_refused() -> None:
 
 
 async def test_the_last_frame_is_cut_and_reported_with_its_offsets() -> None:
-    """No single copy tells a tear of the last frame from damage to it: it is a cut, and it is reported."""
+    """With one copy, damage to the last frame looks like a tear: it is a cut, and it is reported."""
     disk, topic = power_lost()
     path = used_journal(disk)
     data = bytes(disk.files[path].content)
@@ -308,7 +308,8 @@ async def killed(options: EngineSettings) -> tuple[MemoryDisk, Topic, dict[Path,
 @pytest.mark.parametrize("change", ["truncated", "cut inside", "emptied", "older copy", "removed", "all removed"])
 async def test_a_newest_segment_without_what_was_acknowledged(change: str, journal_bytes: int) -> None:
     """The journal has the bytes: they come back. It has only the later ones: the loss is named, and nothing is given
-    twice."""
+    twice.
+    """
     options = EngineSettings(segment_bytes=1 << 20, journal_bytes=journal_bytes)
     disk, topic, older = await killed(options)
     (path,) = segment_files(disk, topic, 0)

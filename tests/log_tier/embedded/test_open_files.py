@@ -53,7 +53,7 @@ def test_a_file_that_a_commit_needs_is_not_closed() -> None:
 
 
 class CountingDisk(MemoryDisk):
-    """Counts the open files of segments, and refuses to open anything where it is told so."""
+    """Counts the open files of segments, and refuses every open if the test says so."""
 
     def __init__(self) -> None:
         super().__init__()

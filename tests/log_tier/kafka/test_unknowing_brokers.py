@@ -20,7 +20,7 @@ from log_tier.model.log import Bounds
 
 pytestmark = pytest.mark.kafka
 
-# librdkafka's OFFSET_INVALID: what stands in an answer that is no error and knows no offset.
+# librdkafka's OFFSET_INVALID: the offset in an answer that is no error and knows no offset.
 UNKNOWN = -1001
 
 

@@ -1,4 +1,4 @@
-"""The format page tells the truth: its worked example is the frozen batch, and its names are the code's."""
+"""The format page is true: its worked example is the frozen batch, and its names are the code's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that cannot be is refused where it is described, whoever describes it."""
+"""A description of a table that cannot be is refused when it is made."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def unused_port() -> Iterator[int]:
 
 
 async def test_a_reader_that_was_slow_is_told_of_a_shutdown(server: LogServer, topic: Topic) -> None:
-    """The server waits for the client to take a chunk when it is told to stop."""
+    """The server is waiting for the client to take a chunk when its shutdown begins."""
     for _ in range(40):
         await server.log.append(topic.partition(ZERO), plain_batch("key", value=b"x" * (1 << 20)))
     async with grpc.aio.insecure_channel(server.target, options=[("grpc.max_receive_message_length", -1)]) as channel:

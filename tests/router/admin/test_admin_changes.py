@@ -306,7 +306,7 @@ async def test_a_table_whose_restore_is_rejected_does_not_stay(
 async def test_a_job_whose_node_is_lost_waits_and_is_resumed_with_another(cluster: Operated) -> None:
     await filled(cluster)
     await cluster.stop_node("n3")
-    # As if the node had died in the moment after the plan was made.
+    # As if the node had died right after the plan was made.
     topic = cluster.router.catalog.map.find("flights")
     move = TaskPlan("move", topic.id, ZERO, "n3", {"from": "n1"})
     job_id, _ = await cluster.router.catalog.submit(StartJob("move", "flights/0", (move,)))

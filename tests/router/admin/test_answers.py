@@ -40,7 +40,7 @@ MESSAGES: Mapping[str, type[Message]] = {
 
 
 def message_of(document: Mapping[str, Any], kind: type[Message]) -> Message:
-    """The message that a document stands for."""
+    """The message of which a document is the JSON form."""
     fields = {field.name: field for field in kind.DESCRIPTOR.fields}
     given: dict[str, Any] = {}
     for name, value in document.items():

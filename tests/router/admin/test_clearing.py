@@ -70,7 +70,9 @@ async def test_a_node_that_is_away(cluster: Operated, admin: Admin) -> None:
 
 
 async def test_several_at_once_while_others_write(cluster: Operated, admin: Admin) -> None:
-    """What was acknowledged before a clearing began is gone when it has ended, whoever else clears at that moment."""
+    """What was acknowledged before a clearing began is gone when it has ended, also if others clear at the same
+    time.
+    """
     table = await table_of(cluster, KEYS)
     troubles: list[str] = []
 
@@ -154,7 +156,7 @@ async def test_replicas_that_lag_behind_two_swaps(
         await cluster.done(change)
     for node in cluster.nodes.values():
         await node.data_plane.hosting.wait_version(cluster.router.catalog.map.version)
-    for _ in range(10):  # whoever removes a version begins with that here
+    for _ in range(10):  # a task that removes a version begins with that here
         await asyncio.sleep(0)
     gate.set()
     await cluster.until_level("flights")

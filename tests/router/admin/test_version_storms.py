@@ -38,7 +38,7 @@ async def admin(cluster: Operated) -> AsyncIterator[Admin]:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> random.Random:
-    """Applying and closing wait now and then, so that whoever comes meanwhile comes in between."""
+    """Applying and closing wait now and then, so that other calls come in between."""
     chance = random.Random()
     apply, close = Applying._run, StandbyVersions.close_index
 

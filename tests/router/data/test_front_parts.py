@@ -1,4 +1,5 @@
-"""What a node needs of the data plane beside whole tables: some partitions, bounded lag, outcomes asked later."""
+"""What a node needs of the data plane in addition to whole tables: some partitions, bounded lag, outcomes asked
+later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replica is asked: every standing, every tie."""
+"""Which replica is asked: every fitness, every tie."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ A, B, C = Candidate("a", 0, 50), Candidate("b", 0, 30), Candidate("c", 0, 40)
         ([], (), (), None),
         ([A], (), (), "a"),
         ([A._replace(fitness=8)], ("b",), (), "a"),
-        # A better standing wins over load and over company.
+        # A better fitness wins over load and over company.
         ([A, B._replace(fitness=1)], ("b",), (), "a"),
         ([A._replace(fitness=2), B._replace(fitness=1), C._replace(fitness=3)], ("a",), (), "b"),
         # Company wins over load.

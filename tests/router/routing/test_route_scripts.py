@@ -4,9 +4,9 @@ A script is blocks between blank lines: steps a line, `---`, and what came of ea
 The read needs offset 5 and has a deadline of one second, on a virtual clock.
 
     n1 ready 4, n2 lost     the map names these two; n1 has applied 4, n2 does not answer
-    first InvalidKey        a read: whoever is asked first replies so, every other replica answers
+    first InvalidKey        a read: the replica asked first replies so, every other replica answers
     all Overloaded          a read: everybody replies so, every time
-    moved NotHosted         as `first`; at that moment the map changes, and names n3 alone
+    moved NotHosted         as `first`; with that reply the map changes, and names n3 alone
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ async def test_no_read_fails_when_a_node_ends(cluster: TestCluster, table: Table
 
 
 async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, table: TableRef) -> None:
-    """And those that it kept are answered elsewhere, long before their deadline."""
+    """And those that it kept are answered at other nodes, long before their deadline."""
     offset = await put(cluster, table, b"k", b"v")
     part = ReadPart(PartitionId(table.id, ZERO), [b"k"], offset)
     cluster.router.reads.budget = Budget(share=0.0, most=0.0)  # nobody asks twice

@@ -1,4 +1,4 @@
-"""Asking elsewhere: each way in which a part may end, with nodes that do what they are told."""
+"""Asking other replicas: each way in which a part may end, with nodes whose replies the test sets."""
 
 from __future__ import annotations
 

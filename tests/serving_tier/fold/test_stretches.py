@@ -1,4 +1,4 @@
-"""Stretches: records that are decided on in columns, beside the same records one by one."""
+"""Stretches: records that are decided on in columns, compared with the same records one by one."""
 
 from __future__ import annotations
 

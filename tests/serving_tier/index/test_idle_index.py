@@ -97,7 +97,7 @@ def test_the_file_stays_open_under_whoever_reads_or_writes(tmp_path: Path) -> No
 
 
 def check_pins(index: LmdbIndex) -> None:
-    """Nobody uses the index at this moment, so no pin may be left: one would keep its file open for ever."""
+    """Nothing uses the index now, so no pin may be left: one would keep its file open for ever."""
     assert (len(index.pins), len(index.readers)) == (0, 0)
 
 
@@ -173,7 +173,9 @@ def test_the_least_recently_used_is_put_to_rest(tmp_path: Path) -> None:
 
 
 def test_more_are_asked_for_than_are_open(tmp_path: Path) -> None:
-    """Two threads that make room at once, or a process without descriptors that has only a few indexes open."""
+    """Two threads that put indexes to rest at once, or a process without descriptors that has only a few indexes
+    open.
+    """
     environments = OpenEnvironments(3)
     indexes = [opened(tmp_path / str(number), environments) for number in range(2)]
     environments.shed(0)

@@ -21,7 +21,7 @@ from serving_tier.index.index import Index
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.memory_index import MemoryIndex
 
-# Mostly the same two, so that records meet; the others stand at the edges of the order.
+# Mostly the same two, so that records meet; the others are at the edges of the order.
 SOME_KEYS = [b"a", b"b"] * 4 + [b"c", b"a\x00", b"\xff", b"\xff\xff", b"k" * 511]
 KEYS = st.sampled_from(SOME_KEYS)
 NUMBERS = b"0 1 -3 007 2.5 .5 1e308 9223372036854775807 -9223372036854775808".split()

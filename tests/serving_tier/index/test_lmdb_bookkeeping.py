@@ -1,4 +1,4 @@
-"""What an index knows beside its entries goes over to another version as it is."""
+"""What an index knows in addition to its entries goes over to another version as it is."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ assert open_at(Path(sys.argv[1])).count() == 2001
         assert ran.returncode == 0, ran.stderr
 
     def test_a_killed_process_leaves_a_whole_prefix(self, tmp_path: Path) -> None:
-        """Killed at any moment, the index holds the fold of some first chunks: data and applied offset agree."""
+        """Killed at any time, the index holds the fold of some first chunks: data and applied offset agree."""
         script = """
 import sys
 from pathlib import Path

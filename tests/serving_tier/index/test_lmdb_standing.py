@@ -1,4 +1,5 @@
-"""Whose an index is and where it stands, also above offset 0: nothing below its start is missing, nor is it counted."""
+"""Whose an index is and its applied offset, also above offset 0: nothing below its start is missing, nor is it
+counted."""
 
 from __future__ import annotations
 

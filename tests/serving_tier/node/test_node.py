@@ -194,7 +194,7 @@ async def test_an_idle_partition_expires_its_keys(node: Node, log: EmbeddedLog, 
 async def test_a_log_whose_clock_is_behind_is_not_flooded(
     tmp_path: Path, log: EmbeddedLog, clock: SlowClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The no-op does not help while the log's clock stands; the next one waits twice as long."""
+    """The no-op does not help while the log's clock does not advance; the next one waits twice as long."""
     monkeypatch.setattr(module, "_TICK_S", 0.001)
     topic = await log.create_topic("flights", partitions=1)
     ticks = []

@@ -34,7 +34,7 @@ def test_it_counts_from_when_an_end_was_first_heard_of() -> None:
 
 
 def test_under_a_steady_stream_it_is_the_age_of_the_oldest_that_is_missing() -> None:
-    """A replica that is always a moment behind never is level, and is not further and further behind."""
+    """A replica that is always a little behind never is level, and is not further and further behind."""
     lag = Lag(latest=at(0), applied=at(0), now=0.0)
     for second in range(1, 100):
         lag.tell(at(second * 10), at(second * 10 - 10), float(second))
@@ -92,7 +92,8 @@ def test_an_hour_behind_keeps_few_marks() -> None:
 @example([(20, 0, 0.0, False), (28, 0, 2.0, False), (1, 48, 0.0625, False)])
 def test_against_a_list_of_everything_heard(steps: list[tuple[int, int, float, bool]]) -> None:
     """Never less than the exact lag, and more by a 32nd of the widest so far at most, which is how far apart marks are
-    that were made then; stale is never less than what was asked."""
+    that were made then; stale is never less than what was asked.
+    """
     lag, now, latest, applied = Lag(latest=at(0), applied=at(0), now=0.0), 0.0, 0, 0
     widest = 0.0
     heard: list[tuple[int, float]] = [(0, 0.0)]

@@ -191,7 +191,7 @@ async def test_two_replicas_meet_at_one_offset_while_writes_go_on(setting: Repli
                 for pinned in pinned_reads:
                     if isinstance(pinned, PinnedRead):
                         pinned.close()
-                continue  # the writer was faster: ask for a later one, as whoever compares them does
+                continue  # the writer was faster: ask for a later one, as `verify` does
             first, second = pinned_reads
             assert isinstance(first, PinnedRead)
             assert isinstance(second, PinnedRead)

@@ -155,7 +155,7 @@ async def test_a_bug_while_applying_stops_it_too(
 
 
 class Damage:
-    """Hears of damage, as whoever hosts the replica does."""
+    """Hears of damage, as the replica's host does."""
 
     def __init__(self, replica: Replica) -> None:
         self.heard: list[Replica] = []

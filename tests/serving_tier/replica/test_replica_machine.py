@@ -68,7 +68,8 @@ def test_script(script: Path) -> None:
 
 def test_the_scripts_meet_every_event_in_every_state() -> None:
     """A state or an event that is added is not done before a script shows what comes of it, also where that is nothing:
-    an event that a state ignores stands in a script as well."""
+    an event that a state ignores is in a script as well.
+    """
     seen: set[tuple[ReplicaState, Event]] = set()
     for script in SCRIPTS:
         play(script.read_text(encoding="utf-8"), seen)

@@ -152,7 +152,7 @@ async def test_a_long_read_goes_on_in_its_version(setting: VersionSetting) -> No
 async def test_the_files_are_closed_before_anybody_may_remove_them(
     setting: VersionSetting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, waits: str
 ) -> None:
-    """A version that cannot catch up is closed in the applier's thread, where closing writes beside its files."""
+    """A version that cannot catch up is closed in the applier's thread, where closing writes next to its files."""
     closing, may_close = threading.Event(), threading.Event()
     inner = LmdbIndex.close
 

@@ -1,4 +1,4 @@
-"""Digests of a moment: equal for equal content however it came to be, different for one bit, named to the key."""
+"""Digests of a pinned read: equal for equal content however it came to be, different for one bit, named to the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live replica's copy over gRPC: installed elsewhere it holds the same, and a sender is not worn out by it."""
+"""A live replica's copy over gRPC: installed at another node it holds the same, and a sender is not worn out by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed since it was last told: against a follower that keeps what it hears."""
+"""What changed since the last report: compared with a follower that keeps what it gets."""
 
 from __future__ import annotations
 

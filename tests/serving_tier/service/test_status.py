@@ -250,7 +250,7 @@ async def test_a_server_that_stops_ends_its_streams(nodes: TwoNodes) -> None:
 
 
 async def test_real_hosting_is_what_the_feed_asks(nodes: TwoNodes, tmp_path: Path) -> None:
-    """The shapes fit: a real catalog's map, hosted by a real node, told by the feed."""
+    """The shapes fit: a real catalog's map, hosted by a real node, reported by the feed."""
     catalog = await Catalog.open(nodes.log)
     node = await Node.open(nodes.log, tmp_path / "n9")
     try:

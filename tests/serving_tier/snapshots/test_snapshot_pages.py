@@ -128,7 +128,7 @@ def test_a_page_too_many_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wild", [0, 15, -2, PAGE - 7, 0xFFFF])
 def test_a_pointer_out_of_its_entries_is_found(tmp_path: Path, wild: int) -> None:
-    """`wild` < 0: just before the entries begin, in the free room."""
+    """`wild` < 0: just before the entries begin, in the free space."""
     good = copy_of(tmp_path, 9, 100)
     last = len(good) - PAGE
     upper = int.from_bytes(good[last + 14 : last + 16], "little")

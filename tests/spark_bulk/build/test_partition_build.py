@@ -1,4 +1,4 @@
-"""A partition's build in this process, as a task does it; what a task tells the driver."""
+"""A partition's build in this process, as a task does it; what a task reports to the driver."""
 
 from __future__ import annotations
 

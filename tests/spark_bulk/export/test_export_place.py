@@ -94,7 +94,7 @@ def test_rows_are_put_together_to_groups(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_damaged_export_is_named_and_not_passed_over(place: ExportPlace) -> None:
-    """Going on from an older one would tell changes twice."""
+    """Going on from an older one would export changes twice."""
     place.commit(ONE)
     place.commit(replace(ONE, number=1))
     path = place._at(f"{replace(ONE, number=1).folder}/_manifest.json")

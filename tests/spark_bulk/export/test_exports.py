@@ -60,7 +60,7 @@ def test_a_table_is_exported_as_it_stands_at_a_token(
 def test_changes_go_on_where_the_last_export_ended(
     spark: Any, server: Any, database: Any, table: Any, tmp_path: Path
 ) -> None:
-    """The table, then its changes: whoever applies them to it has the table as it is; no change is told twice."""
+    """The table, then its changes: applied to it, they give the table as it is; no change comes twice."""
     table.put_many([(b"k%03d" % number, b"old") for number in range(300)])
     first = export_table(
         spark, at=server.target, table=table.name, url=str(tmp_path), keys="utf8", values="utf8", token=database.token()

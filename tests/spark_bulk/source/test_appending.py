@@ -190,7 +190,7 @@ def fill_and_fail(appender: Appender, drafted: list[Drafted]) -> None:
 def test_a_task_that_fails_and_is_tried_again(
     tmp_path: Path, small_batches: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second attempt cuts its batches elsewhere, and goes further than the first."""
+    """The second attempt cuts its batches at other rows, and goes further than the first."""
     drafted = rows(300)
     with topic_in(tmp_path) as topic:
         identity = TaskIdentity(topic.id, "job", 1)

@@ -1,4 +1,4 @@
-"""The change feed of a partition: void records left out, whoever of the replicas can be asked."""
+"""The change feed of a partition: void records left out, whichever replica can be asked."""
 
 from __future__ import annotations
 

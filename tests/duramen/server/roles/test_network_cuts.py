@@ -75,7 +75,7 @@ class Cut:
             hole.heal()
 
     def streams(self) -> int:
-        """Those that the servers have open; nobody may keep those of whoever has gone."""
+        """Those that the servers have open; none may stay open after its client has gone."""
         return sum(len(role.shell.streams) for role in (self.log, self.node, self.router))
 
     async def works(self, value: bytes) -> None:
@@ -90,7 +90,7 @@ class Cut:
                 except DuramenError:
                     await asyncio.sleep(0.05)
         (replica,) = self.node.data_plane.node
-        while replica.state != "ready":  # noqa: ASYNC110 - the replica tells nobody here
+        while replica.state != "ready":  # noqa: ASYNC110 - the replica notifies nobody here
             await asyncio.sleep(0.02)
 
 
@@ -112,7 +112,7 @@ async def test_after_a_cut_everybody_works_again(tmp_path: Path) -> None:
             assert not cut.node.ended.done()
             assert not cut.router.ended.done()
             async with within(CUT_NOTICED_S + SLACK_S):
-                while cut.streams() > before:  # noqa: ASYNC110 - a server tells nobody when a stream ends
+                while cut.streams() > before:  # noqa: ASYNC110 - a server notifies nobody when a stream ends
                     await asyncio.sleep(0.05)
             return took
 

@@ -108,7 +108,7 @@ async def health(port: int) -> int:
 
 async def check_healthy(port: int, status: int) -> None:
     async with within(DEADLINE_S):
-        while await health(port) != status:  # noqa: ASYNC110 - the service tells nobody when it changes
+        while await health(port) != status:  # noqa: ASYNC110 - the service notifies nobody of a change
             await asyncio.sleep(0.02)
 
 

@@ -58,7 +58,7 @@ async def warm(log: EmbeddedLog, topic: Topic) -> None:
 
 
 async def idle(log: EmbeddedLog) -> None:
-    """The writer thread tells of a commit and then puts its turn down."""
+    """The writer thread reports a commit and then releases its turn."""
     async with within(20):
         while log._committer._turn.locked():  # noqa: ASYNC110
             await asyncio.sleep(0.001)

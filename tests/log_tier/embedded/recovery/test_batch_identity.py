@@ -42,7 +42,7 @@ async def two_alike(path: Path, records: int) -> tuple[Topic, Topic]:
 @pytest.mark.parametrize("whose", ["other partition", "other table"])
 @pytest.mark.parametrize("what", ["a sealed segment", "the newest segment", "all files", "one batch"])
 async def test_a_batch_of_another_partition_is_damage_and_never_served(tmp_path: Path, whose: str, what: str) -> None:
-    """Its checksums hold and its offset fits: only its stamp says that it belongs elsewhere."""
+    """Its checksums hold and its offset fits: only its stamp says that it belongs to another partition."""
     flights, trains = await two_alike(tmp_path / "log", 60)
     topics = tmp_path / "log" / "topics"
     here = topics / flights.id / "0"

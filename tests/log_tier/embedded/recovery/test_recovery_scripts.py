@@ -2,7 +2,7 @@
 
 A script is blocks between blank lines: a story's steps a line, `---`, and what came of each. Record again with
 DURAMEN_RECORD=1. A story begins with a new disk; its table has two partitions, and what happens to files happens to
-those of partition 0. Between `close` or `kill` and `open` stand the events of `EVENTS`.
+those of partition 0. Between `close` or `kill` and `open` are the events of `EVENTS`.
 
     append 25     so many batches of one record, each committed by itself
     both          one commit of two batches, one for each partition: it goes through the journal

@@ -54,7 +54,7 @@ def test_single_flipped_bits_are_found_named_and_never_served(clean: bool, numbe
             found, damage = await readable(log, topic)
             assert found == {n: truth[n] for n in range(offset)}
             if damage is None:
-                # The last commit before a kill: no single copy can tell it from a tear. It is cut, and reported.
+                # The last commit before a kill: with one copy it looks like a tear. It is cut, and reported.
                 assert (clean, offset) == (False, 69)
                 assert [cut.offset for cut in log.recovery.cuts if isinstance(cut, Cut)] == [69]
                 return
@@ -154,7 +154,7 @@ async def test_opening_reads_only_the_end_of_each_segment() -> None:
 
 
 async def test_an_index_entry_proves_that_its_batch_was_there() -> None:
-    """Entries are made after the sync: without its batch, the newest entry tells damage from a tear."""
+    """Entries are made after the sync: without its batch, the newest entry proves damage."""
     options = EngineSettings(segment_bytes=1 << 20, index_every_bytes=1)
     for with_index in (True, False):
         disk, topic = await filled(17, options, clean=False)

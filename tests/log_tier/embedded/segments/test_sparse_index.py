@@ -1,4 +1,4 @@
-"""The sparse index finds what it was told, and what it cannot read it leaves out."""
+"""The sparse index finds the entries that were added, and leaves out those that it cannot read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a topic is refused: a name that tells of another log, and brokers that are behind."""
+"""When a topic is refused: a name that means another log, and brokers that are behind."""
 
 from __future__ import annotations
 

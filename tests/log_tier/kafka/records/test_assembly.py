@@ -1,4 +1,4 @@
-"""From Kafka records to stored batches: a function of the records, whoever cuts them, whatever others wrote."""
+"""From Kafka records to stored batches: a function of the records, however fetches cut them, whatever others wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The header of a record in Kafka: what is packed is read, what is not ours is told apart, the bytes are fixed."""
+"""The header of a record in Kafka: what is packed is read, foreign headers are recognised, the bytes are fixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits to be written to Kafka, without a broker: rounds, order, limits, and who is told what."""
+"""What waits to be written to Kafka, without a broker: rounds, order, limits, and each caller's outcome."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def read_results(draw: st.DrawFn) -> ReadResult:
 @settings(deadline=None)
 @given(st.lists(read_results(), max_size=4))
 def test_read_results(results: list[ReadResult]) -> None:
-    """An empty value is there, an absent key is not: the wire tells them apart."""
+    """An empty value is there, an absent key is not: the wire distinguishes them."""
     wire = messages.read_reply(results).SerializeToString()
     assert messages.read_results_from(kv.ReadReply.FromString(wire)) == results
 
@@ -79,7 +79,7 @@ def test_errors_stand_in_the_place_of_their_part() -> None:
     assert back_written[1] == written
 
 
-# Whether they are gathered is told to nobody else.
+# `gathered` is known in this process only: no message carries it.
 write_parts = st.builds(WritePart, partition_ids, st.binary(max_size=30), st.booleans(), gathered=st.just(False))
 
 

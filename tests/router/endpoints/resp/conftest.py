@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 @pytest.fixture(scope="session", params=[0, 1], ids=["one process", "a reader"])
 def impatient(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ServerThread]:
-    """One that drops a client which neither reads nor sends for a moment."""
+    """One that drops a client which neither reads nor sends for 0.3 s."""
     settings = RespSettings(port=0, readers=request.param, stall_s=0.3)
     running = ServerThread(tmp_path_factory.mktemp("impatient"), settings).start()
     yield running

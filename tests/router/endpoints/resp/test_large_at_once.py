@@ -49,7 +49,7 @@ def together(*works: Callable[[], None]) -> None:
 
 
 def test_two_that_want_the_same_keys_to_be_new(server: ServerThread) -> None:
-    """Exactly one gets them, whole; whoever reads meanwhile sees none of them or all."""
+    """Exactly one gets them, whole; a concurrent reader sees none of them or all."""
     with server.connect() as left, server.connect() as right, server.connect() as reader:
         for _ in range(ROUNDS):
             granted: dict[bytes, int] = {}

@@ -44,7 +44,7 @@ values = st.one_of(
     words([b"", b"x", b"hello world", b"\x00\xff\r\n", b"10.5", b"-2"]), integers, st.binary(max_size=12)
 )
 positions = words([b"0", b"1", b"2", b"5", b"-1", b"-2", b"-100", b"100", b"x", b"4294967296"])
-# Far enough away that both servers round to the same second most of the time, and soon enough to be told apart.
+# Far enough away that both servers round to the same second most of the time, and soon enough to differ.
 seconds = words([b"100", b"1000", b"5000", b"0", b"-1", b"x", b"1.5", b"9223372036854775807", b"99999999999999999"])
 millis = words([b"100000", b"5000000", b"0", b"-5", b"x", b"9223372036854775807"])
 at_seconds = words([b"4000000000", b"4000001000", b"1", b"0", b"-7", b"x", b"9223372036854775807"])

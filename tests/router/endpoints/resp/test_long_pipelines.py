@@ -96,7 +96,7 @@ def test_others_get_their_turn_between_large_replies(
             sender = sent_aside(raw, packed("GET", key) * 200)
             drain(raw, 200 * (MEGABYTE + len(b"$1000000\r\n\r\n")))
             sender.join()
-    # Two of them at the most are more than OUTPUT_PAUSE_BYTES and flushed; the socket's turn may come beside one's own.
+    # Two of them at the most are more than OUTPUT_PAUSE_BYTES and flushed; the socket's turn may come in addition.
     assert OUTPUT_PAUSE_BYTES > MEGABYTE
     assert turns.most_in_one_turn <= 8
     assert turns.calls >= 100
@@ -142,7 +142,7 @@ def test_others_get_their_turn_while_lines_are_parsed(alone: ServerThread, monke
 
 @pytest.mark.parametrize("piece", [1000, 7000])
 def test_a_long_argument_in_small_pieces_is_copied_about_once(piece: int) -> None:
-    """What hiredis does not take is held by the careful parser; it must not copy all of it for each piece."""
+    """What hiredis does not take is held by the fallback parser; it must not copy all of it for each piece."""
     framer = FallbackParser()
     size = 3_000_000
     data = b"*2\r\n$4\r\nECHO\r\n$%d\r\n%b\r\n" % (size, b"x" * size)

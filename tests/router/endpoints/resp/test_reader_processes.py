@@ -1,4 +1,4 @@
-"""Reader processes: reads are answered there, everything else at the server, and no client can tell which."""
+"""Reader processes: reads are answered there, everything else at the server, and no client sees a difference."""
 
 from __future__ import annotations
 

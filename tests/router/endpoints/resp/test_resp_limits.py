@@ -123,7 +123,7 @@ def test_so_many_connections(server: ServerThread, monkeypatch: pytest.MonkeyPat
         assert refused.ended()
     for _ in range(20):
         with server.connect() as refused:
-            # Whoever closes a socket with bytes that it did not read sends a reset, which overtakes the refusal.
+            # Closing a socket with unread bytes sends a reset, which overtakes the refusal.
             refused.send(packed("PING") * 5000)
             assert refused.reply() == RawError("ERR max number of clients reached")
             assert refused.ended()

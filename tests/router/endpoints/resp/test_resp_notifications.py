@@ -17,7 +17,7 @@ def test_what_happens_to_keys(server: ServerThread, raw: Raw, key: str) -> None:
         raw.call("SET", key, "1", "EX", "100")
         raw.call("INCR", key)
         raw.call("SET", f"{key}-other", "1")
-        raw.call("SET", key, "1", "NX")  # changes nothing, so nothing is told
+        raw.call("SET", key, "1", "NX")  # changes nothing, so nothing is sent
         raw.call("DEL", key)
         expected = [b"set", b"expire", b"set", b"expire", b"del"]
         for name in expected:

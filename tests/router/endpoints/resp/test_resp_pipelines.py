@@ -189,7 +189,7 @@ def test_many_large_values(alone: ServerThread, key: str) -> None:
 
 
 def test_pipelines_of_many_connections(server: ServerThread, key: str) -> None:
-    """Increments of the same keys by several pipelines, beside one that sets other keys: each counts once."""
+    """Increments of the same keys by several pipelines, while another one sets other keys: each counts once."""
     replies: list[list[int]] = []
 
     def count() -> None:

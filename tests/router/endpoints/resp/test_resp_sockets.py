@@ -43,7 +43,7 @@ class TestSecrets:
 
     @READERS
     def test_a_unix_socket(self, tmp_path: Path, readers: int) -> None:
-        """It is the server's own, whoever has the port."""
+        """It is the server's own, even if reader processes have the port."""
         path = tmp_path / "s"
         settings = RespSettings(socket_path=path, port=0 if readers else None, readers=readers)
         running = ServerThread(tmp_path / "data", settings).start()

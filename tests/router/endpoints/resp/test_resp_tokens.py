@@ -83,7 +83,9 @@ def test_versions(raw: Raw, key: str) -> None:
 
 
 def test_a_version_after_a_lost_reply_fits_the_next_condition(wide: ServerThread, key: str) -> None:
-    """The log has the first copy and its answer is lost: what is told is that copy's place, not the second one's."""
+    """The log has the first copy and its answer is lost: what is returned is that copy's place, not the second
+    one's.
+    """
     log = wide.data_plane.log
     inner = log.append_many
     lose: list[bool] = []

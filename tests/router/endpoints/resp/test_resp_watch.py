@@ -23,7 +23,7 @@ QUEUED = Status("QUEUED")
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    """A server without reader processes: what is sent while its event loop stands still is one round of commands."""
+    """A server without reader processes: what is sent while its event loop is blocked is one round of commands."""
     running = ServerThread(tmp_path_factory.mktemp("alone")).start()
     yield running
     running.close()
@@ -37,7 +37,7 @@ def pair(alone: ServerThread) -> Iterator[tuple[Raw, Raw]]:
 
 
 def together(server: ServerThread, *sends: Callable[[], None]) -> None:
-    """Send all of it while the event loop of the server stands still: one round of commands takes all of it."""
+    """Send all of it while the event loop of the server is blocked: one round of commands takes all of it."""
     arrived, go_on = threading.Event(), threading.Event()
 
     async def hold() -> None:

@@ -93,7 +93,7 @@ async def put(cluster: TestCluster, node: str, table: TableRef, key: bytes) -> N
 async def make(cluster: TestCluster, name: str) -> TableRef:
     try:
         table = await cluster.router.create_table(TableSpec(name, partitions=3), timeout=DEADLINE_S)
-    except TableExists:  # whoever listens to a numbered table makes it
+    except TableExists:  # a listener to a numbered table makes it
         table = await cluster.router.find_table(name, timeout=DEADLINE_S)
     await cluster.hosted(table)
     return table

@@ -1,4 +1,4 @@
-"""Runs: many commands as one job of a round, beside the same commands one by one."""
+"""Runs: many commands as one job of a round, compared with the same commands one by one."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ KINDS: dict[bytes, st.SearchStrategy[list[bytes]]] = {
 
 @st.composite
 def pipelines(draw: st.DrawFn) -> list[Words]:
-    """Stretches of like commands, and some that stand alone, over few keys or many."""
+    """Stretches of like commands, and some single ones, over few keys or many."""
     commands: list[Words] = []
     for _ in range(draw(st.integers(1, 4))):
         name = draw(st.sampled_from(sorted(KINDS)))
@@ -169,7 +169,7 @@ def test_like_commands_run_in_columns(words: Words, there: bool, monkeypatch: py
     held: dict[bytes, Entry | None] = dict.fromkeys(KEYS, Entry(b"5", Offset(7), 0) if there else None)
     expected = one_by_one(commands, held)
     if words[0] != b"APPEND" or not there:
-        monkeypatch.setattr(CommandRun, "_one_by_one", None)  # whoever calls it fails
+        monkeypatch.setattr(CommandRun, "_one_by_one", None)  # a call of it fails
     replies, state, ran = in_runs(commands, held)
     assert (replies, state, ran) == (*expected, len(KEYS))
 

@@ -162,7 +162,7 @@ async def test_a_request_that_was_not_answered_in_time_may_be_written(data_plane
 
 
 async def test_a_verdict_holds_up_nobody_elsewhere(data_plane: LocalData) -> None:
-    """Whoever needs only stable storage does not wait for another partition's verdicts."""
+    """A writer that needs only stable storage does not wait for another partition's verdicts."""
     table, connection = await served(data_plane, 4), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     keys: dict[Partition, bytes] = {table.partition_of(key): key for key in (b"k%d" % number for number in range(40))}

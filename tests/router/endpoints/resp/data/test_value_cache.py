@@ -1,4 +1,4 @@
-"""The cache of values: it answers what the index would answer, or nothing, and keeps to its room."""
+"""The cache of values: it answers what the index would answer, or nothing, and keeps to its limit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cache_of(table: ServedTable, partition: int = 0) -> ValueCache:
 
 
 async def level(table: ServedTable) -> None:
-    """Everything is applied, and the caches were told."""
+    """Everything is applied, and the caches have heard of it."""
     for replica, cache in zip(table.replicas, table.caches, strict=True):
         assert replica is not None
         assert cache is not None
@@ -83,7 +83,7 @@ async def test_what_was_read_is_kept_until_it_changes(data_plane: LocalData) -> 
 
 
 async def test_it_is_left_out_while_the_index_is_ahead_of_it(data_plane: LocalData) -> None:
-    """Between an apply in its thread and the moment in which the event loop hears of it."""
+    """After an apply in its thread, and before the event loop hears of it."""
     table, reads = await served(data_plane)
     await put(data_plane, table, {b"k": b"1"})
     await level(table)
@@ -210,7 +210,7 @@ def _delete(key: bytes) -> bytes:
 
 
 def check(table: ServedTable) -> None:
-    """The sizes are those of what is there, and within the room."""
+    """The sizes are those of what is there, and within the limit."""
     sizes = 0
     for cache in table.caches:
         assert cache is not None

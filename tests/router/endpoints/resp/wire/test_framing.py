@@ -34,7 +34,7 @@ PIECES = [b"*3\r\n$3\r\n", b"$5\r\n", b"*99999\r\n", b"~99999\r\n", b"%7\r\n", b
 
 
 def commands_of(data: bytes) -> list[list[bytes]]:
-    """By the careful parser alone."""
+    """By the fallback parser alone."""
     careful = FallbackParser()
     found = careful.take(data)
     assert careful.idle, "the samples are whole"
@@ -135,7 +135,7 @@ def test_the_commands_before_an_error_are_told() -> None:
 
 
 def test_what_looks_like_huge_arrays_costs_no_more_than_its_bytes() -> None:
-    """Every chunk is one for the careful parser, which looks at each byte once."""
+    """Every chunk is one for the fallback parser, which looks at each byte once."""
     data = packed(*[b"*1234567"] * 200_000)
     framer, found = Framer(), []
     began = time.process_time()
@@ -198,7 +198,7 @@ def cut_and_mended(whole: bytes) -> list[bytes]:
 
 
 def test_what_is_not_one_set() -> None:
-    """By the careful parser it would not be that command, or not one alone."""
+    """By the fallback parser it would not be that command, or not one alone."""
     samples = [packed("SET", "a"), packed("SET", "a", "b", "c"), packed("GET", "a"), packed("SET", "", "b")]
     samples += [packed("SET", "k" * 512, "v"), packed("SET", "k", "v" * 4096), packed("SET", "a", "b") * 2]
     for sample in samples:
@@ -230,7 +230,7 @@ def test_lines(line: bytes, words: list[bytes] | None) -> None:
 
 @pytest.mark.parametrize("chunk_bytes", [1000, 1001, 4096, 65_536])
 def test_a_pipeline_in_chunks_is_for_the_quick_parser(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
-    """Chunks end anywhere in a command. The careful parser looks at the pieces that are left, and at nothing else."""
+    """Chunks end anywhere in a command. The fallback parser looks at the pieces that are left, and at nothing else."""
     commands = [[b"INCR", b"pipeline:%d" % number] for number in range(5000)]
     data = b"".join(packed(*command) for command in commands)
     careful_bytes = 0
