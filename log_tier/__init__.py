@@ -1,8 +1,8 @@
 """The log tier: partitioned, totally ordered, durable logs, and the bytes that travel through all of Duramen.
 
-**What it promises.** Whoever appended and got an offset back can rely on three things: the bytes are on stable storage,
-at that offset, and they will be the same bytes whenever they are read, until retention or compaction removes them. The
-offset is the clock of the whole system: everything above orders itself by it.
+**What it promises.** A caller whose append returned an offset can rely on three things: the bytes are on stable
+storage, at that offset, and they will be the same bytes whenever they are read, until retention or compaction removes
+them. The offset is the clock of the whole system: everything above orders itself by it.
 
 **What it is made of.**
 

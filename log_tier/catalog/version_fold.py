@@ -7,7 +7,7 @@
     discard     –                                            gone; nodes remove what is not in the map
 
 One job of these at a time for each table. A stage that is aborted takes its version away; a swap cannot be aborted,
-because its barriers may be in the log, but whoever resumes it puts the same ones there, and those take effect once.
+because its barriers may be in the log; a resumed swap appends the same ones, and those take effect once.
 
 A clearing stages a version that is empty but for what was written since the request. One that was overtaken, by
 another clearing or by a new build, is not swapped in any more: its keys may have been cleared since.

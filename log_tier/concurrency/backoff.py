@@ -9,8 +9,8 @@
                 raise
 
 The n-th pause is drawn evenly from 0 to `first_s` * 2^n, at most `max_s`. Callers that lost the same server at the same
-moment so come back spread out over the whole pause, and not in step (Marc Brooker, *Exponential Backoff And Jitter*,
-AWS Architecture Blog, 2015: full jitter needs the fewest calls).
+time so come back spread out over the whole pause, and not in step (Marc Brooker, *Exponential Backoff And Jitter*, AWS
+Architecture Blog, 2015: full jitter needs the fewest calls).
 
 What a pause is drawn from is handed in. Time is the event loop's, which a simulation replaces as a whole.
 """

@@ -16,7 +16,7 @@ class Clock(Protocol):
     """The seam to the machine's clocks: the monotonic one for durations, the wall clock for dates."""
 
     def monotonic_s(self) -> float:
-        """Seconds since an arbitrary moment. Never falls; means nothing in another process."""
+        """Seconds since an arbitrary time. Never falls; means nothing in another process."""
         ...
 
     def wall_ms(self) -> int:

@@ -85,7 +85,7 @@ _PARTITION_IDS_KEPT: Final = 16_384
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
-# What Kafka calls a topic, whoever made it.
+# What Kafka allows as a topic's name: an adopted topic may have any such name.
 _ADOPTED_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 
 

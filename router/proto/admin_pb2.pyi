@@ -5,9 +5,9 @@ Administration: what an operator asks about the cluster, and the changes that an
 
 Every server serves it: routers, nodes, and the single server. `duramen admin … --json` prints the answers as JSON
 objects with these names; numbers are numbers, an optional field that is not set is null, a list of AdminArgument is
-one object. Fields may be added, none is removed. Offsets are inclusive, -1 stands for "before the first record";
-times are ms since 1970 on the log's clock; keys and values are text, or `base64:…` where they are not UTF-8 (or
-begin so). Answers up to version 0.1 were JSON text in field 1 of each reply; that number is not used again.
+one object. Fields may be added, none is removed. Offsets are inclusive, -1 means "before the first record"; times
+are ms since 1970 on the log's clock; keys and values are text, or `base64:…` where they are not UTF-8 (or begin so).
+Answers up to version 0.1 were JSON text in field 1 of each reply; that number is not used again.
 """
 
 from collections import abc as _abc
@@ -313,7 +313,7 @@ class AdminReplica(_message.Message):
     """Of the table, that is read there."""
     @_builtins.property
     def level(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The versions that are level beside it."""
+        """The standby versions that are level with it."""
 
     def __init__(
         self,

@@ -190,7 +190,7 @@ class WritePart(_message.Message):
     batch: _builtins.bytes
     """An encoded batch (docs/FORMATS.md)."""
     outcomes: _builtins.bool
-    """Wait for the batch to be applied, and tell what became of its records. For conditions, updates and retries."""
+    """Wait for the batch to be applied, and return what became of its records. For conditions, updates and retries."""
     def __init__(
         self,
         *,
@@ -244,7 +244,7 @@ class WriteResult(_message.Message):
     def problem(self) -> _problem_pb2.Problem: ...
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___WriteOutcome]:
-        """What is worth telling, for records of this batch; the others were simply accepted."""
+        """The outcomes of records of this batch that did not simply take effect; the others were accepted."""
 
     def __init__(
         self,
@@ -486,7 +486,7 @@ class WatchReply(_message.Message):
     latest: _builtins.int
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]:
-        """In the first message only: where the watch stands in each partition."""
+        """In the first message only: the position of the watch in each partition."""
 
     @_builtins.property
     def void_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:

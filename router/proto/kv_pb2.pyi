@@ -118,8 +118,8 @@ class _KVOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KVOperati
     KV_OPERATION_MAX: _KVOperation.ValueType  # 6
     KV_OPERATION_APPEND: _KVOperation.ValueType  # 7
     KV_OPERATION_BARRIER: _KVOperation.ValueType  # 9
-    """The table went over to another version of its content, built beside it: what was seen before is not of this one.
-    `key` is empty, `value` describes the version, as JSON.
+    """The table went over to another version of its content: what was seen before is not of this one. `key` is empty,
+    `value` describes the version, as JSON.
     """
 
 class KVOperation(_KVOperation, metaclass=_KVOperationEnumTypeWrapper):
@@ -135,8 +135,8 @@ KV_OPERATION_MIN: KVOperation.ValueType  # 5
 KV_OPERATION_MAX: KVOperation.ValueType  # 6
 KV_OPERATION_APPEND: KVOperation.ValueType  # 7
 KV_OPERATION_BARRIER: KVOperation.ValueType  # 9
-"""The table went over to another version of its content, built beside it: what was seen before is not of this one.
-`key` is empty, `value` describes the version, as JSON.
+"""The table went over to another version of its content: what was seen before is not of this one. `key` is empty,
+`value` describes the version, as JSON.
 """
 Global___KVOperation: _TypeAlias = KVOperation  # noqa: Y015
 
@@ -234,7 +234,7 @@ class KVGetRequest(_message.Message):
     after: _builtins.str
     """A token of this table: the read sees everything that it names. Empty: none."""
     level: Global___KVLevel.ValueType
-    """What the read may miss besides."""
+    """How fresh the answer must be apart from `after`."""
     max_lag_ms: _builtins.int
     """Milliseconds, 1 to 86,400,000: for KV_LEVEL_BOUNDED, and only for it."""
     def __init__(

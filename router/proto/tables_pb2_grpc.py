@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TablesStub:
-    """Makes, finds, describes and drops tables. Errors are told as those of `KV`.
+    """Makes, finds, describes and drops tables. Errors are reported as those of `KV`.
     """
 
     def __init__(self, channel):
@@ -68,7 +68,7 @@ class TablesStub:
 
 
 class TablesServicer:
-    """Makes, finds, describes and drops tables. Errors are told as those of `KV`.
+    """Makes, finds, describes and drops tables. Errors are reported as those of `KV`.
     """
 
     def Create(self, request, context):
@@ -156,7 +156,7 @@ def add_TablesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Tables:
-    """Makes, finds, describes and drops tables. Errors are told as those of `KV`.
+    """Makes, finds, describes and drops tables. Errors are reported as those of `KV`.
     """
 
     @staticmethod

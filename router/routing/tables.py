@@ -52,7 +52,7 @@ class TableChanges(Protocol):
         ...
 
     async def find(self, name: str, *, timeout: float) -> TableRef:
-        """A table that the own map does not show."""
+        """A table that this process's map does not show."""
         ...
 
     async def all(self, *, timeout: float) -> list[TableRef]:

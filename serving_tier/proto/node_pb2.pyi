@@ -154,7 +154,7 @@ class ReplicaStatus(_message.Message):
     void: _builtins.int
     """Records so far that no table can hold: foreign producers' mistakes."""
     version: _builtins.int
-    """Which version of the table is read here, and those that are level beside it."""
+    """The version of the table that is read here (live), and the standby versions that are level with it."""
     @_builtins.property
     def level(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(

@@ -60,7 +60,7 @@ class NodeServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Status(self, request, context):
-        """How its replicas stand: all of them first, then what changed; a message at least every second.
+        """The status of its replicas: all of them first, then what changed; a message at least every second.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,7 +50,7 @@ class SegmentStart:
 
     path: Path
     table: str | None
-    """The table's name, where its description lies beside the partition's folder."""
+    """The table's name, if its description lies next to the partition's folder."""
     partition: str
     base: Offset
 

@@ -46,7 +46,7 @@ class OpenFiles:
         self._open.pop(owner, None)
 
     def make_room(self) -> None:
-        """Close files until there is room for one more. A commit over more partitions than the bound goes beyond it."""
+        """Close files until one more may be opened. A commit over more partitions than the bound goes beyond it."""
         if len(self._open) >= self.files_max:
             self.shed(len(self._open) - self.files_max + 1)
 

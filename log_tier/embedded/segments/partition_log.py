@@ -283,9 +283,9 @@ class PartitionLog:
         return segment
 
     def seal(self, *, clean: bool = False) -> Path | None:
-        """Cut the newest file to its batches, put its index beside it, and close it; returns its path where there was
-        something to do. Where that fails, the file stays open, so that the next call does it: a sealed segment must end
-        with its last batch. Four syncs.
+        """Cut the newest file to its batches, write its index, and close it; return its path if there was something to
+        do. If that fails, the file stays open, so that the next call does it: a sealed segment must end with its last
+        batch. Four syncs.
 
         The checkpoint goes first: from then on the file may be as short as its batches, and not shorter.
         """

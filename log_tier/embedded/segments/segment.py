@@ -1,4 +1,4 @@
-"""A segment: stored batches end to end in one file, and the sparse index beside it. This file only reads.
+"""A segment: stored batches end to end in one file, and its sparse index. This file only reads.
 
 Every byte that comes from the disk is checked here, and only here: `read_run` is the single way from a file to batches.
 """

@@ -1,4 +1,4 @@
-"""What an operator may choose about the embedded engine; every number has its reason beside it."""
+"""What an operator may choose about the embedded engine; every number comes with its reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EngineSettings:
     index_every_bytes: int = 64 << 10
     """Distance of two entries of the sparse index: what a cold read scans before it finds its offset."""
     journal_bytes: int = 16 << 20
-    """Room for frames in each of the two journal files. A busy server fills one in about a second, in which the
+    """Bytes for frames in each of the two journal files. A busy server fills one in about a second, in which the
     segments of the other one are synced; reading both at open takes some 20 ms."""
     queue_bytes_max: int = 64 << 20
     """Bytes that may wait for the writer thread: four of the largest batches, a tenth of a second of a fast disk."""

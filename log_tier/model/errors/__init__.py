@@ -24,7 +24,7 @@
     │   ├── NumberOverflow        an integer result beyond 64 bits, or a float that is not finite
     │   ├── ResultTooLarge        an append that would grow a value over the limit
     │   └── CommandRejected       a catalog command that lost a race, or contradicts the cluster's state
-    ├── Unavailable               the moment's: nothing was done, a retry can help
+    ├── Unavailable               a passing state: nothing was done, a retry can help
     │   ├── Disconnected          no server answered
     │   ├── Overloaded            a queue is full
     │   ├── DiskFull              the log cannot grow until space returns
@@ -48,9 +48,10 @@
         └── ForeignFolder         a folder that holds something else
 
 Each class says three things: `code`, its name on the wire and in logs, which never changes once landed; `retryable`,
-whether the same call can succeed later without anybody changing it; `fault`, whose it is: the `caller`, the `moment`,
-the `data`, or the `state` of the machine. `log_tier/rpc/status.py` alone maps classes to gRPC codes. The last paragraph
-of each docstring begins with `Do:` and says what to do next; `docs/API.md` is generated from them.
+whether the same call can succeed later without anybody changing it; `fault`, whose it is: the `caller`, the `moment` (a
+passing state of the system), the `data`, or the `state` of the machine. `log_tier/rpc/status.py` alone maps classes to
+gRPC codes. The last paragraph of each docstring begins with `Do:` and says what to do next; `docs/API.md` is generated
+from them.
 
 `fields` carries the numbers behind the message (offsets, versions, limits) so that programs need not parse prose; it
 survives the wire.

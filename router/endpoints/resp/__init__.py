@@ -44,7 +44,7 @@ clients, several users, replication by Redis' own protocol. What is not there is
 
 More processes can take the connections and read for themselves: `readers/`.
 
-Each room imports only those before it in the reading order.
+Each subpackage imports only those before it in the reading order.
 
 Reading order: `wire/` (bytes), `data/` (what commands read and write), `command_spec.py` (what a command is),
 `context.py` (what a command may see), `commands/`, `connection/`, `readers/`, `server/`.

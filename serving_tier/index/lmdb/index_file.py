@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 _SHED: Final = 4
 
 _NAMES: Final = Databases(*Databases._fields)
-"""Stand for the handles of a file that is not open."""
+"""Placeholders for the handles of a file that is not open."""
 
 # A closing index waits so long for reads of other threads that have begun; a short one takes a microsecond.
 _READS_END_S: Final = 1.0
@@ -105,7 +105,9 @@ class IndexFile(LmdbReads):
         """Which version is live, as far as was folded here."""
 
     def _enter(self, database: Any = None, **how: Any) -> Any:
-        """Stands for `begin` where the file may have to be opened first; from then on `begin` is LMDB's own."""
+        """Replaces `begin` while the file is at rest: open the file if it is not open; from then on `begin` is LMDB's
+        own.
+        """
         with self._opening:
             env = self._awake()
             if isinstance(database, str):

@@ -80,7 +80,7 @@ def _parts(options: ReadOptions, place: TablePlace, seen: Seen, until: Seen) -> 
 
 
 def _read(partition: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    if isinstance(partition, LogPart):  # else it is Spark's stand-in for no partitions at all
+    if isinstance(partition, LogPart):  # else it is Spark's placeholder for no partitions at all
         yield from stepped(read_feed(partition.part, schema))
 
 

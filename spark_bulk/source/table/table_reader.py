@@ -51,7 +51,7 @@ class TableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in key order."""
         if not isinstance(partition, TablePart):
-            return  # Spark's stand-in for no partitions at all
+            return  # Spark's placeholder for no partitions at all
         wanted = partition.wanted
         kinds = {field.name: field.type for field in self._schema}
         where = wanted.place.named(wanted.partition)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Interrupt(BaseException):
-    """Stands for a KeyboardInterrupt: it comes out of the wait, in the waiting thread."""
+    """Simulates a KeyboardInterrupt: it comes out of the wait, in the waiting thread."""
 
 
 def interrupted(call: Callable[[], object], when: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
