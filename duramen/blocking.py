@@ -50,7 +50,7 @@ def _wrap(
 
 
 def _chain(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], Any]:
-    """The same for a method that waits for nothing and returns its object, so that calls can be chained."""
+    """The blocking form of a method that waits for nothing and returns its object, so that calls can be chained."""
 
     @wraps(method)
     def chained(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:

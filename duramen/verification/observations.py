@@ -69,7 +69,9 @@ async def read_served_log(connection: DataPlane, ref: TableRef, end: Token) -> l
 
 
 async def read_log(url: str, ref: TableRef, end: Token) -> list[LogRecord]:
-    """The same from the log itself, which does not know what is void. Raises what opening and reading it does."""
+    """Every record of the table up to `end`, from the log itself, which does not know what is void. Raises what opening
+    and reading it does.
+    """
     log = await open_log(url)
     try:
         found: list[LogRecord] = []

@@ -69,7 +69,7 @@ class NodeEntry:
     identity: str
     """Drawn once for its data folder: two folders are two nodes, whatever they call themselves."""
     draining: bool = False
-    """It gets no new replicas."""
+    """The node gets no new replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,8 @@ class SnapshotEntry:
 
 class TableFacts(NamedTuple):
     """What the tables of a map come to. Kept with the map and carried on by each change, because a map of thousands of
-    tables is too large to be gone through for every command."""
+    tables is too large to be gone through for every command.
+    """
 
     tables: PersistentMap[TableId, TableEntry]
     """The tables that this is about."""

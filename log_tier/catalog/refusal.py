@@ -6,4 +6,4 @@ __all__ = ["Refusal"]
 
 
 class Refusal(Exception):
-    """It never leaves the fold, which makes a decision of it."""
+    """The fold refuses a command. The exception never leaves the fold, which records it as a decision."""

@@ -52,7 +52,7 @@ def report_failure(task: asyncio.Task[Any], failed: Failed) -> None:
 
 
 def report_error(name: str, error: BaseException | None, failed: Failed) -> None:
-    """The same for what is no task."""
+    """`report_failure`, for an error that did not end a task."""
     if isinstance(error, ShuttingDown):
         return
     logger.error("%s ended", name, exc_info=error)

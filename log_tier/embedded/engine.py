@@ -339,7 +339,7 @@ class EmbeddedLog:
         return self._partition(partition).bounds()
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:
-        """The same for every partition. O(partitions)."""
+        """The `bounds` of every partition. O(partitions)."""
         return [partition.bounds() for partition in self._topic(topic).partitions]
 
     async def trim(self, partition: PartitionId, before: Offset) -> Offset:

@@ -88,7 +88,7 @@ class Admin:
         return Situation(await self._catalog.refresh(), self._membership.nodes())
 
     def _known(self) -> Situation:
-        """The same without asking the log."""
+        """The situation as this process knows it, without a question to the log."""
         return Situation(self._catalog.map, self._membership.nodes())
 
     async def _bounds(self, situation: Situation, table: str) -> LogBounds:

@@ -72,7 +72,7 @@ class Decision(Enum):
     ASK_END = "ask_end"
     """Ask the log for its end, which is needed then."""
     LAST_CHOICE = "last_choice"
-    """It may answer, and gets no newer: its replica has stopped."""
+    """The replica may answer, but gets no newer: it has stopped."""
     REFUSE = "refuse"
     """With the reason why the replica stopped."""
 

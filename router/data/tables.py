@@ -73,7 +73,7 @@ class Tables:
         return self._catalog.map.table(table_id)
 
     async def known(self, table_id: TableId) -> TableEntry:
-        """The same, after a look at the catalog's end where it is not known here."""
+        """`by_id`, after a look at the catalog's end if the table is not known here."""
         if table_id not in self._catalog.map.tables:
             await self._catalog.refresh()
         return self.by_id(table_id)

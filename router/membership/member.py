@@ -52,7 +52,7 @@ class Member:
         self.heard_s = 0.0
         """When it last said something, on the event loop's clock."""
         self.known = False
-        """It spoke once, or could not be reached."""
+        """The node has reported once, or could not be reached."""
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._connection = GrpcConnection(entry.address)
@@ -141,7 +141,7 @@ class Member:
             self.under_way -= 1
 
     async def follow(self, question: Callable[[DataPlane], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
-        """The same for a stream."""
+        """`ask` for a stream."""
         connection = self._connection
         try:
             async with aclosing(question(connection)) as replies:

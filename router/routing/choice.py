@@ -23,22 +23,22 @@ class Fitness(IntEnum):
     """What can be expected of a replica; the lower the better."""
 
     FRESH = 0
-    """It has applied what the read needs."""
+    """The replica has applied what the read needs."""
     SOON = 1
-    """It is level with the log, by its last status, and will have it soon: it may be asked to wait."""
+    """The replica is level with the log, by its last status, and will have it soon: it may be asked to wait."""
     BEHIND_FRESH = 2
-    """It has applied what the read needs, but lags behind the log."""
+    """The replica has applied what the read needs, but lags behind the log."""
     BEHIND = 3
     UNHEARD = 4
     """The map names it and its node has not said so yet."""
     STOPPED_FRESH = 5
-    """It follows the log no more; what it has, it can show."""
+    """The replica follows the log no more; what it has applied, it can show."""
     THROUGH = 6
     """No replica, but a server that may reach one."""
     LOST = 7
     """Its node does not answer. Perhaps it does again."""
     ABSENT = 8
-    """It is being brought up."""
+    """The replica is being brought up."""
     STOPPED = 9
 
 

@@ -79,7 +79,7 @@ class Hosting:
         self._tables: PersistentMap[TableId, TableEntry] = PersistentMap()
         """The tables that were compared last."""
         self._versioned: set[TableId] = set()
-        """Those of them that have versions."""
+        """The tables among them that have versions."""
         self._leave: Leave | None = None
         self._moved = Broadcast()
         self._compared = NOTHING
@@ -252,7 +252,7 @@ class Hosting:
             await self._moved.wait()
 
     async def settled(self) -> None:
-        """The same for all tables."""
+        """`wait_hosted` for all tables."""
         while any(name not in self.node.hosted() and name not in self.node.refusals for name in self._wanted):
             await self._moved.wait()
 

@@ -103,9 +103,9 @@ class Applying:
         self.under_way = False
         """The applier's thread is writing to the index now."""
         self.awaits: VersionMissing | None = None
-        """Why it does not go on: it waits at a barrier for a version."""
+        """Why the fold does not go on: it waits at a barrier for a version."""
         self.awaited: Barrier | None = None
-        """That barrier."""
+        """The barrier at which it waits."""
         self._name, self._progress, self._versions = name, progress, versions
         self._pinned_reads, self._voids = pinned_reads, voids
         self._applier = applier

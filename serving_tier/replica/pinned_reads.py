@@ -39,13 +39,13 @@ class _Wanted:
 
 
 class PinnedReads:
-    """Who waits for which offset of one replica, and the reads that were opened. Belongs to one event loop."""
+    """The waiters for pinned reads of one replica, and the pinned reads that are open. Belongs to one event loop."""
 
     def __init__(self, name: str, partition: Partition, progress: Progress) -> None:
         self._name, self._partition, self._progress = name, partition, progress
         self._wanted: list[_Wanted] = []
         self._open: list[PinnedRead] = []
-        """Those that were handed out; closed ones leave when the next one is wanted."""
+        """The pinned reads that were handed out; closed ones leave the list when the next one is wanted."""
 
     def __bool__(self) -> bool:
         """Does anybody wait?"""

@@ -40,7 +40,7 @@ def end_unknown(name: str, partition: Partition, *, applied: Offset, latest: Off
 def pinned_too_late(
     name: str, partition: Partition, *, applied: Offset, asked: Offset, latest: Offset
 ) -> ReplicaBehind:
-    """The same for a read at one exact offset, which may lie ahead of the log's end."""
+    """The timeout of a read at one exact offset, which may lie ahead of the log's end."""
     return ReplicaBehind(
         f"replica {name} has applied {applied}, and should be read at {asked}; the log ends at {latest}. Give it more "
         "time",

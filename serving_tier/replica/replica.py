@@ -157,7 +157,7 @@ class Replica:
     def at_rest(
         cls, topic: Topic, folder: ReplicaFolder, index: LmdbIndex, *, log: Log, applier: Applier, latest: Offset
     ) -> Replica:
-        """The same with an index at rest (`LmdbIndex.at_rest`) that the log can carry on, with no other version here.
+        """`open` for an index at rest (`LmdbIndex.at_rest`) that the log can carry on, with no other version here.
 
         `latest`: where the log ends. Some 50 µs.
         """

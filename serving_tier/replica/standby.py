@@ -78,9 +78,9 @@ class StandbyVersions:
         self._topic, self._partition, self._log, self._applier = topic, folder.partition, log, applier
         self._progress = progress
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        """Those that catch up, by version."""
+        """The tasks of versions that catch up, by version."""
         self._closings: dict[int, asyncio.Task[None]] = {}
-        """Those that are being closed, by version."""
+        """The tasks that close versions, by version."""
         self._moved = Broadcast()
         self.changes = 0
         """Rises when a version has come, or is level, lost or live."""

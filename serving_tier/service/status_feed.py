@@ -137,7 +137,7 @@ class NodeStatusFeed:
         return self._whole()
 
     def now(self) -> node_pb2.NodeStatus:
-        """The same with the sizes as they were measured last. Waits for nothing; some 10 µs a replica."""
+        """`once` with the sizes as they were measured last. Waits for nothing; some 10 µs a replica."""
         if self._task is None:
             self._compare(whole=True)
         return self._whole()

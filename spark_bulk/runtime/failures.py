@@ -42,7 +42,9 @@ def named_failures() -> Iterator[None]:
 
 @contextmanager
 def told_failures() -> Iterator[None]:
-    """The same, and Spark's own failures as `InvalidRequest` where it has a name for them, else as `DuramenError`."""
+    """`named_failures`; and Spark's own failures as `InvalidRequest` if it has a name for them, else as
+    `DuramenError`.
+    """
     try:
         with named_failures():
             yield

@@ -49,7 +49,7 @@ def say_error(code: str, message: str, fields: Mapping[str, Any], *, retryable: 
 
 
 def say_failure(error: DuramenError, *, as_json: bool) -> None:
-    """The same for an error of ours."""
+    """Print a `DuramenError` as `say_error` does."""
     say_error(error.code, error.message, error.fields, retryable=error.retryable, as_json=as_json)
 
 

@@ -47,7 +47,7 @@ class Session:
             return found
 
     def seen(self, table: TableRef) -> dict[Partition, Offset]:
-        """The same by partition, without those of which nothing was seen."""
+        """What was seen of a table, by partition, without the partitions of which nothing was seen."""
         return {Partition(number): offset for number, offset in enumerate(self.offsets(table)) if offset > NOTHING}
 
     def saw(self, table: TableRef, partition: Partition, offset: Offset) -> None:
@@ -59,7 +59,7 @@ class Session:
                     offsets[partition] = offset
 
     def saw_all(self, table: TableRef, seen: Mapping[Partition, Offset]) -> None:
-        """The same for several partitions."""
+        """`saw`, for several partitions."""
         for partition, offset in seen.items():
             self.saw(table, partition, offset)
 

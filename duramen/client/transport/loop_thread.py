@@ -94,7 +94,9 @@ class LoopThread:
         return self._items(_Steps(runs))
 
     def iterate_begun(self, runs: AsyncGenerator[list[T], None]) -> Generator[T, None, None]:
-        """The same, returned when the first run is there. Raises what the first step raises."""
+        """`iterate`, but the first step runs now: return when the first run is there. Raises what the first step
+        raises.
+        """
         items = self._items(_Steps(runs), announce=True)
         next(items)
         return items
@@ -167,7 +169,7 @@ class _Steps(Generic[T]):
         self._under_way: asyncio.Task[Any] | None = None
         self._closed = False
         self.abandoned = False
-        """It is a parent's, and this a forked process."""
+        """The generator belongs to the parent, and this is a forked process."""
 
     def abandon(self) -> None:
         """Never run or close it: what it holds is in use in another process."""

@@ -62,7 +62,9 @@ async def open_single_machine(
     address: str = "",
     snapshots: SnapshotPolicy = ON_DEMAND,
 ) -> SingleMachine:
-    """The same with its parts in reach. `address`: host:port of the server around it, if there is one."""
+    """`open_local_data`, but return all parts and not the data plane alone. `address`: host:port of the server around
+    it, if there is one.
+    """
     async with AsyncExitStack() as opened, _collector_paused():
         try:
             identity = _IDENTITY

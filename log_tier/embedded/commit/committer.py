@@ -68,7 +68,7 @@ class Committer:
         self.appends = 0
         self.commits = 0
         self.commits_at_once = 0
-        """Those of them that were made in a caller's thread."""
+        """Commits that were made in a caller's thread."""
         self.syncs = 0
         self.bytes = 0
 

@@ -164,8 +164,9 @@ def _needed(files: list[_JournalFile], witness: Witness | None, log_id: bytes) -
 
 
 def _needed_v1(newest: _JournalFile, other: _JournalFile) -> list[tuple[Path, Walk]]:
-    """The same for two files of version 1, where the older one may be torn: its header and its first frame were
-    overwritten with one write, after all its segments had been synced."""
+    """`_needed` for two files of version 1, where the older one may be torn: its header and its first frame were
+    overwritten with one write, after all its segments had been synced.
+    """
     assert newest.header is not None, "the newest file has a header"
     last = walk(newest.data, newest.header)
     _check_walk(newest.path, last)

@@ -62,9 +62,9 @@ class SharedConsumer:
 
     def __init__(self, address: KafkaAddress) -> None:
         self.taken: set[tuple[str, int]] = set()
-        """What is read here, as the fetcher sees it."""
+        """The partitions that are read here, as the fetcher sees it."""
         self._readers: dict[tuple[str, int], PartitionReader] = {}
-        """The same, as the consumer does."""
+        """The readers by partition, as the consumer's thread sees it."""
         self._consumer = Consumer(address.client({**_SETTINGS, "error_cb": _note}, defaults=_DEFAULTS), logger=_logger)
         self._known: set[str] = set()
         """The topics that the consumer has heard of."""

@@ -61,7 +61,7 @@ class KafkaRecord(NamedTuple):
     header: RecordHeader | None = None
     """None: it has none of ours, so it is a foreign producer's."""
     bad_header: bool = False
-    """It has a header of our name that is not ours."""
+    """The record has a header of our name that does not parse as ours."""
 
     @property
     def size(self) -> int:

@@ -12,7 +12,7 @@ __all__ = ["describe_job", "jobs_of", "list_jobs"]
 
 
 def jobs_of(situation: Situation) -> list[Job]:
-    """Those that are not over first, then the newest."""
+    """All jobs: unfinished ones first, then the newest."""
     jobs = situation.cluster.jobs.values()
     return sorted(jobs, key=lambda job: (job.state in ("done", "aborted"), -job.id))
 

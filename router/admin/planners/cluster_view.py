@@ -41,7 +41,7 @@ class Situation:
         return view.replicas.get(PartitionId(table.id, partition), _ABSENT)
 
     def is_ready(self, table: TableEntry, partition: Partition, node: str) -> bool:
-        """It can be read there, level with the log."""
+        """The partition can be read at `node`, level with the log."""
         return self.replica(table, partition, node).state == ReportedState.READY
 
     def bytes_of(self, table: TableEntry, partition: Partition) -> int:

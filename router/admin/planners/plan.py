@@ -60,7 +60,7 @@ class Plan:
     notes: Sequence[str] = ()
     """What an operator should know before they say yes."""
     begins_empty: bool = False
-    """It says something to the catalog even where no step is needed."""
+    """The command is submitted even if no step is needed: it changes the catalog by itself."""
 
     @property
     def id(self) -> str:

@@ -17,11 +17,13 @@ __all__ = ["BatchBuilder", "Callers"]
 
 class Callers(Protocol):
     """Who waits for the records of one batch. The gatherer calls `placed` or `judged`, or `fail`; each answers only
-    those who were not answered before."""
+    those who were not answered before.
+    """
 
     def want_verdict(self, *, repeated: bool) -> bool:
         """Does anybody wait for what became of the records? `repeated`: the batch was sent before, so that its place
-        need not be the one that counts."""
+        need not be the one that counts.
+        """
         ...
 
     @property
@@ -38,7 +40,7 @@ class Callers(Protocol):
         ...
 
     def judged(self, result: WriteResult) -> None:
-        """It is on stable storage, and this became of its records: answer everybody."""
+        """The batch is on stable storage, and `result` is what became of its records: answer all callers."""
         ...
 
     def fail(self, error: DuramenError) -> None:
@@ -64,7 +66,7 @@ class BatchBuilder(Generic[C]):
     """Its bytes; empty until it is first sent."""
 
     def question(self, result: WriteResult) -> OutcomesPart:
-        """It is in the log: the question what became of its records, which its callers now wait for."""
+        """The batch is in the log: the question what became of its records, whose answer its callers now wait for."""
         span = read_header(self.data).span
         part = OutcomesPart(self.place, result.base_offset, result.timestamp_ms, span)
         self.progress.asks(part)

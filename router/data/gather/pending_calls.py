@@ -116,7 +116,7 @@ class _Write(NamedTuple):
     records: int
     deadline: float
     outcomes: bool
-    """It waits for what became of its records, and not only for their place."""
+    """The call waits for what became of its records, and not only for their place."""
 
 
 class FutureCalls:

@@ -29,13 +29,13 @@ class Fate(Enum):
     """What an answer means for a batch."""
 
     PLACED = "placed"
-    """It is in the log; what became of its records is not known yet, or not of interest."""
+    """The batch is in the log; what became of its records is not known yet, or not of interest."""
     JUDGED = "judged"
-    """It is in the log, and what became of its records is known."""
+    """The batch is in the log, and what became of its records is known."""
     AGAIN = "again"
     """The same bytes are to be sent again."""
     REFUSED = "refused"
-    """It will not be sent again."""
+    """The batch will not be sent again."""
 
 
 @dataclass(slots=True)
@@ -43,12 +43,12 @@ class Progress:
     """What is known of one batch's fate."""
 
     under_way: bool = False
-    """It was handed to the connection, which has not answered yet."""
+    """The batch was handed to the connection, which has not answered yet."""
     unknown: bool = False
     """A copy may be in the log. Invariant: never becomes False again."""
     repeated: bool = False
-    """It was sent before: whatever came of that, its place is the one of the copy that counts, which the fold knows
-    (W3)."""
+    """The batch was sent before: whatever came of that, its place is the one of the copy that counts, which the fold
+    knows (W3)."""
     reason: DuramenError | None = None
     """Why it was not written so far."""
 
@@ -71,7 +71,7 @@ class Progress:
         return Fate.AGAIN
 
     def asks(self, part: OutcomesPart) -> None:
-        """It is in the log, and the question what became of its records is on its way."""
+        """The batch is in the log, and `part`, the question what became of its records, is on its way."""
         self.unknown = True
         self.reason = outcome_unknown(part, DeadlineExceeded("no replica has applied it in time"))
 

@@ -51,11 +51,11 @@ class NextStep(Enum):
     """What becomes of a group that was not answered."""
 
     ALONE = "alone"
-    """It is sent again at once, by itself, and waits at its replica."""
+    """The group is sent again at once, by itself, and waits at its replica."""
     HALVES = "halves"
     """Its reply would be too large: it is sent again as two."""
     LATER = "later"
-    """It is sent again after a pause."""
+    """The group is sent again after a pause."""
     FAILED = "failed"
     """Its callers get the error."""
 

@@ -98,8 +98,8 @@ class LmdbIndex(IndexFile):
         boot_id: BootId = read_boot_id,
         limits: IndexLimits = IndexLimits(),  # noqa: B008  (immutable)
     ) -> Self | None:
-        """The same without opening the file, where its folder says what it holds, or where there is none yet. One small
-        read. None where the file has to be opened. Raises `IndexDamaged`.
+        """`open` without opening the file, if its folder says what it holds, or if there is none yet. One small read.
+        None if the file has to be opened. Raises `IndexDamaged`.
         """
         clean, is_new = True, False
         try:
@@ -159,8 +159,8 @@ class LmdbIndex(IndexFile):
     def fold_in(
         self, batches: Sequence[Batch], *, decided: Set[Offset] | None = None, carried: Effects | None = None
     ) -> Effects:
-        """The same for decoded batches; return the effects. Raises `VersionMissing` at a barrier to another version
-        than this index is: what lies behind the barrier is for that version to decide.
+        """`apply` for decoded batches; return the effects. Raises `VersionMissing` at a barrier to another version than
+        this index is: what lies behind the barrier is for that version to decide.
 
         With `decided` another version decides (see `serving_tier.fold.fold`), and `carried` are its effects, of which
         everything that is not about entries is written here too.

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 PAGE_SIZES: Final = (4096, 8192, 16384, 32768)
-"""Those that LMDB takes from the operating system."""
+"""The page sizes that LMDB takes from the operating system."""
 
 HEADER_BYTES: Final = 16
 """Of a page."""

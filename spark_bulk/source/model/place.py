@@ -54,7 +54,7 @@ class TablePlace:
         return [Partition(number) for number in range(self.topic.partitions)]
 
     def only(self, partition: Partition) -> TablePlace:
-        """The same, knowing of one partition alone: what a task needs."""
+        """The place with one partition alone: what a task needs."""
         return replace(
             self,
             peers=tuple(each if number == partition else () for number, each in enumerate(self.peers)),

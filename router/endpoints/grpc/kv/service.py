@@ -195,7 +195,7 @@ class KVService(kv_pb2_grpc.KVServicer):
     async def _send(
         self, name: str, context: _Context, stream: Callable[[Plane, TableRef, float], AsyncIterator[Any]]
     ) -> None:
-        """The same for a stream: its messages are sent as they come."""
+        """`_answer` for a stream: its messages are sent as they come."""
         timeout = time_left_s(context)
         deadline = self._loop.time() + timeout
         try:

@@ -82,7 +82,7 @@ class Client(Session, asyncio.Protocol):
         self.transport: asyncio.Transport
         self.reply_queue: ReplyQueue
         self._ended = False
-        """It sends no more."""
+        """The client sends no more."""
         self._turn_scheduled = False
         self._fast_path = FastPath(self)
         self.pipeline: Pipeline
@@ -110,7 +110,7 @@ class Client(Session, asyncio.Protocol):
             self.close("the endpoint has as many connections as it takes")
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is gone; what it wrote is written."""
+        """The client is gone; what it wrote is written."""
         self.closing = True
         self.reply_queue.resume()
         self.server.changes.resume()
@@ -152,7 +152,7 @@ class Client(Session, asyncio.Protocol):
         self._run()
 
     def eof_received(self) -> bool:
-        """It sends no more; answers that are on their way still go out."""
+        """The client sends no more; answers that are on their way still go out."""
         self._ended = True
         if self.queue or self.reply_queue.waits or self._task is not None or self._intake.more:
             self._error = self._error or ""
@@ -160,13 +160,13 @@ class Client(Session, asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        """It does not read its replies: its commands wait, and go on being read until they are too many."""
+        """The client does not read its replies: its commands wait, and go on being read until they are too many."""
         self.reply_queue.stall()
         if not self.closing:
             self._input.turn(self._input.has_room(stalled=True))
 
     def resume_writing(self) -> None:
-        """It has read most of them."""
+        """The client has read most of its replies."""
         self.reply_queue.resume()
         self.server.changes.resume()
         if not self.closing:
@@ -207,7 +207,7 @@ class Client(Session, asyncio.Protocol):
 
     @property
     def stalled(self) -> bool:
-        """It has left too many replies unread: its commands wait."""
+        """The client has left too many replies unread: its commands wait."""
         return self.reply_queue.stalled
 
     @property

@@ -44,7 +44,7 @@ _ZERO: Final = Partition(0)
 
 
 class FastPath:
-    """Those of one connection. Its client sees that they are open (`Client.plain`)."""
+    """The fast paths of one connection. `Client.plain` says whether they may be taken."""
 
     __slots__ = ("_client", "_lone", "_reads", "_runs")
 

@@ -27,7 +27,7 @@ LINGERING_MAX: Final = 256
 
 
 def _room() -> int:
-    """How many connections may take their leave at once: each holds a descriptor that the log or an index may need."""
+    """How many connections may linger at once: each holds a descriptor that the log or an index may need."""
     return min(LINGERING_MAX, descriptor_shares().resp_connections // 4)
 
 
@@ -70,11 +70,11 @@ class LingeringClose(asyncio.Protocol):
         """What the client sent before it knew."""
 
     def eof_received(self) -> bool:
-        """It has ended its direction, having read its replies or not: the transport closes."""
+        """The client has ended its direction, having read its replies or not: the transport closes."""
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is closed."""
+        """The connection is closed."""
         self._patience.cancel()
         self._others.discard(self)
         self._lost(error)

@@ -178,7 +178,7 @@ class Pipeline:
         return True
 
     def _begin_on_one(self, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
-        """The same for the most frequent ones: INCR, DEL and APPEND of one key. Half as many calls as `begin`."""
+        """`begin` for the most frequent commands: INCR, DEL and APPEND of one key. Half as many calls as `begin`."""
         client, keys, args = self._client, command[1:2], command[1:]
         (key,) = keys
         if not 0 < len(key) <= KEY_BYTES_MAX:

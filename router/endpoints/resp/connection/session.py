@@ -79,7 +79,7 @@ class Session:
 
     @property
     def subscribed(self) -> bool:
-        """It listens, and by RESP2 that is all it may do."""
+        """The client has subscriptions and uses RESP2, where it may do nothing else."""
         return self.protocol == 2 and bool(self.channels or self.patterns)
 
     def refusal(self, spec: CommandSpec, command: Command) -> Problem | None:

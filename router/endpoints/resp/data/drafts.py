@@ -30,7 +30,7 @@ class Waiter(Protocol):
 
 
 class Waiters:
-    """Those who wait for the records of one batch: see `Callers`. Nobody has a deadline of their own; the batch has one
+    """The waiters for the records of one batch: see `Callers`. No waiter has a deadline of its own; the batch has one
     from its first try on.
     """
 
@@ -38,11 +38,11 @@ class Waiters:
 
     def __init__(self, table: ServedTable, partition: Partition, columns: ColumnsBuilder) -> None:
         self.plain: list[Waiter] = []
-        """Those who need no more than stable storage."""
+        """Waiters that need no more than stable storage."""
         self.firsts: list[int] = []
         """The place of the first record of each of them in the batch."""
         self.judging: list[tuple[int, int, Waiter]] = []
-        """First record and count of those who need the verdict."""
+        """First record, count and waiter of those that need the verdict."""
         self._table: ServedTable | None = table
         """None once the batch's fate is known: the table has noted its keys, or nothing was written."""
         self._partition = partition

@@ -143,7 +143,7 @@ class LocalReads:
             return None
 
     def values_within(self, table: ReadableTable, keys: Sequence[bytes], null: bytes, bytes_max: int) -> bytes | None:
-        """The same. Raises `LimitExceeded` where they have more than `bytes_max`, before more than that was read."""
+        """`values`, but raises `LimitExceeded` if they have more than `bytes_max`, before more than that was read."""
         if not keys:
             return None
         if table.partitions == 1:

@@ -41,7 +41,9 @@ class Reads(LocalReads):
     async def entries(
         self, table: ServedTable, keys: Sequence[bytes], freshness: Freshness
     ) -> dict[bytes, Entry | None]:
-        """The same, after whatever waiting it needs. Raises what the core says of the first part that fails."""
+        """The entries of keys, after the waiting that `freshness` needs. Raises the data plane's error of the first
+        part that fails.
+        """
         if freshness.level == "session" and not freshness.offsets:
             found = await self._here(table, keys)
             if found is not None:

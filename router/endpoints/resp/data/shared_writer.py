@@ -85,7 +85,7 @@ class SharedWriter:
     def submit_columns(
         self, table: ServedTable, partition: Partition, records: Columns, waiter: Waiter, *, judged: bool
     ) -> None:
-        """The same for records in columns: 0.1 µs a record."""
+        """`submit` for records in columns: 0.1 µs a record."""
         size, count = sum(map(len, records.keys)) + sum(map(len, records.values)), len(records.keys)
         batch = self._batch_of(table, partition, size, count)
         self._wait(batch, batch.columns.add(records), count, waiter, judged=judged)

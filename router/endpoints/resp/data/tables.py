@@ -105,13 +105,13 @@ class ServedTable:
         self.fresh = floors.fresh
         self.needed = floors.needed
         self.replicas: list[Replica | None] = [None] * ref.partitions
-        """Those that are here and can be read at once."""
+        """By partition: the replica of this process, if there is one and it can be read at once."""
         self.caches: list[ValueCache | None] = [None] * ref.partitions
         """What was read of each of them lately."""
         self.claims: list[Set[bytes]] = [frozenset()] * ref.partitions
         """By partition: keys that a round of commands has read and not yet written; see `rounds/`."""
         self.gone = False
-        """It was dropped: a command that needs it looks the name up again."""
+        """The table was dropped: a command that needs it looks the name up again."""
         self.look()
 
     def look(self) -> None:

@@ -144,7 +144,7 @@ class ValueCache:
             room.make()
 
     def put_new(self, keys: Sequence[bytes], stored: Sequence[bytes | None], replies: Sequence[bytes]) -> None:
-        """The same for several keys, some of which are here, or absent, or expire."""
+        """`put` for several keys, some of which may be in the cache, or absent, or expire."""
         for key, entry, reply in zip(keys, stored, replies, strict=True):
             # A turn on the way makes other dicts of them.
             if entry is not None and not entry[7] and key not in self.young and key not in self.old:

@@ -71,17 +71,17 @@ class ProxyConnection(asyncio.Protocol):
         self._protocol = 2
         self._null = NULL[2]
         self._lines = 0
-        """Lines that the upstream connection still owes; counted where no marker was asked for."""
+        """Lines that the upstream connection still owes; counted where no fence was asked for."""
         self._asked = 0
-        """Markers that it owes."""
+        """Fences that it owes."""
         self._raw = False
-        """It was handed over."""
+        """The client was handed over to the server."""
         self._error: str | None = None
         self._ended = False
         """The client sends no more, and the upstream connection does not know yet."""
         self._client_ended = False
         self._closing = False
-        """It got its last reply."""
+        """The client got its last reply."""
         self._secret = new_secret()
         self._question = next_question(self._secret)
         self._fences = Fences(self._secret)
@@ -172,13 +172,13 @@ class ProxyConnection(asyncio.Protocol):
             self._run(None)
 
     def eof_received(self) -> bool:
-        """It sends no more; answers that are on their way still go out."""
+        """The client sends no more; answers that are on their way still go out."""
         self._ended = self._client_ended = True
         self._run(None)
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is gone."""
+        """The client is gone."""
         self._closing = True
         self._replies.resume()
         self._process.connections.discard(self)
@@ -189,14 +189,14 @@ class ProxyConnection(asyncio.Protocol):
             self._upstream.transport.close()  # what it has sent takes effect, though it does not wait for the replies
 
     def pause_writing(self) -> None:
-        """It does not read its replies: its commands wait, and go on being read until they are too many."""
+        """The client does not read its replies: its commands wait, and go on being read until they are too many."""
         self._replies.stall()
         self.read()
         if self._upstream is not None:
             self._upstream.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """It has read most of them."""
+        """The client has read most of its replies."""
         self._replies.resume()
         if self._upstream is not None and not self._closing:
             self._upstream.transport.resume_reading()

@@ -51,7 +51,7 @@ class ReaderTable:
     ) -> None:
         self.cells = cells
         self.generation = generation
-        """It may be read while this is the page's; look after the read."""
+        """The object may be read while this is the page's generation; compare after the read."""
         self.partitions = ref.partitions
         self.partition_of = ref.partition_of
         self.replicas = [None if index is None else _SeenReplica(index) for index in indexes]

@@ -48,7 +48,7 @@ class UpstreamConnection(asyncio.Protocol):
     def __init__(self, owner: UpstreamOwner) -> None:
         self._owner = owner
         self.full = False
-        """It takes no more commands now."""
+        """The upstream connection takes no more commands now."""
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

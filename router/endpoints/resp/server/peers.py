@@ -35,7 +35,7 @@ class Peers(Protocol):
         ...
 
     def known(self) -> Mapping[str, NodeAddress]:
-        """The same, as far as it is known without asking."""
+        """`addresses`, as far as they are known without asking."""
         ...
 
 

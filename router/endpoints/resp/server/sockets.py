@@ -51,7 +51,7 @@ class RespSockets:
 
     tcp: socket.socket | None = None
     shared: list[socket.socket] = field(default_factory=list)
-    """Those of reader processes, one each, all on one port."""
+    """The listening sockets of reader processes, one each, all on one port."""
     unix: socket.socket | None = None
     path: Path | None = None
 

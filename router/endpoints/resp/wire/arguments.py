@@ -51,7 +51,7 @@ def strict_integer(text: bytes) -> int | None:
 
 
 def integer(text: bytes) -> int:
-    """The same. Raises `Problem`."""
+    """A 64-bit integer in its canonical form. Raises `Problem` for anything else."""
     number = strict_integer(text)
     if number is None:
         raise _NO_INTEGER

@@ -34,7 +34,7 @@ class ProtocolError(Exception):
         super().__init__(text)
         self.text = text
         self.commands = commands
-        """Those that were whole before it."""
+        """The whole commands before the error."""
 
 
 class FallbackParser:

@@ -120,7 +120,7 @@ class Framer:
         return data
 
     def _take_fallback(self, data: bytes) -> list[Command]:
-        """The same by the fallback parser, which begins with what hiredis holds."""
+        """The commands of a chunk by the fallback parser, which begins with what hiredis holds."""
         careful = self._fallback
         if careful is None:
             careful = self._fallback = FallbackParser()

@@ -78,7 +78,7 @@ _PIECE_BYTES: Final = 256 * 1024
 
 OK: Final = b"+OK\r\n"
 OK_STATUS: Final = Simple("OK")
-"""The same, as commands return it."""
+"""The reply `+OK`, as commands return it."""
 NULL: Final = {2: b"$-1\r\n", 3: b"_\r\n"}
 ZERO_OR_ONE: Final = (b":0\r\n", b":1\r\n")
 

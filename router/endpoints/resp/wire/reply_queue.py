@@ -236,7 +236,7 @@ class ReplyQueue:
             )
 
     def resume(self) -> None:
-        """It has read most of them."""
+        """The client has read most of its replies."""
         self.stalled = False
         if self._stall is not None:
             self._stall.cancel()

@@ -93,7 +93,7 @@ class PartitionExecutor:
         self._running: list[Work] = []
         """What the round that is under way has taken."""
         self._back: list[Work] = []
-        """Those of them that the next round has to take again."""
+        """Commands of that round that the next one has to take again."""
         self.task: asyncio.Task[None] | None = None
 
     def add(self, job: Work) -> None:
@@ -177,7 +177,7 @@ class PartitionExecutor:
         return jobs
 
     def _put_back(self, jobs: Sequence[Work]) -> None:
-        """Those of a round that have to run again come before everything else of their owners, in their order."""
+        """Queue commands of a round that have to run again, before everything else of their owners, in their order."""
         if not self._back:
             return
         back, self._back = set(map(id, self._back)), []
@@ -318,7 +318,7 @@ class _Ran(NamedTuple):
     records: Columns | None
     """None where nothing is changed."""
     left: list[Work]
-    """Those of its commands that did not fit in the round."""
+    """Commands of a run that did not fit in the round."""
 
 
 def _run(groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: int) -> list[_Ran]:
