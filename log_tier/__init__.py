@@ -7,7 +7,7 @@ them. The offset is the clock of the whole system: everything above orders itsel
 **What it is made of.**
 
 - The *format*: `batch` and `batch_header` (the unit that is encoded, sent, appended, synced, shipped and applied, the
-  same bytes everywhere), `record` (what one record says), `partitioner` (where a key lives), `tokens` (what somebody
+  same bytes everywhere), `record` (what one record says), `partitioner` (where a key lives), `tokens` (what a client
   has seen, as text), `identifiers` and `errors`. All of it is pure: no clock, no socket, no thread, no file.
 - The *seam*: `log` states what a log engine must do. Everything above this tier sees nothing else, and one contract
   suite runs against every engine. `open` finds the engine that a URL names.

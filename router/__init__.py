@@ -1,7 +1,7 @@
 """Serving requests: the data plane, routing over many nodes, the endpoints, administration.
 
-`data/` is the core. `data/local_data.py` knows the log and the replicas of one process, and no protocol: a read, a
-write, a scan, a watch are values of `data/requests.py`, and their replies too. `remote/` is the same contract over
+`data/` is the data plane. `data/local_data.py` knows the log and the replicas of one process, and no protocol: a read,
+a write, a scan, a watch are values of `data/requests.py`, and their replies too. `remote/` is the same contract over
 gRPC, `routing/` the same contract over many nodes. Whatever carries those values can be an endpoint: `endpoints/grpc`
 serves everything, `endpoints/resp` the Redis protocol, and the embedded database needs none.
 
@@ -10,7 +10,7 @@ What the data plane promises:
 - A write is answered when it is on stable storage, with the offset it got; a conditional write or an update also with
   its verdict, which the replica's fold gave and every other replica's fold gives alike.
 - A read names an offset and is never answered from a state before it. `strong` means: from a state that holds
-  everything that had been acknowledged, to anybody, when the read arrived.
+  everything that had been acknowledged, to any client, when the read arrived.
 - Parts of a request fail by themselves, with a typed error that says whether a retry can help.
 - Everything has a limit, at the top of the file that enforces it.
 

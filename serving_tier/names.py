@@ -13,8 +13,8 @@
       point-in-time/JOB-TASK/       the past that a restore reads
       nodes/NAME/, output/          `duramen up --nodes`: the data folders of its nodes, what its processes printed
 
-A version of a table lies where somebody built it: a snapshot store with a version.json at its top. The log's names are
-the log's (`log_tier.embedded.storage.names`). Pure.
+A version of a table lies where it was built: a snapshot store with a version.json at its top. The log's names are the
+log's (`log_tier.embedded.storage.names`). Pure.
 """
 
 from __future__ import annotations

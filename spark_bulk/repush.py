@@ -5,7 +5,7 @@
     change    with a function, or into another table: the rows of those indexes, changed, placed and sorted anew
     commit    as any build (`spark_bulk.build`)
 
-Without a function, versions and expiries of the rows stay: a condition on a version that somebody holds still means the
+Without a function, versions and expiries of the rows stay: a condition on a version that a client holds still means the
 same row. With one they get the version of the base, so that a write which was thought up for the old value is refused.
 
 What is taken has an exact offset, which becomes the base of its partition: what was written after that is replayed onto

@@ -1,7 +1,7 @@
 """The client: one implementation of sessions, retries, scans and watches, over any `Connection`.
 
-`database.py` and `table.py` are what users call (as `duramen.aio`, or through the blocking face in
-`duramen.blocking`). Below them:
+`database.py` and `table.py` are what users call (as `duramen.aio`, or through the blocking API in `duramen.blocking`).
+Below them:
 
 - `context.py` is what all tables of one client share: connection, gatherers, session, the time of a call. `lookup.py`
   finds the table behind a name. Everything above holds these two and nothing of each other.

@@ -23,7 +23,7 @@ from router.data.seam import Connection
 __all__ = ["TIMEOUT_DEFAULT_S", "Address", "ClientContext", "DirectFactory", "check_timeout"]
 
 DirectFactory = Callable[[str, Session], DirectReads]
-"""Of a table's name and the session whose offsets hold for its reads."""
+"""Makes the direct reads of a table, from its name and the session whose offsets hold for them."""
 
 # The server has just answered; one that does not answer this is asked no more.
 _ENDPOINT_S: Final = 1.0

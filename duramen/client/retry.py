@@ -1,4 +1,4 @@
-"""Calls that may be made again: questions, which change nothing, asked until somebody answers or the time is over."""
+"""Calls that may be made again: questions, which change nothing, asked until a server answers or the time is over."""
 
 from __future__ import annotations
 

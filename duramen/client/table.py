@@ -375,11 +375,11 @@ class Table:
     # --- about the table
 
     def direct_reads(self) -> DirectReads | None:
-        """For the blocking face: reads in the caller's thread, where the index is in this process."""
+        """For the blocking API: reads in the caller's thread, if the index is in this process."""
         return self._context.direct_reads(self.name)
 
     def fast_path(self) -> FastPathTable | None:
-        """For the blocking face: gets and puts by the server's RESP endpoint."""
+        """For the blocking API: gets and puts over the server's RESP endpoint."""
         fast_path = self._context.fast_path
         return None if fast_path is None else fast_path.table(self.lookup)
 

@@ -49,7 +49,7 @@ class LogRecord:
     """absent, present, version, or nothing."""
     version: int = 0
     grouped: bool = False
-    """It belongs to the atomic group of the record before it."""
+    """The record belongs to the atomic group of the record before it."""
     producer: int = 0
     sequence: int = -1
     batch: int = 0

@@ -22,7 +22,7 @@ class Verdict(NamedTuple):
     """What became of a record."""
 
     effective: bool
-    """It changed something."""
+    """The record changed something."""
     duplicate_of: int = -1
     """A second copy: the offset of the first."""
     rejected: str = ""

@@ -39,7 +39,7 @@ class WorkloadShape:
     hot_keys: int = 12
     cold_keys: int = 400
     timeout_s: float = 5.0
-    """Of each call: longer than a restart takes, so that few are lost to it."""
+    """The timeout of each call: longer than a restart takes, so that few calls are lost to it."""
     pause_s: float = 0.0
     """Between two calls of a client."""
 
@@ -59,7 +59,7 @@ class Recorder:
         return call
 
     def end(self, call: Call, outcome: Outcome, **reply: Any) -> None:
-        """It has its answer."""
+        """Record the end of a call: its outcome and its reply."""
         call.end_ns, call.outcome, call.reply = self.clock(), outcome, reply
 
 

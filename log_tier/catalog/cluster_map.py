@@ -264,7 +264,7 @@ class ClusterMap:
     """The last tables that were dropped: a node may delete what it still has of them, and of no other unknown one."""
     decisions: Decisions = field(default_factory=Decisions)
     facts: TableFacts | None = field(default=None, compare=False, repr=False)
-    """Of these tables, or of those of an earlier map: see `table_facts`."""
+    """Facts about these tables, or about those of an earlier map: see `table_facts`."""
 
     def table_facts(self) -> TableFacts:
         """What the tables come to. O(1) where `with_facts` or `with_table` made the map; else O(replicas), once."""

@@ -2,7 +2,7 @@
 
 `blocking_wait.py` waits in a thread for a result of another thread or of an event loop, so that Ctrl-C ends the wait.
 `threads.py` runs blocking work in a thread that can be asked to stop between two of its steps. `backoff.py` is the one
-retry policy, `broadcast.py` wakes everybody who waits for a change, `clocks.py` is the seam to the machine's clocks.
+retry policy, `broadcast.py` wakes all waiters for a change, `clocks.py` is the seam to the machine's clocks.
 `background.py` and `tasks.py` keep tasks, report their failures and end them. `persistent_map.py` is a mapping that is
 replaced at each change, cheaply, so that readers need no lock.
 

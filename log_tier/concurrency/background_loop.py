@@ -113,7 +113,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 class _Process:
-    """This process's loop, once somebody has asked for it."""
+    """This process's loop, after the first caller has asked for it."""
 
     def __init__(self) -> None:
         self.starting = threading.Lock()

@@ -1,4 +1,4 @@
-"""Waking everybody who waits for the next change of something."""
+"""Waking all waiters for the next change of something."""
 
 from __future__ import annotations
 

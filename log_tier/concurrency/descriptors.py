@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
-"""The errors that pass when somebody closes a file: of this process, and of the whole machine."""
+"""The errors that pass when a file is closed: of this process, and of the whole machine."""
 
 # What a server has open before it has opened anything of a table: listeners, event loops, gRPC's own, some 40.
 _PROCESS: Final = 64
@@ -47,7 +47,7 @@ class DescriptorShares(NamedTuple):
     """Who may keep how many open."""
 
     limit: int
-    """Of the process."""
+    """The limit of open files of the process."""
     segments: int
     """Segment files open for writing."""
     environments: int

@@ -64,7 +64,7 @@ class EmbeddedLog:
         self._committer = Committer(settings, clock)
         self._topics: PersistentMap[TableId, OpenTopic] = PersistentMap()
         self._names: set[str] = set()
-        """Of all topics. The keeper's."""
+        """The names of all topics. Only the keeper's thread uses them."""
         self._closing = threading.Lock()
         self._refusal: ShuttingDown | None = None
         # Whatever changes which files there are happens in one thread, one thing at a time.

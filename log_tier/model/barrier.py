@@ -10,7 +10,7 @@ a version was built, so that the replica can fetch or make it once more; `ended`
 this barrier, so that the replica does not keep all of them. Barriers of before have neither.
 
 A barrier takes effect only where its job is later in the catalog than the last one that did: one that was delayed (its
-sender was paused, and somebody else finished the job) changes nothing, on every replica alike.
+sender was paused, and another node finished the job) changes nothing, on every replica alike.
 """
 
 from __future__ import annotations

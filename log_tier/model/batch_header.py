@@ -73,7 +73,7 @@ Place = NewType("Place", int)
 costs nothing to prove it with every batch."""
 
 NOWHERE: Final = Place(0)
-"""Of no table: what a batch is stamped with that never comes into a log."""
+"""The place of a batch that belongs to no table and never comes into a log."""
 
 
 # A process has as many partitions as it has open files, and a node some thousands.

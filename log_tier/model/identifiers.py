@@ -59,7 +59,7 @@ class PartitionId(NamedTuple):
 
 
 FIRST: Final = Offset(0)
-"""Where a partition begins, unless it was somebody else's before."""
+"""Where a partition begins, unless it is an adopted topic's."""
 
 NOTHING: Final = Offset(-1)
 
@@ -67,7 +67,7 @@ NOTHING: Final = Offset(-1)
 # and the gain is not. Redis Cluster and Venice live with fewer.
 PARTITIONS_MAX: Final = 1024
 
-# Beyond this many copies of the same data, somebody has mistaken one number for another.
+# Beyond this many copies of the same data, the caller has mistaken one number for another.
 REPLICAS_MAX: Final = 64
 
 RESERVED_PREFIX: Final = "_duramen"

@@ -42,7 +42,7 @@ KEY_BYTES_MAX: Final = 511
 # larger things belong in an object store with their address here.
 VALUE_BYTES_MAX: Final = 4 * 1024 * 1024
 
-# A thousand years: beyond it the sum with a time in ms is somebody's unit error.
+# A thousand years: beyond it the caller has mistaken the unit.
 TTL_MS_MAX: Final = 1000 * 365 * 86_400_000
 
 

@@ -6,7 +6,7 @@ A log gives up whole segments, the oldest first. A segment goes where one of the
     size    what is left without it has still `bytes` bytes: never less than that stays
 
 The newest segment always stays, and so does everything from the offset `below` on: what no verified snapshot covers,
-or somebody has yet to read, is not for these bounds to decide (I11). After Kafka's `retention.ms`, `retention.bytes`.
+or a reader has yet to read, is not for these bounds to decide (I11). After Kafka's `retention.ms`, `retention.bytes`.
 """
 
 from __future__ import annotations

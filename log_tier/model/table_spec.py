@@ -14,7 +14,7 @@ __all__ = ["TableSpec"]
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table that somebody wants. There is none that cannot be: making one raises what is wrong with it.
+    """The description of a table that is to be made. Every instance is valid: the constructor raises what is wrong.
 
     `InvalidName` for a name that no table can have, `LimitExceeded` for a number of partitions that it cannot have,
     `InvalidRequest` for the rest.
@@ -24,7 +24,7 @@ class TableSpec:
     partitions: int
     """1 to `PARTITIONS_MAX`. Over a topic of others the number of its partitions, or 0: as many as it has."""
     replicas: int = 0
-    """Of each partition; 0: one on each node, up to three."""
+    """Replicas of each partition; 0: one on each node, up to three."""
     over: str = ""
     """An existing topic of others that becomes the table's log; empty: the table has a topic of its own."""
     partitioner: str = ""

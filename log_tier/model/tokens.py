@@ -1,4 +1,4 @@
-"""Causal tokens: what somebody has seen, as text that any process can carry to any other.
+"""Causal tokens: what a client has seen, as text that any process can carry to any other.
 
 A token maps tables to partitions to the highest offset seen. Merging two is taking the maximum of each entry, so
 merging is idempotent, commutative and associative, and a token can travel by any road, twice, and in any order.

@@ -62,7 +62,7 @@ def problem_of(error: DuramenError) -> Problem:
 
 
 def _cut(text: str, length_max: int) -> str:
-    # What cannot be encoded (lone surrogates, in a name that somebody made up) is shown and not sent.
+    # What cannot be encoded (lone surrogates in a name) is escaped.
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= length_max else text[: length_max - 1] + "…"
 
@@ -76,7 +76,7 @@ def error_of(problem: Problem) -> DuramenError:
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: DuramenError) -> NoReturn:
-    """End the call with this error: as a `Problem` for our own clients, as `google.rpc.Status` for everybody's.
+    """End the call with this error: as a `Problem` for our own clients, as `google.rpc.Status` for all others.
 
     Where the client is gone already, the call ends as cancelled, without a word on the server's screen.
     """

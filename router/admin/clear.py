@@ -18,7 +18,7 @@ from router.admin.verbs import Discard, Stage, Swap
 
 __all__ = ["clear_table"]
 
-# Somebody else changes the table's versions, for some commits of the catalog's log.
+# Another job changes the table's versions, for some commits of the catalog's log.
 _PAUSE_S: Final = 0.02
 
 _GIVE_UP_S: Final = 5.0
@@ -58,7 +58,7 @@ class _Clearing:
         self._version: int | None = None
         """The one that was staged and is not live yet."""
         self._swapped_by_others = False
-        """Somebody else swapped it in: the table is cleared all the same."""
+        """Another caller swapped our version in: the table is cleared all the same."""
         self.trouble = ""
         """Why the catalog did not take a job."""
 
@@ -98,7 +98,9 @@ class _Clearing:
         return ended
 
     async def _is_decided(self) -> bool:
-        """Has somebody else decided about our version: swapped it in, discarded it, or put a later one in its place?"""
+        """Has another caller decided about our version: swapped it in, discarded it, or put a later one in its
+        place?
+        """
         ours = self._version
         assert ours is not None, "there is one to swap in"
         states = {each.version: each.state for each in await self._admin.versions(self._table)}

@@ -1,4 +1,4 @@
-"""`duramen.v1.Admin`: each method asks the core, and translates."""
+"""`duramen.v1.Admin`: each method calls `Admin`, and translates."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class DirectReads:
         saw: Callable[[TableRef, Partition, Offset], None],
     ) -> None:
         """`seen` and `saw`: the session's. What was read here is merged into it when a replica goes away, and when
-        somebody asks for the session's token (`note_shown`), and not at each read: as long as the replica is the same
+        a caller asks for the session's token (`note_shown`), and not at each read: as long as the replica is the same
         one, it shows no less than before.
         """
         self._data_plane = data_plane

@@ -109,7 +109,7 @@ class LocalData:
                     results.append(read_keys(replica, part.keys, room))
                 else:
                     waiting.append((place, part))
-                    results.append(InvalidRequest("unanswered"))  # replaced below, before anybody sees it
+                    results.append(InvalidRequest("unanswered"))  # replaced below, before it is returned
             except TableNotFound as error:
                 waiting.append((place, part))  # it may have just been made
                 results.append(error)

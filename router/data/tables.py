@@ -128,7 +128,7 @@ class Tables:
                 _, cluster = await self._catalog.submit(command)
             except CommandRejected as error:
                 if command.table in self._catalog.map.tables:
-                    raise _exists(name) from error  # somebody else was faster with the same topic
+                    raise _exists(name) from error  # another caller was faster with the same topic
                 raise
             return cluster.table(command.table)
 

@@ -1,7 +1,7 @@
 """The one membership of a process, opened when it is first needed.
 
 A node serves its own replicas and needs no other node for that. Administration, the KV service and the RESP endpoint
-ask the other nodes, each when somebody asks it for what is not here. They share one membership: one status stream to
+ask the other nodes, each when a client asks it for what is not here. They share one membership: one status stream to
 every node, however many of them need it.
 """
 

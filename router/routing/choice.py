@@ -2,8 +2,8 @@
 
 A candidate has a **fitness**: what can be expected of it for this part. The best fitness wins; among equals, one that
 is asked anyway (parts that travel together cost one call), else the less loaded of two drawn at random. Two random
-choices keep loads even without anybody knowing them exactly (Mitzenmacher, "The Power of Two Choices", 2001), where
-"the least loaded" would send everybody to the same node until the next status message.
+choices keep loads even without exact knowledge of them (Mitzenmacher, "The Power of Two Choices", 2001), where "the
+least loaded" would send every read to the same node until the next status message.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class FailoverConnection:
                 await asyncio.sleep(_PAUSE_S)
 
     def _next(self, at: int) -> None:
-        if at == self._at:  # else somebody else has found out before
+        if at == self._at:  # else another call has found out before
             self._at = (at + 1) % len(self._connections)
 
     async def read(

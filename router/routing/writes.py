@@ -74,7 +74,7 @@ class RoutedWrites:
         deadline: float,
         patience: float,
     ) -> None:
-        """The log cannot be reached from here, and nothing of these parts was sent: somebody else may reach it."""
+        """The log cannot be reached from here, and nothing of these parts was sent: another server may reach it."""
         timeout = deadline - self._loop.time()
         if timeout <= 0:
             return

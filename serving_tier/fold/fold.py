@@ -101,7 +101,7 @@ class Effects:
     rejected: int = 0
     duplicates: int = 0
     void: int = 0
-    """Of those rejected: records that no table can hold."""
+    """Rejected records that no table can hold; `rejected` counts them too."""
     live: LiveVersion | None = None
     """What the last barrier that took effect says; None: there was none."""
 

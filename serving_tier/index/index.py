@@ -40,7 +40,7 @@ class Applied(NamedTuple):
     rejected: int
     duplicates: int
     void: int
-    """Of those rejected: records that no table can hold."""
+    """Rejected records that no table can hold; `rejected` counts them too."""
 
 
 class Found(NamedTuple):

@@ -18,7 +18,7 @@ from serving_tier.snapshots.store import SnapshotStore
 
 __all__ = ["node_bootstrap"]
 
-# So many records are folded in a tenth of a second, which is less than asking anybody for a copy takes.
+# So many records are folded in a tenth of a second, which is less than a request for a copy takes.
 _REPLAY_RECORDS: Final = 10_000
 
 

@@ -98,7 +98,7 @@ class BringUp:
         return self._locks.setdefault(name, asyncio.Lock())
 
     def is_locked(self, name: PartitionId) -> bool:
-        """Does somebody replace a replica's files, or did somebody since it is wanted? O(1)."""
+        """Has a task taken the lock of the replica's files since the replica is wanted? O(1)."""
         return name in self._locks
 
     def start(self, name: PartitionId, topic: Topic) -> None:

@@ -1,6 +1,6 @@
 """Applying: chunks of the log go into a replica's live index and into its standby versions.
 
-    chunk ──▶ `run.first_piece`: up to the end, to a barrier, or to an offset that somebody wants to read
+    chunk ──▶ `run.first_piece`: up to the end, to a barrier, or to the offset of a pinned read
           ──▶ the piece: one transaction of the live index, then one of each level version; the reader gets its read
           ──▶ a barrier: the new version goes over it first, then it is the live one, then the others follow
           ──▶ the rest in the same way
@@ -61,7 +61,7 @@ class Progressed(NamedTuple):
 
 
 class VersionAwaited(NamedTuple):
-    """The log goes on with a version that is not here: somebody has to bring it (`Applying.awaits`)."""
+    """The log goes on with a version that is not here: the node has to fetch it (`Applying.awaits`)."""
 
 
 class VersionLive(NamedTuple):

@@ -11,8 +11,8 @@ The state says which replica is asked first, and nothing else: a replica that is
 
 Invariants, which the rows keep and the tests check:
 
-- An index that is not to be read any more is left by its readers (`leave_index`) before anybody is woken or hears
-  of it.
+- An index that is not to be read any more is left by its readers (`leave_index`) before any waiter is woken or hears of
+  it.
 - Waiters are woken (`fail_waiters`) before a listener is called (`report_…`): a listener may close the replica.
 - Nothing but `closed` leads out of `stopped`, and nothing out of `closed`; no listener is called from there.
 """

@@ -48,7 +48,7 @@ class PinnedReads:
         """The pinned reads that were handed out; closed ones leave the list when the next one is wanted."""
 
     def __bool__(self) -> bool:
-        """Does anybody wait?"""
+        """Does a caller wait for a pinned read?"""
         return bool(self._wanted)
 
     def lowest(self) -> Offset | None:

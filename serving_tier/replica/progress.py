@@ -127,7 +127,7 @@ class Progress:
             raise behind(self.name, self._partition, applied=applied, asked=offset, latest=self.latest) from None
 
     def fail(self, error: DuramenError) -> None:
-        """The replica will not advance any more: wake everybody with `error`, now and from now on."""
+        """The replica will not advance any more: wake all waiters with `error`, now and from now on."""
         self._waiters.fail(error)
 
     def check(self) -> None:

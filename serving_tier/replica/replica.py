@@ -286,7 +286,9 @@ class Replica:
         self._ready.set()
 
     def damaged(self, error: IndexDamaged) -> None:
-        """A read met damage, in whichever thread: stop, before anybody reads more of it. Harmless when repeated."""
+        """A read met damage, in whichever thread: stop, before another read returns more of it. Harmless when
+        repeated.
+        """
         self._loop.call_soon_threadsafe(self._stop, "damage_read", error)
 
     def hear(self, latest: Offset, *, asked_s: float) -> None:

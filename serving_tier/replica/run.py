@@ -1,4 +1,4 @@
-"""Where a run of batches is cut before it is folded: at barriers, and at offsets that somebody wants to read. Pure.
+"""Where a run of batches is cut before it is folded: at barriers, and at the offsets of pinned reads. Pure.
 
     batches of a chunk   ──▶  Piece(batches, stop, rest)
                               stop "end"      nothing is left
@@ -62,8 +62,8 @@ def first_piece(
 ) -> Piece:
     """Cut a run for an index of `version` that has applied `applied` and knows `live`.
 
-    `pinned`: the lowest offset at which somebody wants to read. One test per batch of plain puts; for others O(distinct
-    attributes).
+    `pinned`: the lowest offset at which a pinned read is wanted. One test per batch of plain puts; for others
+    O(distinct attributes).
     """
     for at, batch in enumerate(batches):
         if batch.columns.attributes is not None:

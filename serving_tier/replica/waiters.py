@@ -17,7 +17,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 
 __all__ = ["WAITERS_MAX", "OffsetWaiters"]
 
-# Each waiter is a request that somebody's connection holds open: more than this on one partition means that the replica
+# Each waiter is a request that a client's connection holds open: more than this on one partition means that the replica
 # is far behind, and an error for the callers is better than holding them.
 WAITERS_MAX: Final = 10_000
 
@@ -60,7 +60,7 @@ class OffsetWaiters:
                     del self._waiting[offset]
 
     def advance(self, applied: Offset) -> None:
-        """Wake everybody who waits for `applied` or less."""
+        """Wake all waiters for `applied` or less."""
         waiting = self._waiting
         while waiting and waiting.peekitem(0)[0] <= applied:
             _, group = waiting.popitem(0)
@@ -70,7 +70,7 @@ class OffsetWaiters:
                     future.set_result(None)
 
     def fail(self, error: DuramenError) -> None:
-        """Wake everybody with `error`, now and from now on: the replica will not advance any more."""
+        """Wake all waiters with `error`, now and from now on: the replica will not advance any more."""
         self._failure = error
         while self._waiting:
             _, group = self._waiting.popitem(0)

@@ -93,7 +93,7 @@ class NodeService(node_pb2_grpc.NodeServicer):
 
 
 async def _within_patience(writing: Coroutine[Any, Any, None]) -> None:
-    """Send a part; a receiver that takes none for long would keep the copy, and its place, from everybody else."""
+    """Send a part; a receiver that takes none for long would keep the copy, and its place, from all other nodes."""
     try:
         async with asyncio.timeout(_STALLED_S):
             await writing

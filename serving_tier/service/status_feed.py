@@ -10,7 +10,7 @@ changes has moved (a thousand idle ones cost some 0.1 ms); at a heartbeat each i
 A subscriber that does not keep up is sent away (`Overloaded`): what it missed is not kept for it, and it may begin
 anew.
 
-**Load** is the number of requests under way, and what waits before anybody counts it: by how many milliseconds the
+**Load** is the number of requests under way, and what waits uncounted in the event loop: by how many milliseconds the
 event loop was late since the last heartbeat. A process that serves from one loop is busy when its loop is.
 """
 

@@ -1,4 +1,4 @@
-"""From anybody's data frame to rows in their place: the columns that a build wants, sent to their partitions, sorted.
+"""From a user's data frame to rows in their place: the columns that a build wants, sent to their partitions, sorted.
 
 select            key and value as bytes, or value as JSON; expiry and order by choice
 place             the partition of each key, by the function that the router has (`spark_bulk.runtime.placing`)

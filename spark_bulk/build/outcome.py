@@ -38,9 +38,9 @@ class PartitionOutcome:
 
     partition: Partition
     rows: int = 0
-    """Those that came to the partition."""
+    """Rows that came to the partition."""
     dropped: int = 0
-    """Those of them that the rule for duplicates left out."""
+    """Rows that the rule for duplicates left out."""
     manifest: SnapshotManifest | None = None
     error: DuramenError | None = None
 

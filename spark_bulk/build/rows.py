@@ -60,9 +60,9 @@ class PartitionRows:
         self._marks = 0
         self._last: bytes | None = None
         self.rows = 0
-        """Those that came."""
+        """Rows that came."""
         self.dropped = 0
-        """Those of them that were left out by the rule for duplicates."""
+        """Rows that were left out by the rule for duplicates."""
 
     def take(self, batch: pa.RecordBatch) -> RowBatch | None:
         """The rows of a batch that are to be written; None for none. Some 15 ns a row.

@@ -10,7 +10,7 @@ column of bytes at a time, in groups of one length, which need no padding and no
     murmur2   four bytes at a time, in 32-bit arithmetic that wraps as Java's does
 
 15 to 60 ns a key. Groups that are small, and keys with a `{`, which may have a tag, take the way of one key: it is the
-function that everybody else calls, and `tests/spark_bulk/test_placing.py` holds both to it and to the shared vectors.
+function that all other code calls, and `tests/spark_bulk/test_placing.py` holds both to it and to the shared vectors.
 """
 
 from __future__ import annotations

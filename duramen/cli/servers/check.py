@@ -97,7 +97,7 @@ async def _check_running(
 async def _check_own(
     log: str | None, seconds: float, nodes: int, clients: int, seed: str
 ) -> tuple[History, dict[str, Any]]:
-    """Of a cluster that is started for it."""
+    """Check a cluster that is started for it."""
     from contextlib import AsyncExitStack
 
     from duramen.verification.chaos import Faults, break_children, child_faults

@@ -58,8 +58,9 @@ SESSION: Final = Asked(None, False, True)
 def bounded(max_lag: float) -> Bounded:
     """A level for reads: from a replica that was level with the log within the last `max_lag` seconds.
 
-    So it shows everything that had been acknowledged that long ago, to anybody, and what this client has seen. It costs
-    no question to the log, unlike `"strong"`, as long as some replica keeps up; one that does not waits until it does.
+    So it shows everything that had been acknowledged that long ago, to any client, and what this client has seen. It
+    costs no question to the log, unlike `"strong"`, as long as some replica keeps up; one that does not waits until it
+    does.
     """
     level = Bounded(max_lag)
     check_level(level)

@@ -64,7 +64,7 @@ class Session:
             self.saw(table, partition, offset)
 
     def merge(self, token: Token) -> None:
-        """Take over what somebody else has seen."""
+        """Merge what another client has seen."""
         with self._lock:
             self._imported = Token(self._imported.merge(token).tables, session=True)
             for table_id, offsets in self._tables.items():

@@ -44,7 +44,7 @@ class SingleServer:
         self.shell = shell
         self.data_plane = data_plane
         self.resp_port = resp_port
-        """Of the RESP endpoint; 0 where there is none."""
+        """The port of the RESP endpoint; 0 if there is none."""
         self.ended = ended
         """Why this server must not go on."""
         self._opened = opened

@@ -86,7 +86,7 @@ class NodeRole:
         self.ended = node.ended
         """Why this node must not go on."""
         self.resp_port = 0
-        """Of the RESP endpoint; 0 where there is none."""
+        """The port of the RESP endpoint; 0 if there is none."""
         self._identity = identity
         self._opened = opened
         self._watcher: asyncio.Task[None] | None = None

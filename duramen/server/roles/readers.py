@@ -46,7 +46,7 @@ class Readers:
 
     @property
     def pids(self) -> list[int]:
-        """Of those that run, by their number."""
+        """The process ids of the readers that run, by their number."""
         return [self._processes[number].pid for number in sorted(self._processes)]
 
     @classmethod

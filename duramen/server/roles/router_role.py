@@ -53,7 +53,7 @@ class RouterRole:
         self.catalog = catalog
         self.connection = connection
         self.resp_port = 0
-        """Of the RESP endpoint; 0 where there is none."""
+        """The port of the RESP endpoint; 0 if there is none."""
         self.ended = ended
         """Why this router must not go on: with a map that no longer changes it would ask the wrong nodes."""
         self._opened = opened

@@ -10,8 +10,8 @@ What it promises:
 - A child that dies is started again, on the same folder and the same port, so its clients find it again. Where it
   dies again and again, the pauses grow, and the others go on.
 - No child outlives the supervisor, however that ends: the kernel sends each of them SIGTERM then (`parent.py`).
-- Children say what they do as JSON lines; the supervisor passes on what somebody outside has to know: who runs, with
-  which process id, on which port. That is also how tests and `duramen check --kill` find whom to kill.
+- Children say what they do as JSON lines; the supervisor passes on what other programs have to know: which child runs,
+  with which process id, on which port. That is also how tests and `duramen check --kill` find the processes to kill.
 
 It decides nothing about data: which node holds what is in the catalog, and a node that comes back finds its tasks
 there. For more than one machine use what already starts processes there: `deploy/` has systemd, compose, Kubernetes.

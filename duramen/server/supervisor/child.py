@@ -43,7 +43,7 @@ class Child:
         self.port = 0
         """0 until it has said which; from then on it keeps it."""
         self.resp_port: int | None = None
-        """Of its RESP endpoint, kept in the same way; None where it has none."""
+        """The port of its RESP endpoint, kept in the same way; None if it has none."""
         self.environment: dict[str, str] = {}
         """Environment variables of the child: secrets, which a command line would show to other users."""
         self._arguments = list(arguments)
@@ -55,7 +55,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs, or ran last."""
+        """The id of the process that runs, or ran last."""
         assert self._process is not None, f"{self.name} was never started"
         return self._process.pid
 
@@ -128,7 +128,7 @@ class Child:
             return
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
-            # A child that somebody has paused could not hear it.
+            # A child that was paused (SIGSTOP) could not hear it.
             process.send_signal(signal.SIGCONT)
         try:
             async with asyncio.timeout(_STOP_S):

@@ -34,7 +34,7 @@ class ClusterOptions:
     """How many serving nodes, 1 to `NODES_MAX`."""
     host: str
     port: int
-    """Of the router; 0 picks a free port and reports it."""
+    """The router's port; 0 picks a free port and reports it."""
     log_level: str
     snapshot_every_s: float
     log_url: str | None = None
@@ -45,7 +45,7 @@ class ClusterOptions:
     """The router's RESP endpoint; the nodes then have theirs on ports of their own. None: no RESP endpoints."""
     resp_password: str = ""
     resp_cache_mebibytes: int = 512
-    """Of each node, as is the next one."""
+    """The memory of each node's value caches; the next field is of each node, too."""
     resp_readers: int = 0
 
 
@@ -164,7 +164,7 @@ def _reachable(host: str) -> str:
 
 
 def _prepare(data: Path) -> Path:
-    """Make the folder, or refuse one that somebody else made; its absolute path."""
+    """Make the folder, or refuse one that another program made; return its absolute path."""
     data = data.absolute()
     if data.exists() and not data.is_dir():
         raise ForeignFolder(f"{data} is a file, the data folder must be a folder: name another one")

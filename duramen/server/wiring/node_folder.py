@@ -42,7 +42,7 @@ class NodeFolder:
     def open(cls, path: Path, *, node_id: str) -> NodeFolder:
         """Own the folder of the node `node_id`; make it where it is missing or empty. Blocks for two small syncs.
 
-        Raises `FolderInUse`, `ForeignFolder` (somebody else's, or another node's), `FolderReadOnly`, `UnknownFormat`.
+        Raises `FolderInUse`, `ForeignFolder` (another program's, or another node's), `FolderReadOnly`, `UnknownFormat`.
         """
         try:
             path.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,7 @@ class SnapshotPolicy:
     """Where snapshots go, and when."""
 
     url: str = ""
-    """Of the store; empty: the folder `snapshots` of the node's own data."""
+    """The store's URL; empty: the folder `snapshots` of the node's own data."""
     every_s: float = 0.0
     """Seconds between two snapshots of a partition that changed; 0: only on demand."""
     keep: int = KEEP_DEFAULT
@@ -60,7 +60,7 @@ class SnapshotPolicy:
 
 
 ON_DEMAND: Final = SnapshotPolicy()
-"""Snapshots in the node's own data, when somebody asks for one."""
+"""Snapshots in the node's own data, when an operator asks for one."""
 
 
 class ServingNode:

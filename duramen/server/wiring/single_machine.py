@@ -138,7 +138,7 @@ def _check_alone(cluster: ClusterMap, data: Path) -> None:
 
 
 def _checked_url(data: Path) -> str:
-    """The log's URL. Refuses a folder that somebody else made, before anything is written into it."""
+    """The log's URL. Refuses a folder that another program made, before anything is written into it."""
     url = f"file://{quote(str(data.absolute()))}"
     if not data.exists():
         return url

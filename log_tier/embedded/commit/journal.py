@@ -71,7 +71,7 @@ class Journal:
         self._size = size
         self._position = FRAMES_AT
         self._number = 0
-        """Of the next frame."""
+        """The number of the next frame."""
         self._previous = 0
         """Checksum of the last frame."""
         self._uncovered: set[Path] = set()

@@ -80,7 +80,7 @@ class FileHeader(NamedTuple):
     size: int
     """Bytes that the file has had since this header was written, or more."""
     number: int
-    """Of its first frame. 0: a chain begins here, and nothing of the other file is needed."""
+    """The number of the file's first frame. 0: a chain begins here, and nothing of the other file is needed."""
     previous: int
     """Checksum of the frame before its first one."""
 

@@ -103,7 +103,7 @@ class Segment:
     newest_ms: int
     """Timestamp of its last batch; 0 while it has none."""
     index: SparseIndex | None = None
-    """None until somebody needs it."""
+    """None until it is first needed."""
 
     @property
     def path(self) -> Path:

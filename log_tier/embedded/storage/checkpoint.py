@@ -1,7 +1,7 @@
 """What a partition is known to hold: a lower bound, so that a loss is not taken for an end.
 
-Without it a segment that somebody removed at either end of a partition would leave no trace, and neither would a file
-that was cut short. It is written when a segment is begun, when its file has grown, before it is cut to its batches, and
+Without it a segment that was removed at either end of a partition would leave no trace, and neither would a file that
+was cut short. It is written when a segment is begun, when its file has grown, before it is cut to its batches, and
 before old segments are removed. It never has to be taken back: what it says stays true when the log goes on.
 """
 
@@ -45,7 +45,8 @@ class Checkpoint:
     @classmethod
     def read(cls, disk: Disk, path: Path) -> Checkpoint:
         """Read it; where there is none, nothing is known. Raises as `read_document` does, and `LogDamaged` for another
-        partition's: what that one has trimmed was not trimmed here."""
+        partition's: what that one has trimmed was not trimmed here.
+        """
         if not disk.exists(path):
             return cls()
         fields = read_document(disk, path, _KIND)

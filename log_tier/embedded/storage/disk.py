@@ -21,7 +21,7 @@ from log_tier.model.errors import FolderInUse
 __all__ = ["NO_SPACE", "Disk", "File", "LocalDisk", "SyncFailed", "named", "replace_file"]
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The errors that pass when somebody frees space."""
+"""The errors that pass when space is freed."""
 
 # What writev takes in one call (IOV_MAX of Linux).
 _BUFFERS_MAX: Final = 1024

@@ -85,9 +85,9 @@ class KafkaAddress:
     """host:port, comma-separated."""
     namespace: str = NAMESPACE_DEFAULT
     replication: int | None = None
-    """Of new topics; None: 3, or as many as there are brokers."""
+    """Replication factor of new topics; None: 3, or as many as there are brokers."""
     min_insync: int | None = None
-    """Of new topics; None: 2 with a replication of 3 or more, else 1."""
+    """`min.insync.replicas` of new topics; None: 2 with a replication of 3 or more, else 1."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """librdkafka's, beyond our own."""
 

@@ -134,7 +134,7 @@ def _plain_set(
     try:
         return assembly.take_plain_set(Offset(offsets[at]), timestamp_ms, header, keys, values)
     except (InvalidKey, InvalidValue, LimitExceeded):
-        return None  # somebody forged the header: record by record, then
+        return None  # a forged header: record by record, then
 
 
 def _header_of(message: Any) -> tuple[RecordHeader | None, bool]:

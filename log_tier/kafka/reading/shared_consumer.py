@@ -184,7 +184,7 @@ class SharedConsumer:
         batches = intake.take(good) if good else []
         if end >= 0:
             batches += intake.end(Offset(end))
-        # Not librdkafka's high watermark: what lies behind an open transaction is not there yet for anybody.
+        # Not librdkafka's high watermark: no reader may see yet what lies behind an open transaction.
         reader.put(batches, Offset(max(end, intake.next_offset) - 1))
         if intake.unreadable is not None:
             reader.fail(intake.unreadable)

@@ -39,7 +39,7 @@ class RecordSet:
     part: slice
     producer_id: int
     sequence: int
-    """Of the batch's first record."""
+    """The sequence of the batch's first record."""
     size: int
     """Bytes at most, in a record batch of Kafka's."""
 

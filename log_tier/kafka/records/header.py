@@ -104,7 +104,7 @@ def pack_plain_headers(count: int, producer_id: int, sequence: int) -> Iterator[
 
 
 def read_header(data: bytes) -> RecordHeader | None:
-    """Read a header; None for bytes that are none (somebody else uses the name: the record is void).
+    """Read a header; None for bytes that are none (another program uses the name: the record is void).
 
     Raises `UnknownFormat` for one of a later version: a replica that skipped it would part from those that do not.
     """

@@ -73,9 +73,9 @@ class Sender:
         self._address = address
         self._send_queue = SendQueue()
         self._sent: set[Item] = set()
-        """What librdkafka was given and is not let go of yet. Only the sender's thread looks at it."""
+        """Items that librdkafka was given and that are not finished yet. Only the sender's thread uses them."""
         self._settled: list[Item] = []
-        """Of these, what has an outcome."""
+        """Items of `_sent` that have an outcome."""
         self._fatal: KafkaError | None = None
         self.rounds = 0
         """Flushes that had something to send, for the benchmark."""

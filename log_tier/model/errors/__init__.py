@@ -35,7 +35,7 @@
     │   │   └── ReplicaBehind     … before the replica had applied what was asked
     │   └── ShuttingDown          the server is going away
     ├── WriteUnknown              no reply: the write is in the log once or not at all
-    └── Damaged                   the stored state's: somebody has to look
+    └── Damaged                   the stored state's: an operator has to look
         ├── LogDamaged            a checksum in the middle of a log does not hold; names file and position
         ├── LogStopped            an fsync failed: this log acknowledges nothing more
         ├── DiskFailed            the disk refused an operation on one file; names the file

@@ -188,7 +188,7 @@ class _Asking:
         self._timeout = timeout
 
     async def at_one_offset(self, nodes: Sequence[str], listed: Sequence[int]) -> dict[str, DigestReply]:
-        """Everybody's digest at one offset. Raises `_Uneven`, and what an answer cannot be got for."""
+        """Every replica's digest at one offset. Raises `_Uneven`, and what an answer cannot be got for."""
         ahead = 0
         errors: dict[str, DuramenError] = {}
         for _ in range(_TRIES):

@@ -5,7 +5,7 @@ Each such move takes one from a surplus (what a node holds above the rounded-up 
 rounded-down one), or both; so there are exactly max(surplus, deficit) of them, which no plan can undercut, and no
 node both gives and takes. The fuller node always holds a partition that the other does not: it holds more of them.
 
-Lost nodes are left as they are, and what they hold: they come back, or somebody drains them. So are nodes that are
+Lost nodes are left as they are, and what they hold: they come back, or an operator drains them. So are nodes that are
 being drained, and partitions whose replicas a job is changing already.
 """
 

@@ -16,27 +16,29 @@ __all__ = ["BatchBuilder", "Callers"]
 
 
 class Callers(Protocol):
-    """Who waits for the records of one batch. The gatherer calls `placed` or `judged`, or `fail`; each answers only
-    those who were not answered before.
+    """The callers that wait for the records of one batch. The gatherer calls `placed` or `judged`, or `fail`; each
+    answers only callers that were not answered before.
     """
 
     def want_verdict(self, *, repeated: bool) -> bool:
-        """Does anybody wait for what became of the records? `repeated`: the batch was sent before, so that its place
+        """Does a caller wait for what became of the records? `repeated`: the batch was sent before, so that its place
         need not be the one that counts.
         """
         ...
 
     @property
     def want_place(self) -> bool:
-        """Does anybody wait for stable storage alone?"""
+        """Does a caller wait for stable storage alone?"""
         ...
 
     def last_deadline(self, now_s: float) -> float | None:
-        """Until when somebody waits, on the event loop's clock; None where nobody does any more. O(calls)."""
+        """The last deadline of a waiting caller, on the event loop's clock; None if no caller waits any more.
+        O(calls).
+        """
         ...
 
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:
-        """The batch is on stable storage: answer those who need to know no more. Does anybody else still wait?"""
+        """The batch is on stable storage: answer the callers that need no more. Does another caller still wait?"""
         ...
 
     def judged(self, result: WriteResult) -> None:
@@ -44,7 +46,7 @@ class Callers(Protocol):
         ...
 
     def fail(self, error: DuramenError) -> None:
-        """Nothing was written, or nobody knows: give everybody an error of their own."""
+        """Nothing was written, or that is unknown: give each caller an error object of its own."""
         ...
 
 

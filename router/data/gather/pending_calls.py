@@ -81,7 +81,7 @@ class PendingCalls(Generic[C]):
             self._wake_at(min(left))
 
     def last_deadline(self) -> float | None:
-        """Until when somebody waits; None where nobody does any more. O(calls)."""
+        """The last deadline of a waiting call; None if no call waits any more. O(calls)."""
         return max((call.deadline for call in self.calls if not call.future.done()), default=None)
 
     def fail(self, error: DuramenError) -> None:
@@ -139,7 +139,7 @@ class FutureCalls:
         self._loop = loop
         self._pending: PendingCalls[_Write] = PendingCalls(loop, too_late)
         self._outcomes = False
-        """Somebody wants a verdict."""
+        """A call wants a verdict."""
 
     def add(self, start: int, records: int, *, outcomes: bool, deadline: float) -> asyncio.Future[Written]:
         """One more call, whose first record has the place `start` in the batch. O(1)."""

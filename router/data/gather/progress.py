@@ -58,7 +58,7 @@ class Progress:
         place = place_in(result)
         if place is not None:
             if place.pending:
-                # Where this batch had not asked for verdicts, somebody on the way has sent it twice.
+                # This batch had not asked for verdicts: a process on the way has sent it twice.
                 self.repeated |= not asked
                 return Fate.PLACED
             return Fate.JUDGED if asked or place.outcomes else Fate.PLACED
@@ -77,7 +77,7 @@ class Progress:
 
     def too_late(self, nobody_left: bool) -> DuramenError:
         """The error for callers whose time is over. `nobody_left`: no other caller waits for this batch."""
-        # While somebody else waits for it, it goes on, and may still be written.
+        # While another caller waits for the batch, it goes on, and may still be written.
         if nobody_left and not self.unknown and not self.under_way:
             return self.reason or DeadlineExceeded("the write could not be sent in time; nothing was written")
         if isinstance(self.reason, WriteUnknown):

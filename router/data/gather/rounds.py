@@ -54,8 +54,8 @@ class Rules:
     gather_max_s: float = 0.001
     """And not longer than this. On a disk whose sync takes 3 ms, a millisecond more does not matter."""
     verdicts_apart: bool = False
-    """Verdicts come with the write only where nobody waits for the place alone: where asking again is cheap. Otherwise
-    they come with the write wherever somebody wants one."""
+    """Verdicts come with the write only if no call waits for the place alone: for users whose second question is cheap.
+    Otherwise they come with the write if any call wants one."""
     verdict_patience_s: float = 0.02
     """How long a write waits for verdicts before they are asked for apart. A replica that keeps up knows them in a
     tenth of a millisecond; one that does not must not delay the partition's next batch."""

@@ -60,7 +60,7 @@ class WriteCoalescer:
     def repeat(
         self, table: TableRef, partition: Partition, records: Columns, data: bytes, *, deadline: float
     ) -> asyncio.Future[Written]:
-        """Send a batch again that somebody else has encoded and sent, with what came of it unknown. See `submit`."""
+        """Send a batch again that was encoded and sent over another path, with an unknown outcome. See `submit`."""
         batch = self._new_batch(partition_id(table.id, partition), table)
         batch.columns.add(records)
         batch.data = data

@@ -174,7 +174,7 @@ class WriteGatherer(Generic[T, C]):
     def _parts(
         self, batches: Sequence[BatchBuilder[C]], now_s: float, *, gathered: bool
     ) -> tuple[list[BatchBuilder[C]], list[WritePart], float]:
-        """The batches that are sent now, each with its part of the request, and until when somebody waits for them.
+        """The batches that are sent now, each with its part of the request, and the last deadline of their callers.
 
         Its first try fixes the bytes of a batch. One that cannot be encoded, or for which nobody waits any more, is
         given up.
@@ -233,7 +233,7 @@ class WriteGatherer(Generic[T, C]):
     # --- verdicts
 
     async def _judge(self, pending: list[tuple[BatchBuilder[C], OutcomesPart]]) -> None:
-        """Ask what became of batches that are in the log, for as long as somebody waits for it."""
+        """Ask what became of batches that are in the log, for as long as a caller waits for it."""
         backoff: Backoff | None = None
         try:
             while True:

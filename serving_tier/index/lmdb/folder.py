@@ -241,6 +241,6 @@ def _check_data(file: Path) -> None:
     except NoMetaPage as error:
         raise IndexDamaged(f"{file} {error}; discard it", file=str(file)) from error
     if (meta.last_page + 1) * meta.page_bytes > size:
-        # Either somebody cut the file, or the last pages were freed by the transaction that had taken them and so were
+        # Either the file was cut short, or the last pages were freed by the transaction that had taken them and so were
         # never written. The first would crash this process at a read, so it is worth the walk that distinguishes them.
         verify_index(file.parent)

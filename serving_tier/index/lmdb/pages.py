@@ -37,9 +37,9 @@ PAGE_SIZES: Final = (4096, 8192, 16384, 32768)
 """The page sizes that LMDB takes from the operating system."""
 
 HEADER_BYTES: Final = 16
-"""Of a page."""
+"""Bytes of a page's header."""
 NODE_BYTES: Final = 8
-"""Of a node's header."""
+"""Bytes of a node's header."""
 
 NO_PAGE: Final = (1 << 64) - 1
 """The root of an empty database."""
@@ -76,7 +76,7 @@ class Meta(NamedTuple):
     free_root: int
     root: int
     depth: int
-    """Of the main database's tree."""
+    """The depth of the main database's tree."""
     last_page: int
 
 

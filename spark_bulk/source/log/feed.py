@@ -57,7 +57,7 @@ async def read_feed(part: FeedPart, schema: pa.Schema) -> AsyncGenerator[pa.Reco
     place, partition, last = part.place, part.partition, part.last
     known = Offset(part.first - 1)
     void: list[int] = []
-    """Of the offsets up to `known`, those from the present chunk on."""
+    """Void offsets up to `known`, from the present chunk on."""
     async with opened_log(place.log_url) as log:
         reader: Any = log.read(place.topic.partition(partition), part.first, follow=False, chunk_bytes=_CHUNK_BYTES)
         async with aclosing(reader) as chunks:

@@ -95,7 +95,7 @@ class ReadOptions:
     all_records: bool
     """Also records that changed nothing."""
     records_max: int
-    """Of one micro-batch; 0: no limit."""
+    """The most records of one micro-batch; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class _Nodes(NamedTuple):
     key_size: _Ints
     value_at: _Ints
     value_size: _Ints
-    """Of the stored value, with its header."""
+    """The size of the stored value, with its header."""
     big: bool
     """Some values lie on pages of their own."""
 

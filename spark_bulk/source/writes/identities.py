@@ -7,7 +7,7 @@ Attempts of one task, one after the other or side by side (speculation), count t
 id; so does a micro-batch that is run again after a restart. The fold drops what comes twice (I2).
 
 A stream's tasks keep one producer id for all their micro-batches: a table remembers 65,536 producers, and a new one for
-every micro-batch would push out everybody else's within a day.
+every micro-batch would push out all others within a day.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Walking over keys: SCAN, KEYS, RANDOMKEY, over the core's scans in key order.
+"""Walking over keys: SCAN, KEYS, RANDOMKEY, over the data plane's scans in key order.
 
 No turn of the event loop is long, however many keys there are: pages are read in a thread, a page holds few enough keys
 to be merged in a millisecond, and keys are compared with a pattern some at a time, by the number of bytes that this may

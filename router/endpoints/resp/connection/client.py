@@ -68,7 +68,7 @@ class Client(Session, asyncio.Protocol):
         super().__init__(server)
         self._is_upstream = upstream
         self._fence_secret = STATE_COMMAND
-        """What a reader process asks for a marker by: see `router/endpoints/resp/wire/fence.py`."""
+        """The command by which a reader process asks for a fence: see `router/endpoints/resp/wire/fence.py`."""
         self.closing = False
         self.touched = False
         self._intake = Intake()
@@ -91,7 +91,7 @@ class Client(Session, asyncio.Protocol):
     # --- the transport's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody is there."""
+        """A client has connected."""
         self.transport = cast("asyncio.Transport", transport)
         self._input = SocketInput(
             self.transport, self._intake, self.queue, lambda: f"client {self.id} at {self.address}"

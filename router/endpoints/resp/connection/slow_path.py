@@ -27,7 +27,7 @@ _KEEP: Final = int(Expiry.KEEP)
 
 
 async def perform(client: ClientContext, spec: CommandSpec, command: Command) -> Any:
-    """A command on keys, however long it takes; its reply. Raises `Problem`, and what the core raises."""
+    """A command on keys, however long it takes; its reply. Raises `Problem`, and what the data plane raises."""
     keys = spec.keys(command)
     if len(keys) > AT_ONCE_KEYS_MAX:
         await asyncio.to_thread(check_keys, keys)

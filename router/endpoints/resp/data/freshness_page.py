@@ -180,7 +180,9 @@ class FreshnessPages:
 
 
 def _locked_folder() -> tuple[Path, int]:
-    """A new folder with its lock; another one where somebody took it for left behind before it was locked."""
+    """A new folder with its lock. If another process takes the folder for an abandoned one before it is locked, make a
+    new one.
+    """
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

@@ -3,19 +3,19 @@
     __keyspace@0__:user1     set, del, incrby …        what happened to a key
     __keyevent@0__:set       user1                     which keys it happened to
 
-Subscriptions are kept by name: a change costs two lookups, one comparison with each pattern that anybody listens to,
-and what is sent. While a long batch is passed on, others get their turn at the event loop.
+Subscriptions are kept by name: a change costs two lookups, one comparison with each subscribed pattern, and what is
+sent. While a long batch is passed on, others get their turn at the event loop.
 
-A table is watched while somebody listens to it, by one watch of the data plane for all listeners. So every node reports
-every change, of any client and any endpoint, once and in order for each partition; a client that comes late or is away
-misses what happened meanwhile, as in Redis (a program that must not uses the change feed itself).
+A table is watched while it has listeners, by one watch of the data plane for all listeners. So every node reports every
+change, of any client and any endpoint, once and in order for each partition; a client that comes late or is away misses
+what happened meanwhile, as in Redis (a program that must not uses the change feed itself).
 
     N1  A subscription is confirmed when the position of every watch that it needs is fixed, at the log's current end
         and not at what a replica has applied. So every write that is acknowledged after the confirmation, at any node,
         is reported.
     N2  A watch that breaks goes on where it was. Where its table was dropped and made again, the new one is watched
-        from its first record: all of it is younger than the confirmation. So is a numbered table that is made while
-        somebody listens to patterns that name no number.
+        from its first record: all of it is younger than the confirmation. So is a numbered table that is made while a
+        client listens to patterns that name no number.
 """
 
 from __future__ import annotations
@@ -127,16 +127,16 @@ class Notifications:
         self._subscribing: list[Sequence[bytes]] = []
         """The names of subscriptions that are not confirmed yet."""
         self._new_tables: asyncio.Task[None] | None = None
-        """Waits for numbered tables that are made while somebody listens to all of them."""
+        """Waits for numbered tables that are made while a client listens to all of them."""
         self._any = False
-        """Somebody does, or is about to."""
+        """A client listens to all numbered tables, or is about to."""
         self._spent = 0
         """Work since others had their turn."""
         self._closed = False
 
     @property
     def channels(self) -> int:
-        """How many different channels anybody listens to."""
+        """How many different channels have listeners."""
         return len(self._channels)
 
     @property
@@ -202,7 +202,9 @@ class Notifications:
                 self._globs.pop(name, None)
 
     def compare(self) -> None:
-        """Somebody began or ceased to listen, or a table was made: watch what is listened to, and nothing else."""
+        """A subscription was added or removed, or a table was made: watch the tables that have listeners, and no
+        others.
+        """
         if self._closed:
             return
         # Who listens to all databases was confirmed when all were watched that were there.
@@ -240,7 +242,7 @@ class Notifications:
         return [number for number in range(1, NUMBERS) if f"db{number}" in there]
 
     async def _follow_new_tables(self) -> None:
-        """While somebody listens to all databases, look for new ones."""
+        """While a client listens to all databases, look for new ones."""
         maps = self._maps
         while self._any:
             if not self._watches.keys() >= set(self._numbers_there()):

@@ -1,4 +1,4 @@
-"""Reads: from the replica that is here, at once, or by the core, which waits and knows the other nodes."""
+"""Reads: from the replica that is here, at once, or over the data plane, which waits and knows the other nodes."""
 
 from __future__ import annotations
 

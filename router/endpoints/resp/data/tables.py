@@ -284,7 +284,7 @@ class Tables:
         except TableNotFound:
             if not is_numbered(name):
                 raise
-        with suppress(TableExists):  # somebody else was first
+        with suppress(TableExists):  # another client was first
             return await self._connection.create_table(TableSpec(name, self._partitions()), timeout=REQUEST_TIMEOUT_S)
         return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
 

@@ -99,13 +99,13 @@ class Overlay:
     Invariants:
 
     - `get` sees every earlier `put` and `remove`; `found` is what was there before all of them.
-    - `conditions` holds every key whose old state somebody has seen, with the version that it had, or `NOTHING`: what
-      must still hold when the log decides. What was written before anybody looked at it is not among them.
+    - `conditions` holds every key whose old state a command has seen, with the version that it had, or `NOTHING`: what
+      must still hold when the log decides. A key that was written before any command read it is not among them.
     - `keys`, `values` and `expiries` are the columns of what was written, in its order.
 
-    **Versions.** A key that was written here gets its version when the log gives the record its offset. Until then it
-    has none that anybody can know, so a key that was written here has changed for every watcher (`is_still`), even if
-    it was deleted again; its entry's version is then -2 minus its place in `keys` (`known_version`).
+    **Versions.** A key that was written here gets its version when the log gives the record its offset. Until then its
+    version is unknown, so a key that was written here has changed for every watcher (`is_still`), even if it was
+    deleted again; its entry's version is then -2 minus its place in `keys` (`known_version`).
 
     **Columns.** `get_each`, `put_each` and `remove_each` do the same for many keys, all of them different, by calls
     into C: a fifth of the time of as many calls.

@@ -93,7 +93,7 @@ class ProxyConnection(asyncio.Protocol):
     # --- the client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody is there: introduce the upstream connection before anything is read."""
+        """A client has connected: open the upstream connection before anything is read."""
         self._transport = cast("asyncio.Transport", transport)
         self._replies = ReplyQueue(
             *(self._transport, self._loop),
@@ -301,13 +301,13 @@ class ProxyConnection(asyncio.Protocol):
             if lines and not self._asked:
                 self._lines += commands
             else:
-                self._lines = 0  # the marker comes behind them
+                self._lines = 0  # the fence comes behind them
                 self._asked += 1
                 data += self._question
         upstream.transport.write(data)
 
     def upstream_received(self, data: bytes) -> None:
-        """Replies, and markers between them."""
+        """Replies, and fences between them."""
         if self._closing:
             return
         if self._asked:
@@ -344,7 +344,7 @@ class ProxyConnection(asyncio.Protocol):
         if table is not None and not table.is_current:
             table = self._table = self._process.tables.at(self._page)
             if table is None:
-                self._page = 0  # the server says which one it is now, with the next marker
+                self._page = 0  # the next fence says which one it is now
         return table
 
     def _value(self, key: bytes) -> bytes | None:

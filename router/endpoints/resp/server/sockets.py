@@ -26,7 +26,7 @@ class RespSettings:
     socket_path: Path | None = None
     """A Unix socket."""
     password: str = ""
-    """What AUTH must give; empty: everybody may come in."""
+    """The password that AUTH must give; empty: no password is needed."""
     tls_certificate: Path | None = None
     """PEM, its chain included; with `tls_key`. None: no TLS."""
     tls_key: Path | None = None

@@ -39,7 +39,7 @@ class ConnectionState(NamedTuple):
     """What a reader has to know of a connection."""
 
     plain: bool
-    """Nothing about it is unusual: no transaction, no token, nobody who has not said the password."""
+    """Nothing about the connection is unusual: it has no transaction and no token, and is authenticated."""
     protocol: int
     """2 or 3."""
     page: int
@@ -47,28 +47,28 @@ class ConnectionState(NamedTuple):
 
 
 def new_secret() -> bytes:
-    """For one connection."""
+    """The secret of one upstream connection: 128 random bits as 32 hex digits."""
     return secrets.token_hex(_SECRET_BYTES // 2).encode()
 
 
 def first_question(secret: bytes, address: str) -> bytes:
-    """What an upstream connection begins with: the secret of its markers, and who is at the other end."""
+    """The first command of an upstream connection: the secret of its fences, and the client's address."""
     words = (STATE_COMMAND, secret, address.encode())
     return b"*3\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
 def next_question(secret: bytes) -> bytes:
-    """Sent behind what should be answered."""
+    """The command that asks for a fence behind everything that was sent before."""
     return b"*1\r\n$%d\r\n%b\r\n" % (len(secret), secret)
 
 
 def encode_state(secret: bytes, state: ConnectionState) -> bytes:
-    """The answer to either."""
+    """The reply to both commands: a fence."""
     return b"+%b %d %d %010d\r\n" % (secret, state.plain, state.protocol, state.page)
 
 
 class Fences:
-    """Takes the markers out of what an upstream connection sends, however it is cut."""
+    """Takes the fences out of what an upstream connection sends, however it is cut."""
 
     __slots__ = ("_held", "_mark")
 

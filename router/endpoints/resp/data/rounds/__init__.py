@@ -16,7 +16,7 @@ What holds:
 - C2 A reply leaves when its group is on stable storage and has been judged: nobody is shown what could still be lost.
      What a round has changed is known to nobody but the round; others read the index, which follows the log.
 - C3 What a command has read still holds where its group takes effect (I6): the log decides, every replica alike. Where
-     somebody else wrote in between, at another server or by gRPC, the whole group runs again, reads included.
+     another client wrote in between, at another server or over gRPC, the whole group runs again, reads included.
 - C4 This server does not reject itself. While a round is under way its keys are **claimed**: a plain write to one of
      them goes to the executor's queue. And a round reads when no write to its keys is under way
      (`SharedWriter.settled`).

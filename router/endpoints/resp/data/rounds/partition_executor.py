@@ -44,7 +44,8 @@ _ROUND_KEYS_MAX: Final = AT_ONCE_KEYS_MAX
 # connection may have unread before its commands wait.
 _ROUND_BYTES_MAX: Final = 4 << 20
 
-# After a rejection the next round begins at once; after several, somebody else writes these keys all the time.
+# After a rejection the next round begins at once; after several, another server's clients write these keys all the
+# time.
 _PAUSE_AFTER: Final = 3
 _PAUSE_FIRST_S: Final = 0.001
 _PAUSE_MAX_S: Final = 0.05
@@ -352,7 +353,7 @@ def _run(groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: i
 
 
 def _answer(jobs: Sequence[Work], first: int) -> None:
-    """Give everybody their replies. `first`: the offset of the group's first write."""
+    """Give each command its reply. `first`: the offset of the group's first write."""
     for job in jobs:
         job.answer(first)
 
