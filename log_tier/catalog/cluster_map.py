@@ -84,7 +84,7 @@ class VersionEntry:
     made_ms: int = 0
     """The catalog's log time when it came; for people."""
     holders: tuple[tuple[str, ...], ...] = ()
-    """By partition: the nodes that said they are level with it."""
+    """By partition: the nodes that reported to be level with the version."""
 
     @property
     def begins_empty(self) -> bool:
@@ -111,7 +111,7 @@ class TableEntry:
     starts: tuple[Offset, ...] = ()
     """Where the table begins, by partition: the earliest offset of its topic when it was made. Empty: all at 0."""
     versions: tuple[VersionEntry, ...] = ()
-    """By number, rising. Empty: the first one, folded from the log, is the only one there ever was."""
+    """The versions by number, rising. Empty: the first one, folded from the log, is the only one there ever was."""
     last_version: int = 1
     """The highest number that was given; numbers are not used again."""
     retention_ms: int = 0
@@ -169,7 +169,7 @@ class Task:
     table: TableId
     partition: Partition
     node: str
-    """Who does it."""
+    """The node that does the task."""
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     state: TaskState = "waiting"
     note: str = ""
@@ -207,7 +207,7 @@ class SnapshotEntry:
     path: str
     """Below the snapshot store's root."""
     node: str
-    """Who took it."""
+    """The node that took the snapshot."""
     version: int = 1
     """Which version of the table it is."""
 
@@ -259,7 +259,7 @@ class ClusterMap:
     jobs: Mapping[int, Job] = field(default_factory=dict)
     """The running ones, and the last finished ones; by id, rising."""
     snapshots: Mapping[PartitionId, tuple[SnapshotEntry, ...]] = field(default_factory=dict)
-    """By partition, the oldest first."""
+    """The snapshots of each partition, the oldest first."""
     dropped: tuple[TableId, ...] = ()
     """The last tables that were dropped: a node may delete what it still has of them, and of no other unknown one."""
     decisions: Decisions = field(default_factory=Decisions)

@@ -1,4 +1,4 @@
-"""From a verb to its planner."""
+"""The planner of each verb."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _WRITES_DEFAULT: Final = 10
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):
-    """Serves what `admin` gives when it is called. `streams`: the streams under way, for who shuts down."""
+    """Serves what `admin` gives when it is called. `streams`: the streams under way; a shutdown ends them."""
 
     def __init__(self, admin: OpenAdmin, streams: OpenStreams | None = None) -> None:
         self._admin = admin

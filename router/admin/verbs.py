@@ -54,7 +54,7 @@ T = TypeVar("T", bound=type)
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """By its place; a field with a default may be left out."""
+    """A positional argument; a field with a default may be left out."""
 
     metavar: str
     help: str
@@ -63,7 +63,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """By a name."""
+    """A named option."""
 
     flag: str
     help: str
@@ -107,7 +107,7 @@ class Verb:
 
 
 VERBS: Final[dict[type, Verb]] = {}
-"""By class, in the order of this file."""
+"""The verbs by their class, in the order of this file."""
 
 
 def verb(message: str, *, planner: str, command: str = "", **more: Any) -> Callable[[T], T]:

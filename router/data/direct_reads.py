@@ -33,7 +33,7 @@ class _Found(NamedTuple):
     """A table as it was found; replaced as a whole, so that no thread sees half of two."""
 
     replicas: Sequence[Replica]
-    """And not their indexes: another version of the table puts another index in its place."""
+    """Replicas and not their indexes: another version of the table puts another index in a replica's place."""
     seen: Sequence[Offset]
     """What the session has seen, by partition: the live list."""
     partitions: int

@@ -50,7 +50,7 @@ class Freshness(NamedTuple):
     offsets: Mapping[Partition, Offset] = MappingProxyType({})
     """The offsets that a token requires in addition, by partition."""
     lag_max_ms: int = 0
-    """For `bounded`; 0: no bound."""
+    """The largest lag that `bounded` allows; 0: no bound."""
 
     @property
     def strong(self) -> bool:

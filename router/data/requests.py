@@ -129,7 +129,7 @@ class ScanRequest:
     after: Mapping[Partition, Offset] = field(default_factory=dict)
     strong: bool = False
     partitions: Sequence[Partition] = ()
-    """Only these; none: all of the table."""
+    """Scan only these partitions; none: all of the table."""
     lag_max_ms: int = 0
     """As for `ReadPart`."""
     table_versions: Mapping[Partition, int] = field(default_factory=dict)

@@ -66,16 +66,16 @@ class MemoryIndex:
         return self._verdicts_from
 
     def stored(self, key: bytes) -> bytes | None:
-        """For the fold."""
+        """The stored form of an entry, for the fold."""
         found: bytes | None = self._entries.get(key)
         return found
 
     def producer_count(self) -> int:
-        """For the fold."""
+        """How many producers are known, for the fold."""
         return len(self._producers)
 
     def producers_by_age(self) -> Iterator[int]:
-        """For the fold."""
+        """The ids of the producers, the oldest first, for the fold."""
         return iter(self._producers)
 
     def apply(self, chunk: bytes) -> Applied:

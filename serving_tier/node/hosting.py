@@ -79,7 +79,7 @@ class Hosting:
         self._tables: PersistentMap[TableId, TableEntry] = PersistentMap()
         """The tables that were compared last."""
         self._versioned: set[TableId] = set()
-        """The tables among them that have versions."""
+        """The compared tables that have versions."""
         self._leave: Leave | None = None
         self._moved = Broadcast()
         self._compared = NOTHING

@@ -267,7 +267,7 @@ class Node:
 
 
 def _only_logged(replica: Replica, event: ReplicaEvent) -> None:
-    """Who opened a node by itself looks after its replicas and their versions."""
+    """The listener of a node without a `Hosting`: log why a replica stopped, and do nothing else."""
     if event in ("damaged", "stopped"):
         logger.error("%s stopped: %s", replica.name, replica.failure)
 

@@ -1,4 +1,4 @@
-"""Who hears of a replica: its owner, one, and observers, those who keep something of what the index holds."""
+"""Listeners to a replica: its one owner, and observers, objects that keep something of what the index holds."""
 
 from __future__ import annotations
 
@@ -25,5 +25,6 @@ class ReplicaObserver(Protocol):
 
     def replica_left(self) -> None:
         """The index that was read until now is not the live one any more, or must not be read any more: another
-        version is live, the replica stopped, it was closed. Nobody else has heard of it yet."""
+        version is live, the replica stopped, it was closed. Nobody else has heard of it yet.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Who waits for which offset: the reads that carry a token newer than the replica.
+"""The waiters of a replica: reads that carry a token newer than the replica, by the offset that they wait for.
 
 Waiters are kept sorted by the offset they wait for, so that an advance touches those it wakes and no others:
 O(log n) to wait, O(woken + log n) to advance. All calls belong to one event loop.

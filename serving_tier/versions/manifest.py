@@ -81,7 +81,7 @@ class VersionManifest:
     source: str
     """What it was made from, for people."""
     parts: tuple[VersionPart, ...]
-    """By partition."""
+    """One part for each partition, in their order."""
 
     @property
     def keys(self) -> int:

@@ -43,7 +43,7 @@ class BuildPlan:
     """Hex digits; the id of every snapshot of this build begins with it."""
     table: Topic
     bases: tuple[Base, ...]
-    """By partition."""
+    """The base of each partition."""
     url: str
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     duplicates: Duplicates = "error"

@@ -45,7 +45,7 @@ class ClusterOptions:
     """The router's RESP endpoint; the nodes then have theirs on ports of their own. None: no RESP endpoints."""
     resp_password: str = ""
     resp_cache_mebibytes: int = 512
-    """The memory of each node's value caches; the next field is of each node, too."""
+    """The memory of each node's value caches. `resp_readers`: the reader processes of each node."""
     resp_readers: int = 0
 
 

@@ -52,7 +52,7 @@ class Rules:
     """After a request, the next one waits for as many calls as lately at most this share of the time that the last one
     took; 0: it leaves at once."""
     gather_max_s: float = 0.001
-    """And not longer than this. On a disk whose sync takes 3 ms, a millisecond more does not matter."""
+    """The longest wait for more calls. On a disk whose sync takes 3 ms, a millisecond more does not matter."""
     verdicts_apart: bool = False
     """Verdicts come with the write only if no call waits for the place alone: for users whose second question is cheap.
     Otherwise they come with the write if any call wants one."""

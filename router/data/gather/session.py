@@ -31,4 +31,4 @@ class NoSession:
         return [NOTHING] * table.partitions
 
     def saw(self, table: TableRef, partition: Partition, offset: Offset) -> None:
-        """Nothing is kept."""
+        """Ignore the offset."""

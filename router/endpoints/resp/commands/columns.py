@@ -129,4 +129,4 @@ EACH: Final[Mapping[str, Each]] = {
     "setnx": _setnx,
     "unlink": _delete,
 }
-"""By the name of the command."""
+"""The column functions by the command's name."""

@@ -253,7 +253,7 @@ DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "duramen.getv": Description("fast readonly", "fast read string", "0.1.0", "string", keys="RO access"),
     "duramen.setv": Description("denyoom write", "slow string write", "0.1.0", "string", keys="RW update"),
 }
-"""By name; a subcommand as `client|list`."""
+"""The descriptions by the command's name; a subcommand as `client|list`."""
 
 
 def described(spec: CommandSpec) -> list[Any]:

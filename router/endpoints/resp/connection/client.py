@@ -212,7 +212,7 @@ class Client(Session, asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Nothing has to be done when a reply has left."""
+        """Is there nothing to do for this connection when a reply has left?"""
         return not self.queue and not self._intake.more and self._error is None and self._input.on and not self.closing
 
     def _encode_error(self, error: DuramenError) -> bytes:

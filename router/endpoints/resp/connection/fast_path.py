@@ -32,7 +32,8 @@ TURN: Final = 1024
 """Commands that are worked off before others get their turn at the event loop; some 5 ms."""
 
 TURN_S: Final = 0.004
-"""And their time, whatever the count says: commands differ a thousandfold in what they cost."""
+"""Others also get their turn after this time, whatever the count is: commands differ a thousandfold in what they
+cost."""
 
 GET_WORDS: Final = frozenset({b"GET", b"get", b"Get"})
 SET_WORDS: Final = frozenset({b"SET", b"set", b"Set"})

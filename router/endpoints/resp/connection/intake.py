@@ -51,7 +51,7 @@ class Intake:
 
     @property
     def held(self) -> int:
-        """Is a command begun and not complete? How many bytes of it there are, or more than 0."""
+        """Bytes of a command that has begun and is not complete (or any number above 0); 0: there is none."""
         return self._framer.held_bytes
 
     @property

@@ -1,4 +1,4 @@
-"""Who waits for the records that the shared writer gathers."""
+"""The waiters for the records that the shared writer gathers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Waiter", "Waiters"]
 
 
 class Waiter(Protocol):
-    """Who wants to know what became of records."""
+    """A caller that wants to know what became of its records."""
 
     def settle(self, error: DuramenError | None, offset: Offset) -> None:
         """They are on stable storage and have taken effect, the first of them at `offset`; or why not. Called once.
