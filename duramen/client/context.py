@@ -36,7 +36,7 @@ TIMEOUT_DEFAULT_S: Final = 10.0
 
 
 class Address(NamedTuple):
-    """What it takes to connect again: from a forked process, or from one that was handed this database."""
+    """What is needed to connect again: in a forked process, or in one that got a pickled database."""
 
     targets: tuple[str, ...]
     timeout: float

@@ -44,7 +44,7 @@ _LIMIT_MAX: Final = 1 << 20
 
 
 class DescriptorShares(NamedTuple):
-    """Who may keep how many open."""
+    """How many files each part of the process may keep open."""
 
     limit: int
     """The limit of open files of the process."""

@@ -115,7 +115,7 @@ class Child:
 
     @staticmethod
     async def _drained(process: Process) -> None:
-        """What it says on its way out is nobody's business; the pipe must not fill."""
+        """Discard what a child prints while it ends, so that its pipe does not fill."""
         assert process.stdout is not None
         while await process.stdout.readline():
             pass

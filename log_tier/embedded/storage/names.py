@@ -79,7 +79,7 @@ def segment_base(name: str) -> Offset | None:
 
 
 def folder_place(folder: Path) -> Place | None:
-    """Whose batches belong into a partition's folder; None where its name and its parent's are not a partition's."""
+    """The place of the batches in a partition's folder; None if its name and its parent's are not a partition's."""
     topic = topic_name(folder.parent.name)
     if topic is None or not folder.name.isdecimal():
         return None

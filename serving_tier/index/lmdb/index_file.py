@@ -98,7 +98,7 @@ class IndexFile(LmdbReads):
         """No read that has begun shows more than this offset. Ahead of `applied` from before a commit until after it:
         readers see a commit before the thread that made it can say so."""
         self.place = place_of(PartitionId(table_id, partition))
-        """Whose batches it folds."""
+        """The place (table and partition) of the batches that it folds."""
         self.version = ORIGINAL.version
         """Which version of its table this is."""
         self.live = ORIGINAL

@@ -246,7 +246,7 @@ class LmdbReads:
             return statistics_of(self._env, txn, self._databases)
 
     def identity(self) -> PartitionId:
-        """Whose index this is. One lookup."""
+        """The partition that the index is of. One lookup."""
         with self._reading() as txn:
             _, table_id, partition = unpack_identity(txn.get(IDENTITY, db=self._meta))
         return PartitionId(table_id, partition)

@@ -31,7 +31,7 @@ __all__ = ["Floors"]
 
 
 class Floors:
-    """See the module. `page`: the table's page for reader processes; None without them."""
+    """See the module. `page`: the table's freshness page for reader processes; None without them."""
 
     __slots__ = ("_landed", "floor", "fresh", "page", "seen")
 
@@ -87,6 +87,6 @@ class Floors:
         return max(floor, *(fresh.get(key, NOTHING) for key in keys))
 
     def close(self) -> None:
-        """The table is gone, or the server stops: readers get no more from its page. Idempotent."""
+        """The table is gone, or the server stops: readers get no more from its freshness page. Idempotent."""
         if self.page is not None:
             self.page.close()

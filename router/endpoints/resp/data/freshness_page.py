@@ -1,4 +1,4 @@
-"""The page of a table: what its readers in other processes must know, in shared memory.
+"""The freshness page of a table: what reader processes must know of it, in shared memory.
 
     N.page     cells of 8 bytes, each written at once:
                0               format version
@@ -66,7 +66,7 @@ def _description_path(folder: Path, number: int) -> Path:
 
 
 def description_of(folder: Path, number: int) -> dict[str, Any] | None:
-    """What is said of the table; None where the page is gone."""
+    """What the page says of the table; None if the page is gone."""
     try:
         found: dict[str, Any] = json.loads(_description_path(folder, number).read_bytes())
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def description_of(folder: Path, number: int) -> dict[str, Any] | None:
 
 
 class FreshnessPage:
-    """The server's side of a page. Belongs to its event loop."""
+    """The server's side of a freshness page. Belongs to its event loop."""
 
     def __init__(self, folder: Path, number: int, ref: TableRef) -> None:
         self.number = number
@@ -122,7 +122,7 @@ class FreshnessPage:
             self._cells[FLOORS + partition] = offset
 
     def close(self) -> None:
-        """Nobody reads the table by this page any more. Idempotent."""
+        """End the page: no reader process reads the table by it any more. Idempotent."""
         if self._closed:
             return
         self.describe([None] * self._ref.partitions)
@@ -154,7 +154,7 @@ class Tally:
 
 
 class FreshnessPages:
-    """Makes the pages of an endpoint, in a folder of its own, which is removed in the end."""
+    """Makes the freshness pages of an endpoint, in a folder of its own, which is removed in the end."""
 
     def __init__(self, readers: int) -> None:
         _remove_left_behind()
@@ -164,7 +164,7 @@ class FreshnessPages:
         self._last = 0
 
     def make(self, ref: TableRef) -> FreshnessPage | None:
-        """A new page; None for a table whose partitions do not follow from the hash slot."""
+        """A new freshness page; None for a table whose partitions do not follow from the hash slot."""
         if ref.partitioner != "slot":
             return None
         self._last += 1

@@ -18,9 +18,9 @@ What holds:
      while nothing that it has sent to the upstream connection is unanswered. So the order of replies and effects is
      that of the commands (F2).
 - Q2 A read that comes to any reader sees every write that was acknowledged before by any connection of the endpoint
-     (F3). Before the server acknowledges a write it notes its offset in the table's **page**, in shared memory, under
-     the key's hash slot; a reader answers only from a transaction of the index that contains the offset of the slot.
-     Keys that share a slot make a reader ask the server in vain, and nothing worse.
+     (F3). Before the server acknowledges a write it notes its offset in the table's **freshness page**, in shared
+     memory, under the key's hash slot; a reader answers only from a transaction of the index that contains the offset
+     of the slot. Keys that share a slot make a reader ask the server in vain, and nothing worse.
 - Q3 A reader never answers from an index that another one has replaced (a version that went live, a rebuild, a table
      that was dropped or moved away): the page's **generation** rises before the server shows anything of the new one,
      and the reader looks at it after it has read.

@@ -17,7 +17,7 @@ from router.endpoints.resp.wire.limits import OUTPUT_STALL_S
 __all__ = ["UPSTREAM_SOCKET", "ReaderState", "ReaderTask"]
 
 UPSTREAM_SOCKET: Final = "upstream.sock"
-"""Where the server listens for upstream connections, in the folder of the pages."""
+"""The name of the socket on which the server listens for upstream connections, in the folder of the freshness pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ReaderTask:
     """What one reader process is for."""
 
     folder: Path
-    """Of the pages and the server's socket."""
+    """The folder of the freshness pages and the server's socket."""
     number: int
     """Which of the readers it is, from 0."""
     readers: int

@@ -62,7 +62,7 @@ class ReaderTable:
 
     @classmethod
     def open(cls, folder: Path, number: int) -> ReaderTable | None:
-        """The table of a page as it is now; None if it cannot be read now."""
+        """The table of a freshness page as it is now; None if it cannot be read now."""
         try:
             with open(page_path(folder, number), "rb") as file:
                 cells = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)).cast("q")
@@ -123,14 +123,14 @@ def _opened(path: Any, table_id: TableId, partition: Partition) -> IndexReader |
 
 
 class ReaderTables:
-    """The tables of a reader process, by the number of their page."""
+    """The tables of a reader process, by the number of their freshness page."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open: dict[int, ReaderTable] = {}
 
     def at(self, number: int) -> ReaderTable | None:
-        """The table of a page, in its current generation; None if it cannot be read now."""
+        """The table of a freshness page, in its current generation; None if it cannot be read now."""
         found = self._open.get(number)
         if found is not None and found.is_current:
             return found

@@ -43,7 +43,8 @@ class ConnectionState(NamedTuple):
     protocol: int
     """2 or 3."""
     page: int
-    """The page of the table that is selected; 0: there is none, so nothing can be read without the server."""
+    """The number of the selected table's freshness page; 0: there is none, so nothing can be read without the
+    server."""
 
 
 def new_secret() -> bytes:
