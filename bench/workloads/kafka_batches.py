@@ -82,9 +82,7 @@ def work(settings: RunSettings, callers: int) -> list[Chunk]:
 
 
 def forget() -> None:
-    """Hide the prepared records from the garbage collector: its passes over a million objects would be this program's
-    pauses.
-    """
+    """Hide the prepared records from the garbage collector: its passes would be this program's pauses."""
     gc.collect()
     gc.freeze()
 

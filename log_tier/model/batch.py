@@ -258,8 +258,7 @@ def check_batch(batch: bytes) -> BatchHeader:
 def _is_even(body: bytes, header: BatchHeader) -> bool:
     """Nothing but plain puts with keys of one length and values of one length, all within the limits.
 
-    The usual batch of a program that knows its data; two comparisons in C find it out, instead of 40 µs for 1000
-    lengths.
+    The usual batch of a program that knows its data; two comparisons in C instead of 40 µs for 1000 lengths.
     """
     count = header.records
     if header.flags & ~COMPRESSION_MASK or not count or len(body) < count * 6:

@@ -98,9 +98,7 @@ class _Clearing:
         return ended
 
     async def _is_decided(self) -> bool:
-        """Has another caller decided about our version: swapped it in, discarded it, or put a later one in its
-        place?
-        """
+        """Has another caller decided about our version: swapped it in, discarded it, or put in a later one?"""
         ours = self._version
         assert ours is not None, "there is one to swap in"
         states = {each.version: each.state for each in await self._admin.versions(self._table)}

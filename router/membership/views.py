@@ -1,5 +1,4 @@
-"""What a router knows of the nodes: values, renewed by every status message; immutable, so a choice sees one consistent
-view."""
+"""What a router knows of the nodes: values, renewed by every status message; immutable, so a choice sees one view."""
 
 from __future__ import annotations
 

@@ -286,9 +286,7 @@ class Replica:
         self._ready.set()
 
     def damaged(self, error: IndexDamaged) -> None:
-        """A read met damage, in whichever thread: stop, before another read returns more of it. Harmless when
-        repeated.
-        """
+        """A read met damage, in whichever thread: stop, before another read meets it. Harmless when repeated."""
         self._loop.call_soon_threadsafe(self._stop, "damage_read", error)
 
     def hear(self, latest: Offset, *, asked_s: float) -> None:
@@ -297,9 +295,7 @@ class Replica:
         self.look()
 
     def look(self) -> None:
-        """Check the lag's clock and the state. A caller that polls the log's end calls it, whether the log answers or
-        not.
-        """
+        """Check the lag's clock and the state. Called by those who poll the log's end, whether it answers or not."""
         self.progress.watch()
         self._update_state()
 

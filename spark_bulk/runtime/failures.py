@@ -42,9 +42,7 @@ def named_failures() -> Iterator[None]:
 
 @contextmanager
 def told_failures() -> Iterator[None]:
-    """`named_failures`; and Spark's own failures as `InvalidRequest` if it has a name for them, else as
-    `DuramenError`.
-    """
+    """`named_failures`; and Spark's own failures as `InvalidRequest` if it names them, else as `DuramenError`."""
     try:
         with named_failures():
             yield

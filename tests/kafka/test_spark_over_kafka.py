@@ -304,9 +304,7 @@ def router_on(log_url: str, *, tells: str) -> Iterator[str]:
 
 
 def test_tasks_reach_the_brokers_themselves(source: Source, table: Table, log_url: str, tmp_path: Path) -> None:
-    """In a cluster of nodes nobody serves the log over gRPC; Spark gets its address from a router that is configured to
-    name it.
-    """
+    """In a cluster of nodes nobody serves the log over gRPC: Spark gets its address from a router that names it."""
     rows = {b"k%d" % number: b"%d" % number for number in range(1_000)}
     frame = source.spark.range(0, 1_000, 1, 2).selectExpr("concat('k', id) AS key", "cast(id AS string) AS value")
     with router_on(log_url, tells="same") as at, pytest.raises(InvalidRequest, match="start a router with client_log"):

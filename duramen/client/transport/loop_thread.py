@@ -94,9 +94,7 @@ class LoopThread:
         return self._items(_Steps(runs))
 
     def iterate_begun(self, runs: AsyncGenerator[list[T], None]) -> Generator[T, None, None]:
-        """`iterate`, but the first step runs now: return when the first run is there. Raises what the first step
-        raises.
-        """
+        """`iterate`, but run the first step now: return when the first run is there, or raise what the step raises."""
         items = self._items(_Steps(runs), announce=True)
         next(items)
         return items

@@ -200,9 +200,7 @@ class Committer:
     def _commit(
         self, appends: dict[PartitionLog, list[_Append]], *, here: asyncio.AbstractEventLoop | None = None
     ) -> None:
-        """Commit, and settle the callers' futures in their event loops. `here` is the loop of the current thread, if
-        any.
-        """
+        """Commit, and settle the callers' futures in their loops. `here`: the current thread's loop, if it has one."""
         began_s = time.perf_counter()
         staged: list[tuple[PartitionLog, Staged]] = []
         outcomes: dict[PartitionLog, list[Appended | DuramenError]] = {}

@@ -233,9 +233,7 @@ def _read_frame(data: bytes, at: int, header: FileHeader) -> Frame | None:
 
 
 def _frames_behind(data: bytes, start: int, header: FileHeader, number: int) -> Iterator[int]:
-    """Positions of whole frames that were written after frame `number` was synced, or that are frame `number`
-    itself.
-    """
+    """Positions of whole frames that were written after frame `number` was synced, or of that frame itself."""
     at = data.find(_FRAME_MAGIC, start)
     while at >= 0:
         frame = _read_frame(data, at, header)

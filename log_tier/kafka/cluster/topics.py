@@ -216,8 +216,8 @@ class Topics:
     async def bounds(self, known: KnownTopic, partitions: Iterable[Partition]) -> list[Bounds]:
         """The bounds of partitions, in two questions. The end is what may be read: before open transactions.
 
-        Only foreign writers have those, so on an adopted topic a third question asks for the end with open transactions
-        included.
+        Only foreign writers have those, so of an adopted topic a third question asks for the end behind open
+        transactions.
         """
         name = known.kafka_name
         wanted = list(partitions)

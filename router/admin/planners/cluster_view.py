@@ -1,5 +1,4 @@
-"""What a planner sees: one map and one view of the nodes, taken at the same time. A value, so a plan is
-reproducible."""
+"""What a planner sees: one map and one view of the nodes, taken together. A value, so a plan is reproducible."""
 
 from __future__ import annotations
 

@@ -105,9 +105,7 @@ class IndexFile(LmdbReads):
         """Which version is live, as far as was folded here."""
 
     def _enter(self, database: Any = None, **how: Any) -> Any:
-        """Replaces `begin` while the file is at rest: open the file if it is not open; from then on `begin` is LMDB's
-        own.
-        """
+        """Replaces `begin` while the file is at rest: open the file; from then on `begin` is LMDB's own."""
         with self._opening:
             env = self._awake()
             if isinstance(database, str):

@@ -101,9 +101,7 @@ async def test_from_a_node(cluster: TestCluster, connect: Callable[..., Any]) ->
 async def test_nodes_and_log_that_cannot_be_reached_from_here(
     tmp_path: Path, connect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The map names addresses that mean nothing to the client; the router, whose membership has the right ones, does it
-    all.
-    """
+    """The map names addresses that mean nothing to the client; the router, which has the right ones, does it all."""
     async with cluster_of(tmp_path, routers=1) as cluster:
         view = type("View", (), {})()
         from duramen.client.transport import connect as connecting

@@ -70,9 +70,7 @@ async def test_a_node_that_is_away(cluster: Operated, admin: Admin) -> None:
 
 
 async def test_several_at_once_while_others_write(cluster: Operated, admin: Admin) -> None:
-    """What was acknowledged before a clearing began is gone when it has ended, also if others clear at the same
-    time.
-    """
+    """What was acknowledged before a clearing began is gone when it has ended, also if others clear meanwhile."""
     table = await table_of(cluster, KEYS)
     troubles: list[str] = []
 

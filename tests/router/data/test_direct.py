@@ -217,9 +217,7 @@ async def test_threads_read_while_tables_come_and_go(data_plane: LocalData, seen
 async def test_what_a_replica_has_shown_outlives_it(
     data_plane: LocalData, table: TableRef, reads: DirectReads, seen: SeenOffsets
 ) -> None:
-    """Direct reads merge nothing into the session while they last; its successor must not show less than a replica
-    did.
-    """
+    """Direct reads merge nothing into the session; its successor must not show less than a replica did."""
     last = await put_all(data_plane, table, {b"k%d" % number: b"v" for number in range(50)})
     await applied(data_plane, table)
     assert reads.get(b"k1") == b"v"

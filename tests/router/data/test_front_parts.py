@@ -1,5 +1,4 @@
-"""What a node needs of the data plane in addition to whole tables: some partitions, bounded lag, outcomes asked
-later."""
+"""What a node needs of the data plane in addition: some partitions, bounded lag, outcomes asked later."""
 
 from __future__ import annotations
 

@@ -173,9 +173,7 @@ def test_the_least_recently_used_is_put_to_rest(tmp_path: Path) -> None:
 
 
 def test_more_are_asked_for_than_are_open(tmp_path: Path) -> None:
-    """Two threads that put indexes to rest at once, or a process without descriptors that has only a few indexes
-    open.
-    """
+    """Two threads that put indexes to rest at once, or a process without descriptors and with few open indexes."""
     environments = OpenEnvironments(3)
     indexes = [opened(tmp_path / str(number), environments) for number in range(2)]
     environments.shed(0)

@@ -1,5 +1,4 @@
-"""Whose an index is and its applied offset, also above offset 0: nothing below its start is missing, nor is it
-counted."""
+"""Whose an index is and its applied offset, also above offset 0: what lies below its start is not missing."""
 
 from __future__ import annotations
 

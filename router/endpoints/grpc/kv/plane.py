@@ -1,5 +1,4 @@
-"""What the service uses: a connection to the data, and the gatherers that join the calls of many callers into few
-requests."""
+"""What the service uses: a connection to the data, and the gatherers that join many calls into few requests."""
 
 from __future__ import annotations
 

@@ -26,8 +26,7 @@ _SLICE_LINES: Final = 8192
 class Intake:
     """The incoming half of a connection.
 
-    Invariant: bytes are parsed in the order in which they came; `more` says whether some bytes that came were not
-    parsed.
+    Invariant: bytes are parsed in the order in which they came; `more` says whether some are not parsed.
     """
 
     __slots__ = ("_framer", "_rest", "taken")

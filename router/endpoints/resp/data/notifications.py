@@ -202,9 +202,7 @@ class Notifications:
                 self._globs.pop(name, None)
 
     def compare(self) -> None:
-        """A subscription was added or removed, or a table was made: watch the tables that have listeners, and no
-        others.
-        """
+        """A subscription came or went, or a table was made: watch the tables that have listeners, and no others."""
         if self._closed:
             return
         # Who listens to all databases was confirmed when all were watched that were there.

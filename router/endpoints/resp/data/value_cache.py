@@ -61,9 +61,7 @@ class CacheRoom:
 
 
 class ValueCache:
-    """The cache of one replica. Belongs to one event loop; `open()` makes one, `close()` takes it out of its
-    `CacheRoom`.
-    """
+    """The cache of one replica, for one event loop. `open()` makes one, `close()` takes it out of its `CacheRoom`."""
 
     __slots__ = ("_old_bytes", "_replica", "_room", "_young_bytes", "applied", "index", "old", "transaction", "young")
 

@@ -43,8 +43,7 @@ class ConnectionState(NamedTuple):
     protocol: int
     """2 or 3."""
     page: int
-    """The number of the selected table's freshness page; 0: there is none, so nothing can be read without the
-    server."""
+    """The number of the selected table's freshness page; 0: none, so every read needs the server."""
 
 
 def new_secret() -> bytes:

@@ -18,9 +18,7 @@ def batch(offset: int) -> bytes:
 
 @pytest.mark.parametrize("trouble", [UnknownFormat("upgrade"), ReadTrouble(KafkaError(KafkaError._TRANSPORT))])
 async def test_nothing_comes_behind_a_trouble(trouble: Exception) -> None:
-    """A shared consumer goes on shortly after it has reported: its next batches would lie behind a gap that nobody
-    sees.
-    """
+    """A shared consumer goes on shortly after a trouble: its next batches would lie behind an unseen gap."""
     reader = PartitionReader("orders", Partition(0), Offset(0))
     reader.put([batch(0)], Offset(0))
     reader.fail(trouble)

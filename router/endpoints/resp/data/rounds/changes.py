@@ -52,9 +52,7 @@ class Changes:
         self._closed = False
 
     def begin(self, table: ServedTable, partition: Partition, job: Work) -> None:
-        """Queue a command; its receiver gets the reply. Commands that come in one turn of the event loop are one
-        round.
-        """
+        """Queue a command; its receiver gets the reply. Commands of one turn of the event loop are one round."""
         if self._closed:
             job.fail(ShuttingDown("this server is stopping and takes no more commands"))
             return

@@ -223,9 +223,7 @@ class PartitionExecutor:
         return tries
 
     async def _read(self, jobs: list[Work]) -> dict[bytes, Entry | None] | None:
-        """What the keys hold, read in one transaction; None if the commands were answered with an error, or put
-        back.
-        """
+        """What the keys hold, read in one transaction; None if the commands got an error, or were put back."""
         written: set[bytes] = set()
         keys: dict[bytes, None] = {}
         for job in jobs:
@@ -287,9 +285,7 @@ class PartitionExecutor:
         return None
 
     def _failed(self, group: Group, error: DuramenError) -> None:
-        """The group was not written, or its fate is unknown: its writers get `error`, and the other commands run
-        again.
-        """
+        """The group was not written, or nobody knows: its writers get `error`, and the other commands run again."""
         jobs = group.alone()
         _fail([job for job in jobs if job.wrote], error)
         self._back += [job for job in jobs if not job.wrote]
