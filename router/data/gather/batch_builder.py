@@ -32,8 +32,7 @@ class Callers(Protocol):
         ...
 
     def last_deadline(self, now_s: float) -> float | None:
-        """The last deadline of a waiting caller, on the loop's clock; None if no caller waits any more. O(calls).
-        """
+        """The last deadline of a waiting caller, on the loop's clock; None if no caller waits any more. O(calls)."""
         ...
 
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:
