@@ -258,7 +258,7 @@ class KafkaLog:
         if retention.bytes:
             raise InvalidRequest(
                 f"the log of {known.topic.name} is in Kafka, which does not report how large a partition is: bound it "
-                "by time (`--retention`), and leave its size out"
+                "by time (`retention_ms`), and leave its size out"
             )
         if not retention.ms or not below:
             return (await self.bounds(partition)).earliest

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kit.client.four_ways import Awaited
 from kit.deadlines import within
+from kit.log.log_choice import url_of
 
 import duramen
 from duramen import aio
@@ -47,9 +48,8 @@ async def collected(found: Any) -> list[Any]:
 async def test_how_much_of_its_log_a_table_keeps(db: Any) -> None:
     table = await db.create_table("flights", partitions=2, retention_ms=604_800_000)
     assert (await table.describe()).retention == (604_800_000, 0)
-    changed = await db.set_retention("flights", retention_bytes=1 << 30)
-    assert (changed.ms, changed.bytes) == (604_800_000, 1 << 30), "the other bound stays"
-    assert (await db.describe_table("flights")).retention == changed
+    changed = await db.set_retention("flights", retention_ms=86_400_000)
+    assert (await db.describe_table("flights")).retention == changed == (86_400_000, 0)
     with pytest.raises(duramen.InvalidRequest, match="name what is to change"):
         await db.set_retention("flights")
     with pytest.raises(duramen.InvalidRequest, match="retention_ms is a whole number"):
@@ -60,6 +60,26 @@ async def test_how_much_of_its_log_a_table_keeps(db: Any) -> None:
         await db.create_table("orders", over="orders-v1", retention_ms=1)
     with pytest.raises(duramen.TableNotFound):
         await db.set_retention("more", retention_ms=1)
+
+
+@pytest.mark.own_log
+async def test_how_many_bytes_of_its_log_a_table_keeps(db: Any) -> None:
+    await db.create_table("flights", retention_ms=604_800_000)
+    changed = await db.set_retention("flights", retention_bytes=1 << 30)
+    assert (changed.ms, changed.bytes) == (604_800_000, 1 << 30), "the other bound stays"
+    assert (await db.describe_table("flights")).retention == changed
+
+
+async def test_a_bound_that_the_log_cannot_keep_is_refused(db: Any, tmp_path: Path) -> None:
+    if url_of(tmp_path) is None:
+        pytest.skip("about a log in Kafka, which does not report sizes")
+    with pytest.raises(duramen.InvalidRequest, match="does not report how large"):
+        await db.create_table("flights", retention_bytes=1 << 30)
+    assert await db.tables() == []
+    await db.create_table("flights")
+    with pytest.raises(duramen.InvalidRequest, match="does not report how large"):
+        await db.set_retention("flights", retention_bytes=1 << 30)
+    assert (await db.describe_table("flights")).retention == (0, 0)
 
 
 async def test_put_and_get(table: Any) -> None:
