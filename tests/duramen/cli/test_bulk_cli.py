@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         database.create_table("flights", partitions=2).put(b"before", b"{}")
         database.create_table("wide", partitions=5)
     yield process
-    process.stop()
+    process.close()
 
 
 def run(server: ServerProcess, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
