@@ -136,21 +136,26 @@ def test_a_large_read_shows_one_state(large: ServerThread, raw: Raw) -> None:
     """While another connection writes all keys again and again, each MGET has the values of one MSET."""
     keys = [tagged(number) for number in range(AT_ONCE_KEYS_MAX + 500)]
     stop = threading.Event()
+    writes = threading.Semaphore(0)  # so many for each read: a read waits for all that is acknowledged before it
 
     def write() -> None:
         with large.connect() as writer:
             number = 0
-            while not stop.is_set():
+            while writes.acquire() and not stop.is_set():
                 number += 1
                 assert writer.call("MSET", *[word for key in keys for word in (key, b"%d" % number)]) == OK
 
     assert raw.call("MSET", *[word for key in keys for word in (key, b"0")]) == OK
     thread = threading.Thread(target=write)
     thread.start()
+    seen = []
     try:
-        seen = [raw.call("MGET", *keys) for _ in range(30)]
+        for _ in range(30):
+            writes.release(4)
+            seen.append(raw.call("MGET", *keys))
     finally:
         stop.set()
+        writes.release()
         thread.join()
     numbers = [int(values[0]) for values in seen]
     assert [set(values) for values in seen] == [{b"%d" % number} for number in numbers]
