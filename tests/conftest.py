@@ -47,5 +47,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """What is about the embedded log's own files says so, and is left out where the log is another one."""
     if config.getoption("--log") != "embedded":
         for item in items:
-            if item.get_closest_marker("own_log") is not None:
+            if item.get_closest_marker("embedded_log_only") is not None:
                 item.add_marker(pytest.mark.skip(reason="about the files of the embedded log"))

@@ -102,7 +102,7 @@ def test_every_index_is_deleted_in_turn_under_load(cluster: ClusterProcess) -> N
     assert found == load.written
 
 
-def test_of_two_operators_one_is_told_no(cluster: ClusterProcess) -> None:
+def test_of_two_operators_one_is_refused(cluster: ClusterProcess) -> None:
     (partition,) = [each for each in cluster.rows("admin", "partitions", "flights") if each["partition"] == 0]
     first, second = sorted(replica["node"] for replica in partition["replicas"])
     target = ({"n1", "n2", "n3"} - {first, second}).pop()
@@ -154,7 +154,7 @@ def test_a_node_with_a_wrong_clock_holds_what_the_others_hold(
         ended(node)
 
 
-def test_a_watch_from_before_the_log_begins_is_told_where_it_does(cluster: ClusterProcess) -> None:
+def test_a_watch_from_before_the_log_learns_its_first_offset(cluster: ClusterProcess) -> None:
     with cluster.connect() as database:
         table = database.create_table("ships", partitions=1)
         token = table.put(b"first", b"v").token

@@ -212,7 +212,7 @@ def test_a_machine_is_replaced(cluster: ClusterProcess) -> None:
     assert any("n1" in each for each in holders(cluster))
 
 
-def test_somebody_deleted_the_wrong_keys(cluster: ClusterProcess) -> None:
+def test_wrong_keys_were_deleted(cluster: ClusterProcess) -> None:
     with cluster.connect() as database:
         token = database.table("flights").end_token()
         delete_all(database)

@@ -243,7 +243,7 @@ def started(*options: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
-def test_the_command_runs_a_broker_until_it_is_told_to_end(tmp_path: Path, number: signal.Signals) -> None:
+def test_the_command_runs_a_broker_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     with started("--port", "0", "--data", str(tmp_path), "--flush-every-message") as process:
         assert process.stdout is not None
         bootstrap = process.stdout.readline().strip()

@@ -15,7 +15,7 @@ PAGES = sorted(
     for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md", "deploy/**/*.md", "bench/*.md")
     for path in TOP.glob(pattern)
 )
-ROOMS = ("log_tier", "serving_tier", "router", "spark_bulk", "duramen", "tests", "deploy", "bench", "examples")
+PACKAGES = ("log_tier", "serving_tier", "router", "spark_bulk", "duramen", "tests", "deploy", "bench", "examples")
 
 
 def name_of(path: Path) -> str:
@@ -51,7 +51,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for block in blocks_of(page):
         text = text.replace(block.text, "")
-    for name in re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w./-]*)`", text):
+    for name in re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w./-]*)`", text):
         assert (TOP / name).exists(), f"{name_of(page)} names `{name}`, which is not there"
 
 

@@ -195,7 +195,7 @@ def test_nothing_is_left_of_a_connection(served: Server) -> None:
     assert duramen_threads() <= before
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 def test_what_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
     background_loop()
     before = duramen_threads()

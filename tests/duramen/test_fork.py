@@ -72,7 +72,7 @@ def test_a_server_that_forks_its_workers(target: str) -> None:
     check_program("prefork", target)
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 def test_a_killed_parent_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
     """Its children live on, and must not hold the lock that they inherited."""
     program = """

@@ -158,19 +158,19 @@ def test_no_module_is_in_a_circle() -> None:
     )
 
 
-def test_no_room_is_in_a_circle() -> None:
+def test_no_package_is_in_a_circle() -> None:
     """Subpackages import each other without a cycle. The top packages (`duramen`, `spark_bulk`) may import what lies
     below them.
     """
     graph: dict[Module, set[Module]] = {}
     for path in modules().values():
-        room = module_of(path.parent / "__init__.py")
+        package = module_of(path.parent / "__init__.py")
         for target in imports_of(path):
             other = module_of(modules()[target].parent / "__init__.py")
-            if other != room and room not in PACKAGES and other not in PACKAGES:
-                graph.setdefault(room, set()).add(other)
+            if other != package and package not in PACKAGES and other not in PACKAGES:
+                graph.setdefault(package, set()).add(other)
     found = circles(graph)
-    assert _packages(found) == CIRCLES, "rooms that import each other:\n" + "\n".join(map(", ".join, found))
+    assert _packages(found) == CIRCLES, "packages that import each other:\n" + "\n".join(map(", ".join, found))
 
 
 def packages() -> list[Path]:
@@ -179,7 +179,7 @@ def packages() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", packages(), ids=str)
-def test_an_essay_names_what_its_room_holds(path: Path) -> None:
+def test_an_essay_names_the_modules_of_its_package(path: Path) -> None:
     """Every module and every subpackage of a package is named in the package's docstring, and nothing that is not
     there.
     """

@@ -14,7 +14,7 @@ from kit.client.server_process import ServerProcess, run_duramen
 import duramen
 from spark_bulk.session import java_problem
 
-pytestmark = [pytest.mark.spark, pytest.mark.own_log, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.embedded_log_only, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

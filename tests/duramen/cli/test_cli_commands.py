@@ -58,7 +58,7 @@ class TestTables:
         assert run("table", "drop", table_name, "--yes").returncode == 0
         assert run("table", "describe", table_name).returncode == 3
 
-    @pytest.mark.own_log  # a bound by size is refused on Kafka
+    @pytest.mark.embedded_log_only  # a bound by size is refused on Kafka
     def test_the_retention_of_its_log(self, run: Run, table_name: str) -> None:
         made = run("table", "create", table_name, "-p", "2", "--retention-ms", "604800000")
         assert made.returncode == 0, made.stderr

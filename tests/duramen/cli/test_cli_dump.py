@@ -11,7 +11,7 @@ import pytest
 import duramen
 from duramen.cli import run
 
-pytestmark = pytest.mark.own_log
+pytestmark = pytest.mark.embedded_log_only
 
 
 @pytest.fixture

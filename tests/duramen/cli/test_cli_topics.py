@@ -23,7 +23,7 @@ from log_tier.open import open_log
 Run = Callable[..., Any]
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 def test_a_table_by_murmur2(server: ServerProcess, database: Database, table_name: str, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return run_duramen(*arguments, at=server.target)

@@ -29,7 +29,7 @@ async def test_the_reason_is_not_lost_when_the_time_is_over() -> None:
     assert asked == 3
 
 
-async def test_a_deadline_that_passes_at_the_first_try_is_told_as_it_is() -> None:
+async def test_a_deadline_that_passes_at_the_first_try_is_raised_as_it_is() -> None:
     async def ask(remaining: float) -> None:
         raise DeadlineExceeded("too slow")
 

@@ -42,7 +42,7 @@ def keys_asked(between: InBetween) -> list[int]:
     return [sum(len(part.keys) for part in parts) for parts in between.reads]
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_one_caller_is_not_delayed(between: InBetween, flights: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads_module, "_PATIENCE_S", DEADLINE_S)  # a replica that is slow to apply is not asked twice
     for number in range(5):
@@ -52,7 +52,7 @@ async def test_one_caller_is_not_delayed(between: InBetween, flights: Table, mon
     assert [len(parts) for parts in between.writes] == [1] * 5
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_many_callers_share_few_requests(
     between: InBetween, flights: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +143,7 @@ async def test_each_call_ends_at_its_own_deadline(between: InBetween, flights: T
     assert await flights.get(b"a", level="strong") == b"3", "what was never sent is never written"
 
 
-async def test_the_default_timeout_holds_beside_a_longer_one(between: InBetween, data_plane: LocalData) -> None:
+async def test_the_default_timeout_holds_next_to_a_longer_one(between: InBetween, data_plane: LocalData) -> None:
     """A call with the default timeout joined one of an hour, and waited with it."""
     database = Database(between, timeout=0.1)
     table = await database.create_table("flights", timeout=DEADLINE_S)

@@ -23,7 +23,7 @@ async def flags_in_log(machine: Server, table_id: str) -> list[int]:
     ]
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_what_shrinks_is_stored_compressed_and_reads_back(machine: Server, connected: Connected) -> None:
     database = await connected(compress=True)
     table = await database.create_table("flights", partitions=1)
@@ -36,7 +36,7 @@ async def test_what_shrinks_is_stored_compressed_and_reads_back(machine: Server,
     assert await other.table("flights").get(b"short", level="strong") == b"\x01\x8f"
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_a_writer_compresses_too(machine: Server, connected: Connected) -> None:
     database = await connected(compress=True)
     table = await database.create_table("flights", partitions=1)

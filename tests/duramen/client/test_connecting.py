@@ -20,7 +20,7 @@ from router.remote.connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.routed_connection import RoutedConnection
 
-NOBODY = "127.0.0.1:1"
+UNREACHABLE = "127.0.0.1:1"
 
 
 @pytest.fixture
@@ -112,8 +112,8 @@ async def test_nodes_and_log_that_cannot_be_reached_from_here(
         async def fetch(target: str, *, timeout: float) -> Any:
             found = await real(target, timeout=timeout)
             for node in found.map.nodes.values():
-                object.__setattr__(node, "address", NOBODY)
-            found.log_url = f"grpc://{NOBODY}"
+                object.__setattr__(node, "address", UNREACHABLE)
+            found.log_url = f"grpc://{UNREACHABLE}"
             view.found = found
             return found
 
@@ -154,7 +154,7 @@ class _Frozen:
 
 @pytest.mark.parametrize("form", ["commas", "list"])
 async def test_the_first_of_several_that_answers(cluster: TestCluster, connect: Callable[..., Any], form: str) -> None:
-    targets = [NOBODY, cluster.routers[1].address, cluster.routers[0].address]
+    targets = [UNREACHABLE, cluster.routers[1].address, cluster.routers[0].address]
     database = await connect(", ".join(targets) if form == "commas" else targets)
     await check_everything_works(database)
 
@@ -187,7 +187,7 @@ async def test_every_router_is_away(cluster: TestCluster, connect: Callable[...,
 
 async def test_nobody_answers() -> None:
     with pytest.raises(duramen.Disconnected):
-        await aio.connect([NOBODY, "127.0.0.1:2"], timeout=5.0)
+        await aio.connect([UNREACHABLE, "127.0.0.1:2"], timeout=5.0)
     nothing: tuple[str | list[str], ...] = ("", " , ", [])
     for target in nothing:
         with pytest.raises(duramen.InvalidRequest, match="names no server"):

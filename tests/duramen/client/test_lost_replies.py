@@ -84,7 +84,7 @@ async def test_a_writer_tells_the_place_of_the_copy_that_counts(between: InBetwe
 
 
 @pytest.mark.parametrize("slow", [False, True])
-async def test_somebody_on_the_way_sends_twice(
+async def test_a_request_that_is_doubled_on_the_way(
     data_plane: LocalData, between: InBetween, flights: Table, slow: bool
 ) -> None:
     """The client has sent once, and still gets the offset of the copy that counts; also where that takes a while."""
@@ -112,7 +112,7 @@ async def test_an_update_is_applied_once_and_gives_its_result(between: InBetween
     assert (await flights.update(b"n", add=1)).value == 7
 
 
-async def test_a_rejection_is_told_once_and_for_all(between: InBetween, flights: Table) -> None:
+async def test_a_rejection_is_final(between: InBetween, flights: Table) -> None:
     """The second copy must not be judged again: what it found would be its own first copy."""
     await flights.put(b"k", b"v")
     between.write_faults = [lose_reply]

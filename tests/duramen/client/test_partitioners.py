@@ -104,7 +104,7 @@ async def test_atomic_batches(table: Any) -> None:
     assert await table.get(KEYS[0]) == b"all"
 
 
-async def test_what_is_told_about_it(db: Any, table: Any) -> None:
+async def test_the_description_names_the_partitioner(db: Any, table: Any) -> None:
     await db.create_table("usual", partitions=1)
     assert [(info.name, info.partitioner, info.over) for info in await db.tables()] == [
         ("flights", "murmur2", ""),
@@ -117,7 +117,7 @@ async def test_what_is_told_about_it(db: Any, table: Any) -> None:
     assert (await same.put(KEYS[0], b"v")).partition == PLACES[KEYS[0]], "an existing table is taken as it is"
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_tables_that_cannot_be(db: Any) -> None:
     with pytest.raises(duramen.InvalidRequest, match="one of slot, murmur2, not 'crc32'"):
         await db.create_table("t", partitioner="crc32")

@@ -175,7 +175,7 @@ async def test_a_watch_from_now_shows_nothing_older(flights: Table) -> None:
         assert (await waiting).key == b"new"
 
 
-async def test_a_watch_waits_for_a_lost_server_as_long_as_it_was_told(restarting: Restarting, flights: Table) -> None:
+async def test_a_watch_waits_for_a_lost_server_until_its_timeout(restarting: Restarting, flights: Table) -> None:
     await flights.put(b"k", b"v")
     timeout = round(patience_s(1.0), 1)
     async with aclosing(flights.watch(start="earliest", timeout=timeout)) as changes:

@@ -106,7 +106,7 @@ class TestCsv:
         options = LoadOptions(key_columns=("id",), delimiter=";")
         assert read(write("id;x\n1;a,b\n"), options)[0] == [(b"1", b'{"id":"1","x":"a,b"}')]
 
-    def test_gzip_is_told_by_its_bytes(self, write: Write) -> None:
+    def test_gzip_is_recognized_by_its_bytes(self, write: Write) -> None:
         assert read(write(gzip.compress(b"id\n1\n")))[0] == [(b"1", b'{"id":"1"}')]
 
     def test_chunks_are_bounded_and_tell_where_the_file_is_read(self, write: Write) -> None:

@@ -112,7 +112,7 @@ def test_a_clean_stop_and_start(server: ServerProcess) -> None:
         assert 900 < client.ttl("expiring") <= 1000
 
 
-def test_a_port_that_somebody_has(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_port_in_use(server: ServerProcess, tmp_path: Path) -> None:
     taken = server.announcement["resp_port"]
     done = run_duramen("up", "--data", str(tmp_path / "other"), "--port", "0", "--resp-port", str(taken))
     assert done.returncode != 0

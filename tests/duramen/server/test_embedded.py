@@ -37,7 +37,7 @@ async def get(data_plane: LocalData, table: TableRef, key: bytes, after: Offset)
     return result.values[0]
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_a_folder_is_made_and_found_again(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data ü %41"
     data_plane = await open_local_data(data)
@@ -95,8 +95,8 @@ def foreign_log(data: Path) -> None:
         (foreign_log, "Duramen did not make it"),
     ],
 )
-@pytest.mark.own_log
-async def test_what_somebody_else_made_is_left_alone(
+@pytest.mark.embedded_log_only
+async def test_files_of_other_programs_are_left_alone(
     tmp_path: Path, prepare: Callable[[Path], None], message: str
 ) -> None:
     data = tmp_path / "data"
@@ -107,7 +107,7 @@ async def test_what_somebody_else_made_is_left_alone(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_a_folder_has_one_owner(tmp_path: Path) -> None:
     data_plane = await open_local_data(tmp_path / "data")
     table = await data_plane.create_table(TableSpec("flights", partitions=1), timeout=DEADLINE_S)
@@ -119,7 +119,7 @@ async def test_a_folder_has_one_owner(tmp_path: Path) -> None:
     await data_plane.close()
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_a_format_of_tomorrow(tmp_path: Path) -> None:
     await (await open_local_data(tmp_path / "data")).close()
     marker = next(path for path in (tmp_path / "data" / "log").iterdir() if b'"version"' in safe_bytes(path))
@@ -152,7 +152,7 @@ async def test_a_folder_that_cannot_be_used(
     await (await open_local_data(tmp_path / "data")).close()
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 @pytest.mark.parametrize("where", ["node", "data_plane"])
 async def test_a_start_that_fails_lets_go_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str

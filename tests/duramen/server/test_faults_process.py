@@ -70,7 +70,7 @@ class TestStartAndStop:
         assert "nothing to recover" in banner
         assert "duramen.connect(" in banner
 
-    @pytest.mark.own_log
+    @pytest.mark.embedded_log_only
     def test_a_second_server_on_the_same_folder(self, new_server: NewServer, tmp_path: Path) -> None:
         server = new_server(tmp_path / "data")
         done = run_up(server.data)
@@ -95,7 +95,7 @@ class TestStartAndStop:
         assert not (tmp_path / "data").exists()
 
     @pytest.mark.parametrize("what", ["foreign folder", "file", "foreign log"])
-    def test_a_folder_of_somebody_else(self, tmp_path: Path, what: str) -> None:
+    def test_a_folder_of_another_user(self, tmp_path: Path, what: str) -> None:
         data = tmp_path / "data"
         if what == "file":
             data.write_text("x")
@@ -136,7 +136,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 class TestDisks:
-    @pytest.mark.own_log
+    @pytest.mark.embedded_log_only
     def test_a_read_only_file_system(self, new_server: NewServer, small_disk: Path) -> None:
         data = small_disk / "data"
         server = new_server(data)
@@ -157,7 +157,7 @@ class TestDisks:
         with server.connect() as database:
             assert database.table("t").get(b"k", level="strong") == b"v"
 
-    @pytest.mark.own_log
+    @pytest.mark.embedded_log_only
     def test_a_full_disk_serves_reads_and_takes_writes_again_when_space_returns(
         self, new_server: NewServer, small_disk: Path
     ) -> None:

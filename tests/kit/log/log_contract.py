@@ -89,7 +89,7 @@ class LogContract:
         assert second.id != first.id
         assert await log.bounds(PartitionId(second.id, ZERO)) == Bounds(Offset(0), Offset(-1))
 
-    async def test_a_follower_of_a_deleted_topic_is_told(self, log: Log) -> None:
+    async def test_a_follower_of_a_deleted_topic_gets_an_error(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=1)
         await log.append(topic.partition(ZERO), plain_batch("a"))
         chunks = log.read(topic.partition(ZERO), Offset(0), follow=True)

@@ -185,7 +185,7 @@ async def test_a_command_with_a_wrong_field_is_not_written(log: EmbeddedLog, com
     await catalog.close()
 
 
-async def test_who_waits_is_told_when_the_log_ends(tmp_path: Path) -> None:
+async def test_waiters_get_an_error_when_the_log_ends(tmp_path: Path) -> None:
     log = await EmbeddedLog.open(tmp_path / "log")
     catalog = await Catalog.open(log)
     waiting = asyncio.create_task(catalog.wait_for(lambda cluster: False))

@@ -59,7 +59,7 @@ async def test_a_change_reaches_all(feed: Feed) -> None:
     assert not [task for task in asyncio.all_tasks() if "map" in task.get_name()], "the loop ends with the last one"
 
 
-async def test_it_goes_on_when_somebody_comes_again(feed: Feed) -> None:
+async def test_it_goes_on_with_the_next_reader(feed: Feed) -> None:
     follower, seen = MapFollower(feed), Seen()
     await (await follower.follow(Seen(), name="first"))()
     feed.change()

@@ -9,7 +9,7 @@ import pytest
 from log_tier.concurrency.persistent_map import PersistentMap
 
 
-def test_every_state_is_what_a_dict_was_at_that_moment() -> None:
+def test_every_state_is_what_a_dict_was_at_that_time() -> None:
     drawn = random.Random(20)
     here: PersistentMap[str, object] = PersistentMap()
     model: dict[str, object] = {}

@@ -64,7 +64,7 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_and_reads_go_on(what:
         assert keys_of(await read_all(log, topic.id)).items() >= {n: b"k%d" % n for n in range(5)}.items()
 
 
-async def test_everyone_in_a_failed_commit_is_told() -> None:
+async def test_every_caller_in_a_failed_commit_gets_its_error() -> None:
     disk = MemoryDisk()
     async with await open_log(disk) as log:
         topic = await log.create_topic("flights", partitions=3)

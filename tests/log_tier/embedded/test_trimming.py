@@ -34,7 +34,7 @@ async def test_trimmed_logs_begin_later_and_say_so() -> None:
         assert (await log.append(topic.partition(ZERO), plain_batch("after"))).base_offset == 120
 
 
-async def test_a_reader_behind_a_trim_is_told() -> None:
+async def test_a_reader_behind_a_trim_gets_an_error() -> None:
     disk = MemoryDisk()
     async with await open_log(disk, SMALL) as log:
         topic = await log.create_topic("flights", partitions=1)

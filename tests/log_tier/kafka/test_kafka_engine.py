@@ -139,7 +139,9 @@ async def test_topics_of_others_are_adopted_and_left_alone(log: KafkaLog, admin:
         assert keys_of(await read_all(another, topic.id)) == {0: b"a"}, "found by its id, by a process that is new"
 
 
-async def test_weak_settings_are_told_once(log: KafkaLog, admin: AdminClient, caplog: pytest.LogCaptureFixture) -> None:
+async def test_weak_settings_are_reported_once(
+    log: KafkaLog, admin: AdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
     name = put_in(admin, f"weak-{log.address.namespace}", unclean_leader_election_enable="true")
     with caplog.at_level(logging.WARNING, "log_tier.kafka"):
         topic = await log.adopt_topic(name)
@@ -267,7 +269,7 @@ async def test_a_slow_reader_is_paused_and_misses_nothing(log: KafkaLog, monkeyp
                 break
 
 
-async def test_a_follower_that_is_overtaken_by_a_trim_is_told(log: KafkaLog) -> None:
+async def test_a_follower_behind_a_trim_gets_an_error(log: KafkaLog) -> None:
     topic = await log.create_topic("flights", partitions=1)
     for _ in range(10):
         await log.append(topic.partition(ZERO), plain_batch("a"))

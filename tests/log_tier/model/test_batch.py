@@ -182,7 +182,7 @@ def test_forged_batches_are_refused_with_a_reason(batch: bytes, why: str) -> Non
         check_batch(batch)
 
 
-def test_a_newer_format_is_told_from_garbage() -> None:
+def test_a_newer_format_is_distinguished_from_garbage() -> None:
     batch = encode_batch(Columns([b"a"], [b"1"]))
     with pytest.raises(UnknownFormat, match="version 3"):
         check_batch(batch[:4] + b"\x03" + batch[5:])
@@ -200,7 +200,7 @@ def _stored(columns: Columns, base: int) -> bytes:
     return stamp_batch(encode_batch(columns), base_offset=Offset(base), timestamp_ms=7, unsynced=0)
 
 
-def test_a_cut_batch_ends_where_it_was_told() -> None:
+def test_a_cut_batch_ends_at_the_given_offset() -> None:
     columns = Columns([b"a", b"b", b"c"], [b"1", b"2", b"3"])
     cut = decode_batch(cut_batch(_stored(columns, 10), Offset(11)))
     assert (list(cut.columns.keys), list(cut.offsets()), cut.header.last_offset) == ([b"a", b"b"], [10, 11], 11)

@@ -60,7 +60,7 @@ def test_the_drawing_is_the_tree() -> None:
     assert set(errors.__all__) >= {name for _, name in drawn}
 
 
-def test_only_the_moments_errors_say_that_a_retry_can_help() -> None:
+def test_only_transient_errors_are_retryable() -> None:
     for kind in ERRORS.values():
         assert not kind.retryable or kind.fault == "moment", kind
 

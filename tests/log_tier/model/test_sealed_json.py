@@ -60,7 +60,7 @@ def test_what_it_is_not_is_said(data: bytes, said: str) -> None:
         NOTE.read(data, "here", made, text)
 
 
-def test_a_newer_version_is_told_from_damage() -> None:
+def test_a_newer_version_is_distinguished_from_damage() -> None:
     newer = SealedKind("note", 2, bytes_max=200, damage=Damaged, remedy="", upgrade="")
     with pytest.raises(UnknownFormat, match=r"has format version 2, this process reads version 1: upgrade$"):
         NOTE.parse(newer.write({"text": "hello"}), "here")

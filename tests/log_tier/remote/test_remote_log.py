@@ -147,7 +147,7 @@ async def test_a_follower_survives_its_server(server: LogServer, remote: RemoteL
     assert found == dict(enumerate((b"a0", b"b0", b"a1", b"b1", b"a2", b"b2")))
 
 
-async def test_a_reader_that_does_not_follow_is_told(server: LogServer, remote: RemoteLog, topic: Topic) -> None:
+async def test_a_slow_reader_gets_an_error(server: LogServer, remote: RemoteLog, topic: Topic) -> None:
     await server.log.append(topic.partition(ZERO), plain_batch("a"))
     await server.stop()
     with pytest.raises(Disconnected):
@@ -219,7 +219,7 @@ def unused_port() -> Iterator[int]:
         yield held.number
 
 
-async def test_a_reader_that_was_slow_is_told_of_a_shutdown(server: LogServer, topic: Topic) -> None:
+async def test_a_slow_reader_learns_of_a_shutdown(server: LogServer, topic: Topic) -> None:
     """The server is waiting for the client to take a chunk when its shutdown begins."""
     for _ in range(40):
         await server.log.append(topic.partition(ZERO), plain_batch("key", value=b"x" * (1 << 20)))

@@ -21,7 +21,7 @@ class Context:
 CONTEXT: Any = Context()
 
 
-async def test_a_shutdown_is_told_inside() -> None:
+async def test_a_shutdown_is_sent_inside_the_stream() -> None:
     streams, begun = OpenStreams(), asyncio.Event()
 
     async def serve() -> None:

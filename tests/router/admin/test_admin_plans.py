@@ -195,7 +195,7 @@ class TestRebalance:
 
 
 class TestUpkeep:
-    def test_snapshots_are_taken_by_whoever_has_least_to_do(self, three: ClusterMap) -> None:
+    def test_the_least_loaded_node_takes_the_snapshot(self, three: ClusterMap) -> None:
         plan = plan_snapshot(seen(three, loads={"n1": 5, "n2": 1, "n3": 2}))
         assert shown(plan) == ["snapshot flights/0 n2", "snapshot flights/1 n3", "snapshot flights/2 n1"]
         assert shown(plan_snapshot(seen(three, behind={"n2": "behind"}), table="flights"))[0] == "snapshot flights/0 n1"

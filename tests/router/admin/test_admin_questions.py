@@ -122,7 +122,7 @@ async def test_a_key_that_is_placed_by_murmur2(cluster: Operated) -> None:
     assert (found.partition, found.partitioner, found.slot) == (partition_of(b"foo", 7), "slot", 12182)
 
 
-async def test_a_retry_is_told_as_void(cluster: Operated) -> None:
+async def test_a_retry_is_reported_as_void(cluster: Operated) -> None:
     await cluster.database.create_table("flights", partitions=1, replicas=1)
     table = cluster.router.catalog.map.find("flights")
     batch = encode_batch(Columns([b"k"], [b"v"]), producer_id=7, sequence=0)
@@ -155,7 +155,7 @@ async def test_a_long_tail_is_searched_backwards_and_within_its_limit(cluster: O
     assert (empty.writes, empty.searched_from) == ([], 0)
 
 
-async def test_equal_replicas_are_told_equal_while_writes_go_on(cluster: Operated) -> None:
+async def test_equal_replicas_compare_equal_while_writes_go_on(cluster: Operated) -> None:
     flights = await cluster.database.create_table("flights", partitions=2, replicas=3)
     stop = asyncio.Event()
 

@@ -91,7 +91,7 @@ async def test_several_at_once_while_others_write(cluster: Operated, admin: Admi
 
 
 @pytest.mark.parametrize("decided", [Swap, Discard], ids=["swaps it in", "discards it"])
-async def test_somebody_else_who_decides_about_its_version(
+async def test_another_operator_who_decides_about_its_version(
     cluster: Operated, admin: Admin, monkeypatch: pytest.MonkeyPatch, decided: type[Swap] | type[Discard]
 ) -> None:
     """The clearing does not ask until its time is over for what has happened, or cannot happen any more."""

@@ -144,7 +144,7 @@ async def test_a_table_of_its_own_goes_with_its_topic(data_plane: LocalData, log
     assert table.id not in {topic.id for topic in await log.topics()}
 
 
-async def test_whoever_owns_the_log_leaves_it_alone(data_plane: LocalData, log: OthersLog) -> None:
+async def test_a_table_over_anothers_topic_is_not_dropped(data_plane: LocalData, log: OthersLog) -> None:
     """`topics` does not list it, which of another table means that its log is gone."""
     await orders(log, records=0)
     await log.make_topic_of_others("payments", partitions=1)

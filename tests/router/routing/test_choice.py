@@ -48,7 +48,7 @@ def replica(state: str, applied: int = 10, lag_ms: int = 0) -> ReplicaView:
         (view(None, alive=False), 10, 0, Fitness.LOST),
     ],
 )
-def test_every_standing(known: NodeView, after: int, lag_max_ms: int, fitness: Fitness) -> None:
+def test_every_kind_of_replica(known: NodeView, after: int, lag_max_ms: int, fitness: Fitness) -> None:
     assert fitness_of(known, NAME, Offset(after), lag_max_ms) == fitness
 
 

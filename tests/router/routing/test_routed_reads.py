@@ -185,7 +185,7 @@ async def test_when_all_lag_the_reader_waits(cluster: TestCluster, table: TableR
     assert value(found) == b"v"
 
 
-async def test_strong_reads_see_what_anybody_was_told(cluster: TestCluster, table: TableRef) -> None:
+async def test_strong_reads_see_every_acknowledged_write(cluster: TestCluster, table: TableRef) -> None:
     for number in range(30):
         await put(cluster, table, b"k", b"%d" % number)
         (found,) = await read(cluster, ReadPart(PartitionId(table.id, ZERO), [b"k"], strong=True))

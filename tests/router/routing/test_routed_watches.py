@@ -122,7 +122,7 @@ async def test_records_that_changed_nothing_are_named(cluster: TestCluster, tabl
     await watcher.close()
 
 
-async def test_when_nobody_is_left_the_watcher_is_told(cluster: TestCluster, table: TableRef) -> None:
+async def test_when_no_node_is_left_the_watcher_gets_an_error(cluster: TestCluster, table: TableRef) -> None:
     watcher = Watcher(cluster, table, {})
     await asyncio.wait_for(watcher.begun.wait(), patience_s(DEADLINE_S))
     for node in cluster.nodes.values():

@@ -222,7 +222,7 @@ async def test_parts_of_unknown_tables_fail_by_themselves() -> None:
     assert sorted(cluster.answered) == [0, 3]
 
 
-async def test_a_table_that_is_news(cluster: ScriptedCluster) -> None:
+async def test_a_table_that_the_node_has_not_heard_of(cluster: ScriptedCluster) -> None:
     entry = cluster.maps.map.tables[TABLE]
     cluster.maps.advance(ClusterMap(version=Offset(5)))
     running = asyncio.create_task(cluster.run(part(0)))
@@ -231,7 +231,7 @@ async def test_a_table_that_is_news(cluster: ScriptedCluster) -> None:
     assert await running == {}
 
 
-async def test_a_dropped_table_is_no_news(cluster: ScriptedCluster) -> None:
+async def test_a_dropped_table_is_not_waited_for(cluster: ScriptedCluster) -> None:
     cluster.maps.advance(ClusterMap(version=Offset(5), dropped=(TABLE,)))
     failed = await cluster.run(part(0), timeout=60.0)
     assert type(failed[0]) is TableNotFound

@@ -76,7 +76,7 @@ def test_what_was_put_to_rest_answers_as_before(tmp_path: Path) -> None:
     index.close()
 
 
-def test_the_file_stays_open_under_whoever_reads_or_writes(tmp_path: Path) -> None:
+def test_the_file_stays_open_under_readers_and_writers(tmp_path: Path) -> None:
     index, log = opened(tmp_path / "index", OpenEnvironments(1)), StoredLog()
     index.apply(log.append(put(b"a", b"1")))
     pinned = index.pinned()

@@ -77,7 +77,7 @@ def test_it_sees_each_commit_with_its_offset(index: LmdbIndex, elsewhere: Elsewh
     assert elsewhere.ask("r.log_time_ms") == index.log_time_ms
 
 
-def test_many_entries_of_one_moment(index: LmdbIndex, elsewhere: Elsewhere) -> None:
+def test_many_keys_are_read_at_one_offset(index: LmdbIndex, elsewhere: Elsewhere) -> None:
     log = StoredLog()
     for number in range(20):
         index.apply(log.append(put(b"a", b"%d" % number), put(b"b", b"%d" % number)))

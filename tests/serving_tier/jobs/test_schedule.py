@@ -20,7 +20,7 @@ def test_the_first_is_due_after_an_interval_and_the_next_ones_later() -> None:
         assert asked(schedule, 1000.0 + due_s, rank=rank)
 
 
-def test_a_snapshot_of_somebody_begins_a_new_interval() -> None:
+def test_a_snapshot_by_hand_begins_a_new_interval() -> None:
     schedule = SnapshotSchedule(100)
     assert not asked(schedule, 0)
     assert asked(schedule, 100)

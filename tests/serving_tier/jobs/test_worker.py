@@ -104,7 +104,7 @@ async def test_what_can_be_tried_again_is_and_what_cannot_fails_the_job(catalog:
     await worker.close()
 
 
-async def test_a_trouble_that_stays_is_told_after_some_tries(catalog: Catalog, topic: Topic) -> None:
+async def test_a_lasting_failure_is_reported_after_some_tries(catalog: Catalog, topic: Topic) -> None:
     tries = 0
 
     async def action(run: TaskRun) -> str:
@@ -173,7 +173,7 @@ async def test_a_worker_that_comes_back_goes_on(catalog: Catalog, topic: Topic) 
     await second.close()
 
 
-async def test_a_task_that_this_node_cannot_do_and_a_bug_are_told(
+async def test_a_task_that_this_node_cannot_do_and_a_bug_are_reported(
     catalog: Catalog, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker = await work(catalog, None)

@@ -280,7 +280,7 @@ async def test_a_follower_of_the_map_that_ends_says_so(
     await hosting.close()  # the failure was reported: the owner goes on closing the rest
 
 
-async def test_trouble_is_told_and_tried_again(
+async def test_a_failure_is_reported_and_retried(
     hosting: Hosting, log: EmbeddedLog, catalog: Catalog, sources: Sources
 ) -> None:
     sources.errors = [DiskFull("no room"), LogDamaged("flipped"), DiskFull("no room")]

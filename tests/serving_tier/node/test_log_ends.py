@@ -144,7 +144,7 @@ async def test_a_dropped_table_is_no_trouble(setting: LogEndsSetting, caplog: py
     assert "does not say" not in caplog.text
 
 
-async def test_a_log_that_stopped_is_told_once(setting: LogEndsSetting, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_log_that_stopped_is_reported_once(setting: LogEndsSetting, caplog: pytest.LogCaptureFixture) -> None:
     await setting.open()
 
     async def stopped(topic: object) -> object:

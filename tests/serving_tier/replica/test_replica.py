@@ -201,7 +201,7 @@ async def test_a_dropped_table_is_no_trouble(
     assert "ERROR" not in caplog.text
 
 
-async def test_what_no_table_can_hold_is_told_and_counted(
+async def test_what_no_table_can_hold_is_reported_and_counted(
     setting: ReplicaSetting, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others write such records; a log of ours alone refuses them, so one is put in below the replica."""

@@ -168,7 +168,7 @@ class Damage:
         self.told.set()
 
 
-async def test_damage_met_while_applying_is_told_once(
+async def test_damage_met_while_applying_is_reported_once(
     setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(batches: object) -> object:

@@ -66,7 +66,7 @@ async def test_a_failure_reaches_those_who_wait_and_those_who_come() -> None:
     assert error.__traceback__ is None
 
 
-async def test_too_many_are_told_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_are_refused_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAITERS_MAX", 3)
     waiters = OffsetWaiters()
     tasks = [asyncio.ensure_future(waiters.wait(Offset(5))) for _ in range(3)]

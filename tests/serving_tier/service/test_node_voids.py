@@ -59,7 +59,7 @@ async def test_what_is_beyond_the_log_is_refused(nodes: TwoNodes) -> None:
         await voids(nodes, 0, 1)
 
 
-async def test_what_cannot_be_told_is_an_error(nodes: TwoNodes) -> None:
+async def test_verdicts_that_cannot_be_had_are_an_error(nodes: TwoNodes) -> None:
     await append(nodes, Columns([b"a"], [b"1"]))
     with pytest.raises(LimitExceeded, match=f"at most {VOIDS_MAX} offsets"):
         await voids(nodes, 0, VOIDS_MAX)

@@ -58,7 +58,7 @@ async def following(served: ServedNode) -> AsyncIterator[Follower]:
         yield Follower(messages)
 
 
-async def test_everything_is_told_at_once(nodes: TwoNodes) -> None:
+async def test_the_first_message_reports_everything(nodes: TwoNodes) -> None:
     served = nodes.nodes[1]
     last = await nodes.write(b"a", b"b")
     await nodes.level(last)
@@ -144,7 +144,7 @@ async def test_a_replica_that_stops_says_why(nodes: TwoNodes) -> None:
         assert follower.replicas[name].reason == "a bug of ours"
 
 
-async def test_sizes_are_told_again_when_they_changed(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sizes_are_reported_again_when_they_changed(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SIZES_EVERY_S", 0.0)
     name = PartitionId(nodes.topic.id, ZERO)
     async with following(nodes.nodes[0]) as follower:

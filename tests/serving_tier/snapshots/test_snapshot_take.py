@@ -46,7 +46,7 @@ async def test_an_empty_index_can_be_taken(store: SnapshotStore, tmp_path: Path)
     live.close()
 
 
-async def test_a_snapshot_is_of_one_moment_while_writes_go_on(
+async def test_a_snapshot_has_one_offset_while_writes_go_on(
     live: LiveIndex, store: SnapshotStore, tmp_path: Path
 ) -> None:
     """Offset and content come from one transaction: the content is the fold of the log up to that very offset."""

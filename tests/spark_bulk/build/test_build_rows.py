@@ -68,7 +68,7 @@ def test_what_no_table_can_hold_is_refused_with_its_column(
         partition_rows(duplicates).take(rows_batch(rows))
 
 
-def test_a_null_key_is_told_from_the_mark() -> None:
+def test_a_null_key_is_distinguished_from_the_mark() -> None:
     taker = partition_rows()
     batch = rows_batch([(None, None), (None, b"x"), (b"a", b"")], places=[PARTITION + PARTITIONS, PARTITION, PARTITION])
     with pytest.raises(InvalidKey, match=r"is null in 1 rows or more; .* the value b'x'"):

@@ -177,7 +177,7 @@ def test_an_index_that_was_not_finished_is_none(tmp_path: Path) -> None:
         entries_of(tmp_path / "index")
 
 
-def test_a_full_map_is_told_as_such(tmp_path: Path) -> None:
+def test_a_full_map_is_reported_as_such(tmp_path: Path) -> None:
     with (
         IndexWriter.open(
             tmp_path / "index", table_id=TABLE, partition=PARTITION, base=BASE, map_bytes=1 << 20

@@ -62,7 +62,7 @@ async def test_versions_and_expiries_are_kept(tmp_path: Path) -> None:
     assert entries_of(tmp_path / "node") == {b"a": Entry(b"1", Offset(7), 0), b"b": Entry(b"2", Offset(41), 2_000_000)}
 
 
-async def test_what_cannot_be_written_is_told_and_not_raised(tmp_path: Path) -> None:
+async def test_what_cannot_be_written_is_reported_and_not_raised(tmp_path: Path) -> None:
     """Another attempt would meet the same rows."""
     (tmp_path / "work").mkdir()
     outcome = await in_a_thread(

@@ -112,7 +112,7 @@ def test_an_export_in_the_folder_of_another_is_refused(tmp_path: Path) -> None:
         place.last()
 
 
-def test_a_place_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_destination_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     place = ExportPlace.open(tmp_path / "file" / "below")
     with pytest.raises(SnapshotStoreUnavailable, match=r"the place of exports .* cannot be used"):

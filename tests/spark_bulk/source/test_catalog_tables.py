@@ -27,7 +27,7 @@ def test_what_is_readable_stays_so() -> None:
     )
 
 
-def test_options_of_a_table_are_told_from_what_spark_adds() -> None:
+def test_options_of_a_table_are_distinguished_from_what_spark_adds() -> None:
     given_by_spark = {
         "option.AT": "db1:7070",
         "AT": "db1:7070",

@@ -94,7 +94,7 @@ class Cut:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_after_a_cut_everybody_works_again(tmp_path: Path) -> None:
     async def one(direction: Direction) -> float:
         async with Cut(tmp_path / direction).open() as cut:

@@ -151,7 +151,7 @@ async def test_a_second_node_of_the_same_id(log: LogRole, tmp_path: Path) -> Non
     await second.close()
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_one_machines_folder_goes_on_as_a_cluster_and_not_back(tmp_path: Path) -> None:
     data_plane = await open_local_data(tmp_path)
     await data_plane.create_table(TableSpec("flights", partitions=2), timeout=10)

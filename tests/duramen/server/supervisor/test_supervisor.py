@@ -76,7 +76,7 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
     made.close()
 
 
-def test_whoever_is_killed_is_started_again_on_the_same_port(supervisor: Supervisor) -> None:
+def test_a_killed_process_is_started_again_on_the_same_port(supervisor: Supervisor) -> None:
     assert sorted((each["role"], each["name"]) for each in supervisor.named("child")) == [
         ("log", "log"),
         ("node", "n1"),
@@ -135,7 +135,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert "thesis.tex" in made.errors
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 def test_data_of_one_process_goes_on_in_many(tmp_path: Path) -> None:
     with duramen.open(tmp_path / "data") as db:
         db.create_table("flights", partitions=2).put(b"k", b"v")

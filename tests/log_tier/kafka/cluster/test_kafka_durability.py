@@ -44,7 +44,7 @@ def test_kafkas_own_defaults_are_weak() -> None:
     assert "604800000" in found[1]
 
 
-def test_who_adopts_a_topic_is_not_told_to_change_its_retention() -> None:
+def test_no_advice_on_retention_for_an_adopted_topic() -> None:
     (mine,) = weaknesses(STRONG | {"retention.ms": "1"}, replication=3, adopted=False)
     (theirs,) = weaknesses(STRONG | {"retention.ms": "1"}, replication=3, adopted=True)
     assert mine.startswith(theirs)

@@ -110,7 +110,7 @@ def test_a_watched_key_that_was_written_first(server: ServerThread) -> None:
         assert watcher.call("GET", ENDS[1]) == b"later"
 
 
-def test_counters_beside_it(server: ServerThread) -> None:
+def test_counters_during_a_large_command(server: ServerThread) -> None:
     """An INCR of one of its keys is before the whole of an MSET, or after it."""
     with server.connect() as writer, server.connect() as counter:
         for _ in range(ROUNDS):

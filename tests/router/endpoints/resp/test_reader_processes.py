@@ -49,7 +49,7 @@ def settled(server: ServerThread, connection: Raw, *keys: str) -> None:
     wait_until(here)
 
 
-def test_reads_are_answered_beside_the_server(server: ServerThread) -> None:
+def test_reads_are_answered_by_reader_processes(server: ServerThread) -> None:
     with server.connect() as connection:
         connection.call("MSET", "a", "1", "b", "2")
         connection.call("SET", "brief", "3", "EX", "1000")

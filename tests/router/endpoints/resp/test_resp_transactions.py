@@ -22,7 +22,7 @@ def test_what_no_transaction_takes(raw: Raw, key: str, words: tuple[str, ...]) -
     assert raw.call("GET", key) is None
 
 
-def test_a_transaction_of_talk_alone(raw: Raw) -> None:
+def test_a_transaction_of_connection_commands_alone(raw: Raw) -> None:
     raw.call("MULTI")
     for words in (("PING",), ("ECHO", "a"), ("CLIENT", "SETNAME", "b"), ("CLIENT", "GETNAME")):
         assert raw.call(*words) == Status("QUEUED")

@@ -100,7 +100,7 @@ async def make(cluster: TestCluster, name: str) -> TableRef:
 
 
 @pytest.mark.parametrize("pattern", ["__keyspace@0__:*", "__key*@*__:*"])
-async def test_what_is_written_elsewhere_after_the_confirmation_is_told(cluster: TestCluster, pattern: str) -> None:
+async def test_writes_at_another_node_after_the_confirmation_are_notified(cluster: TestCluster, pattern: str) -> None:
     table = await make(cluster, "default")
     async with endpoint(cluster) as server, listener(server) as mine:
         assert await mine.call("PSUBSCRIBE", pattern) == [b"psubscribe", pattern.encode(), 1]
@@ -131,7 +131,7 @@ async def test_the_confirmation_waits_for_the_position(cluster: TestCluster) -> 
         assert server.notifications.watching(0)
 
 
-async def test_a_table_that_is_made_while_somebody_listens_to_all(cluster: TestCluster) -> None:
+async def test_a_table_that_is_created_under_a_subscription_to_all(cluster: TestCluster) -> None:
     await make(cluster, "default")
     async with endpoint(cluster) as server, listener(server) as mine:
         assert await mine.call("PSUBSCRIBE", "*keyspace*") == [b"psubscribe", b"*keyspace*", 1]

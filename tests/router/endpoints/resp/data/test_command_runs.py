@@ -232,7 +232,7 @@ def test_commands_that_are_taken_out() -> None:
     assert place.reply == b"".join(encode(key, 2) for key in KEYS[:10])
 
 
-def test_a_run_ends_where_the_room_does() -> None:
+def test_a_run_ends_at_the_limit_of_bytes() -> None:
     """Long replies: the rest of the commands waits for the next round."""
     held: dict[bytes, Entry | None] = {b"k": Entry(b"x" * 1000, Offset(3), 0)}
     commands = [[b"GETSET", b"k", b"y" * 1000], *[[b"GET", b"k"], [b"APPEND", b"k", b"z"]] * 20]

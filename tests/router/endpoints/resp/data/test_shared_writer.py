@@ -124,7 +124,7 @@ async def test_what_is_sent_again_takes_effect_once(data_plane: LocalData, loss:
     await writer.close()
 
 
-async def test_a_definite_error_is_told_and_not_repeated(data_plane: LocalData) -> None:
+async def test_a_definite_error_is_returned_and_not_retried(data_plane: LocalData) -> None:
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.losses = ["full"]
@@ -209,7 +209,7 @@ async def test_partitions_share_a_request(data_plane: LocalData) -> None:
     await writer.close()
 
 
-async def test_a_rejection_is_told_to_its_own_waiter(data_plane: LocalData) -> None:
+async def test_a_rejection_reaches_its_own_waiter(data_plane: LocalData) -> None:
     table = await served(data_plane)
     writer = SharedWriter(data_plane)
     absent = attribute_of(Operation.PUT, condition=Condition.ABSENT)

@@ -222,7 +222,7 @@ def check(table: ServedTable) -> None:
     assert sizes == room.used_bytes <= room.bytes_max
 
 
-async def test_a_batch_of_puts_is_told_once(data_plane: LocalData) -> None:
+async def test_a_batch_of_puts_notifies_once(data_plane: LocalData) -> None:
     table, _ = await served(data_plane)
     replica = table.replicas[ZERO]
     assert replica is not None

@@ -128,7 +128,7 @@ def test_a_header_in_two_pieces_is_looked_at_as_a_whole() -> None:
         framer.take(b"00000\r\n")
 
 
-def test_the_commands_before_an_error_are_told() -> None:
+def test_the_commands_before_an_error_are_answered() -> None:
     with pytest.raises(ProtocolError) as caught:
         Framer().take(packed("SET", "a", "1") + packed("GET", "a") + b"*1\r\n:1\r\n")
     assert list(caught.value.commands) == [[b"SET", b"a", b"1"], [b"GET", b"a"]]

@@ -141,7 +141,7 @@ async def test_strong_waits_for_what_the_log_holds(data_plane: LocalData, table:
     assert strong.values == [b"1"]
 
 
-async def test_the_room_of_a_reply_is_shared_by_its_parts(data_plane: LocalData, table: TableRef) -> None:
+async def test_the_budget_of_a_reply_is_shared_by_its_parts(data_plane: LocalData, table: TableRef) -> None:
     """Ten parts of 4 MiB fit one by one and not together: those that do not fit say so, in their place."""
     value = bytes(4 * MIB)
     places = [await write(data_plane, table, number % 4, puts((b"k%d" % number, value))) for number in range(10)]

@@ -109,7 +109,7 @@ async def test_a_topic_that_is_gone_fails_what_waits_and_leaves_what_is_under_wa
     assert gathered(send_queue) == []
 
 
-async def test_a_closing_outbox_gives_what_it_has_and_takes_no_more() -> None:
+async def test_a_closing_queue_gives_what_it_has_and_takes_no_more() -> None:
     send_queue = SendQueue()
     put(send_queue, b"a")
     assert send_queue.gather(wait_s=0)[1] is False
@@ -121,7 +121,7 @@ async def test_a_closing_outbox_gives_what_it_has_and_takes_no_more() -> None:
         put(send_queue, b"c")
 
 
-async def test_when_nobody_gathers_any_more_everybody_is_told() -> None:
+async def test_when_the_sender_ends_every_caller_gets_an_error() -> None:
     send_queue = SendQueue()
     (waiting,) = put(send_queue, b"a")
     send_queue.end(DuramenError("ended by a bug"))

@@ -19,7 +19,7 @@ def refused(client: str, address: str) -> logging.LogRecord:
     return record(f"FAIL [{client}] [thrd:{address}/1]: {address}/1: Connect to ipv4#{address} failed: refused")
 
 
-def test_one_address_is_told_once_a_minute_whoever_tells() -> None:
+def test_one_address_is_logged_once_a_minute_for_all_clients() -> None:
     now = 100.0
     news = ClientLogFilter(lambda: now)
     assert news.filter(refused("duramen#consumer-4", "10.0.0.1:9092"))
@@ -29,7 +29,7 @@ def test_one_address_is_told_once_a_minute_whoever_tells() -> None:
     assert news.filter(refused("duramen#producer-2", "10.0.0.1:9092"))
 
 
-def test_everything_else_is_told() -> None:
+def test_everything_else_is_logged() -> None:
     news = ClientLogFilter(lambda: 0.0)
     for _ in range(2):
         assert news.filter(record("FAIL [duramen#producer-2] SASL authentication failed"))

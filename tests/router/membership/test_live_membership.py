@@ -172,7 +172,7 @@ async def test_digests(cluster: TestCluster, table: TableRef, membership: LiveMe
         await membership.digest("n9", request, timeout=1)
 
 
-async def test_a_fleet_of_nodes_that_are_away_opens_all_the_same(cluster: TestCluster) -> None:
+async def test_a_membership_opens_while_all_nodes_are_down(cluster: TestCluster) -> None:
     for node in cluster.nodes.values():
         await node.stop()
     membership = await LiveMembership.open(MapFollower(cluster.routers[0].catalog))

@@ -80,7 +80,7 @@ async def test_where_it_stands_already_it_is_read_at_once(setting: ReplicaSettin
         assert (pinned.applied, sorted(values(pinned))) == (1, [b"a", b"b"])
 
 
-async def test_a_moment_stays_what_it_was(setting: ReplicaSetting, replica: Replica) -> None:
+async def test_a_pinned_read_sees_one_state(setting: ReplicaSetting, replica: Replica) -> None:
     await replica.wait_applied(await setting.write(b"a", value=b"1"), timeout=DEADLINE_S)
     with await replica.at_offset(Offset(0), timeout=0) as pinned:
         await replica.wait_applied(await setting.write(b"a", b"b", value=b"2"), timeout=DEADLINE_S)
@@ -99,7 +99,7 @@ async def test_an_offset_ahead_is_waited_for_and_hit(setting: ReplicaSetting, re
     await replica.wait_applied(Offset(9), timeout=DEADLINE_S)
 
 
-async def test_inside_a_batch_the_moment_is_at_its_end(setting: ReplicaSetting, replica: Replica) -> None:
+async def test_a_read_pinned_inside_a_batch_is_at_its_end(setting: ReplicaSetting, replica: Replica) -> None:
     ahead = asyncio.ensure_future(replica.at_offset(Offset(1), timeout=DEADLINE_S))
     await asyncio.sleep(0)
     await setting.write(b"a", b"b", b"c")
@@ -116,7 +116,7 @@ async def test_one_that_is_further_says_where_it_is(setting: ReplicaSetting, rep
     assert len(replica.index.readers) == 0
 
 
-async def test_past_its_time_both_offsets_are_told(setting: ReplicaSetting, replica: Replica) -> None:
+async def test_past_its_time_the_error_names_both_offsets(setting: ReplicaSetting, replica: Replica) -> None:
     with pytest.raises(ReplicaBehind, match=r"has applied -1, and should be read at 5; the log ends at -1"):
         await replica.at_offset(Offset(5), timeout=0.01)
     await replica.wait_applied(await setting.write(*[b"k"] * 9), timeout=DEADLINE_S)

@@ -60,7 +60,7 @@ def test_what_is_no_barrier_to_another_version() -> None:
     assert first_piece(run, applied=Offset(run[-1].header.last_offset), version=1, live=LIVE).stop == "end"
 
 
-def test_what_somebody_reads_lies_before_a_barrier() -> None:
+def test_a_pinned_read_lies_before_a_barrier() -> None:
     run = stored([put(b"a")], [put(b"b"), put(b"c")], [barrier(2, 5)])
     piece = first_piece(run, applied=NOTHING, version=1, live=LIVE, pinned=Offset(1))
     assert (piece.stop, piece.batches, piece.rest) == ("pinned", run[:2], run[2:])

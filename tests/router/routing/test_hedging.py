@@ -68,7 +68,7 @@ async def test_the_first_comes_before_the_second(first: Question, second: Questi
     assert second.cancelled
 
 
-async def test_both_come_in_the_same_moment(first: Question, second: Question) -> None:
+async def test_both_replies_come_at_once(first: Question, second: Question) -> None:
     waiting = asyncio.create_task(overtaken(first(), 0.0, second))
     await second.asked.wait()
     first.answer.set_result("first")
@@ -121,7 +121,7 @@ async def test_nobody_else_can_be_asked(first: Question) -> None:
     assert await waiting == "first"
 
 
-async def test_somebody_else_can_be_asked_later(first: Question, second: Question) -> None:
+async def test_another_node_can_be_asked_later(first: Question, second: Question) -> None:
     second.answer.set_result("second")
     answers: list[Coroutine[Any, Any, str] | None] = [None, None, second()]
     assert await overtaken(first(), 0.001, lambda: answers.pop(0)) == "second"

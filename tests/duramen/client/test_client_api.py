@@ -62,7 +62,7 @@ async def test_how_much_of_its_log_a_table_keeps(db: Any) -> None:
         await db.set_retention("more", retention_ms=1)
 
 
-@pytest.mark.own_log
+@pytest.mark.embedded_log_only
 async def test_how_many_bytes_of_its_log_a_table_keeps(db: Any) -> None:
     await db.create_table("flights", retention_ms=604_800_000)
     changed = await db.set_retention("flights", retention_bytes=1 << 30)
