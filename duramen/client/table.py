@@ -257,8 +257,8 @@ class Table:
         replica has applied it.
 
         Raises `ConditionFailed` with the version found in `fields["actual"]`; `InvalidKey`, `InvalidValue`,
-        `TableNotFound`, `DiskFull`, `LogStopped`; `WriteUnknown` if no reply came: the write is in the log once or not
-        at all.
+        `TableNotFound`, `DiskFull`, `LogStopped`; `WriteUnknown` if no reply came, or the log stopped under
+        the write: it is in the log once or not at all.
         """
         record = record_of(
             Operation.PUT,

@@ -30,6 +30,8 @@ from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DatabaseForked, DuramenError, InvalidRequest, WriteUnknown
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
+from router.data.gather.progress import may_be_written
+from router.data.outcomes import write_unknown
 from router.data.requests import WritePart, WriteResult
 
 __all__ = ["TableWriter", "producer_id_of"]
@@ -204,6 +206,7 @@ class TableWriter:
         """Send until everything is written; the same bytes again after an error that allows it."""
         parts = flight.parts
         failure: DuramenError | None = None
+        unknown = False
         deadline_s = asyncio.get_running_loop().time() + context.timeout(None)
         backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
         while parts:
@@ -228,11 +231,12 @@ class TableWriter:
                 # What is sent again is asked for its verdict, which knows the place of the copy that counts.
                 left.append(part._replace(outcomes=True))
                 failure = result
+                unknown |= may_be_written(result)
                 if not (result.retryable or isinstance(result, WriteUnknown)):
                     final = result
             parts = left
             if final is not None:
-                raise final
+                raise write_unknown(final.message) if unknown else final
             if parts:
                 assert failure is not None
                 if not await backoff.pause():

@@ -3,8 +3,8 @@
 **What it promises.** An append that returned is on stable storage, at its offset, with its bytes. A reader sees nothing
 that a crash could take back. A crash, at any time, costs nothing that was acknowledged; what it leaves half written is
 cut and reported. Damage is something else: it is found by checksums, named to the byte, never cut and never served, and
-it stops writes to its own partition only. A failed sync stops the whole log (`LogStopped`): it acknowledges nothing
-more.
+it stops writes to its own partition only. A failed sync stops the whole log: it acknowledges nothing more. Writes that
+were under way get `WriteUnknown`, later ones `LogStopped`.
 
 **Invariants**, asserted in the code and broken on purpose in the tests:
 

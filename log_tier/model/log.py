@@ -95,8 +95,8 @@ class Log(Protocol):
         """Append one encoded batch; return when it is on stable storage.
 
         Raises `BatchRefused` or `UnknownFormat` (nothing written), `TableNotFound`, `DiskFull`, `Overloaded`,
-        `LogStopped`, `LogDamaged`; `WriteUnknown` if an engine behind a network cannot know whether the batch was
-        written.
+        `LogStopped`, `LogDamaged`; `WriteUnknown` where it is not known whether the batch was written, because no reply
+        came or a sync failed.
         """
         ...
 

@@ -41,7 +41,7 @@ def outcome_forgotten(part: OutcomesPart) -> WriteUnknown:
 
 
 def write_unknown(reason: str) -> WriteUnknown:
-    """No reply came, and a copy of the write may be in the log."""
+    """No reply that settles it came, and a copy of the write may be in the log."""
     return WriteUnknown(
-        f"no reply came in time ({reason}): the write is in the log once or not at all; read the key to know"
+        f"no reply settled it in time ({reason}): the write is in the log once or not at all; read the key to know"
     )

@@ -8,8 +8,9 @@ nothing else, and many callers share one.
 Where a caller has gathered everything itself, nothing waits, and the disk is quick (`quick_disk.py`), the commit is
 made in the caller's thread: two threads less are woken. Never two commits at once: the committing thread holds `_turn`.
 
-A failed sync is final: everyone who waits and everyone who comes later gets `LogStopped`. The kernel marks pages clean
-after a failed sync, so a second one that succeeds would prove nothing.
+A failed sync is final: the kernel marks pages clean after one, so a second sync that succeeds would prove nothing. What
+was written and not synced may be in the log after the restart: its callers get `WriteUnknown`. What waits behind it,
+and whatever comes later, is never written and gets `LogStopped`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
@@ -30,7 +31,7 @@ from log_tier.embedded.commit.quick_disk import QuickDisk
 from log_tier.embedded.segments.partition_log import PartitionLog, Staged
 from log_tier.embedded.storage.disk import SyncFailed
 from log_tier.embedded.storage.settings import ClockMs, EngineSettings
-from log_tier.model.errors import DuramenError, LogStopped, Overloaded, ShuttingDown
+from log_tier.model.errors import DuramenError, LogStopped, Overloaded, ShuttingDown, WriteUnknown
 from log_tier.model.log import Appended
 
 __all__ = ["Committer"]
@@ -183,11 +184,17 @@ class Committer:
 
     def _abandon(self, work: list[list[_Append] | _Errand | None], error: BaseException) -> None:
         """Our own bug ended the thread: say so to everyone, so that nobody waits for ever."""
-        self._fail([*work, *(self._queue.get() for _ in range(self._queue.qsize()))], error)
+        self._fail(work, error, (self._queue.get() for _ in range(self._queue.qsize())))
 
-    def _fail(self, work: Sequence[list[_Append] | _Errand | None], error: BaseException) -> None:
+    def _fail(
+        self,
+        under_way: Sequence[list[_Append] | _Errand | None],
+        error: BaseException,
+        queued: Iterable[list[_Append] | _Errand | None] = (),
+    ) -> None:
         stopped = self._stop(LogStopped(f"the log's writer ended with {error!r}: restart, and report this as a bug"))
-        for item in work:
+        unknown = _unknown(stopped)
+        for answer, item in (*((unknown, item) for item in under_way), *((stopped, item) for item in queued)):
             if item is None:
                 continue
             if isinstance(item, tuple):
@@ -195,7 +202,7 @@ class Committer:
                     item[1].set_exception(stopped)
             else:
                 for *_, future in item:
-                    tell(future.get_loop(), [(future, stopped)])
+                    tell(future.get_loop(), [(future, answer)])
 
     def _commit(
         self, appends: dict[PartitionLog, list[_Append]], *, here: asyncio.AbstractEventLoop | None = None
@@ -241,24 +248,29 @@ class Committer:
         outcome: DuramenError
         places: list[Appended] = []
         staged: Staged | None = None
+        if self.stopped is not None:
+            return [self.stopped] * len(group), None
         try:
-            if self.stopped is not None:
-                raise self.stopped
             places, staged, refusal = partition.stage([(batch, span) for _, batch, span, _ in group], self._clock())
             if refusal is None:
                 return list(places), staged
             outcome = refusal
         except LogStopped as error:
-            outcome = self._stop(error)
+            outcome = self._not_staged(partition, error)
         except DuramenError as error:
             outcome = error
         except OSError as error:
-            outcome = self._stop(_write_failed(partition.folder, error))
+            outcome = self._not_staged(partition, _write_failed(partition.folder, error))
         return [*places, *[outcome] * (len(group) - len(places))], staged
 
-    def _make_stable(self, staged: list[tuple[PartitionLog, Staged]]) -> dict[PartitionLog, LogStopped]:
+    def _not_staged(self, partition: PartitionLog, error: LogStopped) -> DuramenError:
+        """Stop; the error for the writes that were to be staged."""
+        stopped = self._stop(error)
+        return _unknown(stopped) if partition.has_written else stopped
+
+    def _make_stable(self, staged: list[tuple[PartitionLog, Staged]]) -> dict[PartitionLog, WriteUnknown]:
         """Sync what was staged, with as few syncs as that takes, and let readers see it; who failed, and why."""
-        failed: dict[PartitionLog, LogStopped] = {}
+        failed: dict[PartitionLog, WriteUnknown] = {}
         journal = self.journal
         size = sum(part.end_position - part.position for _, part in staged)
         if journal is not None and len(staged) > 1 and journal.has_room_for(size, len(staged)) and not self.stopped:
@@ -276,7 +288,7 @@ class Committer:
                 journalled = error.errno not in OUT_OF_DESCRIPTORS
                 if journalled:
                     stopped = self._stop(_write_failed(staged[0][0].folder, error))
-                    return dict.fromkeys((log for log, _ in staged), stopped)
+                    return dict.fromkeys((log for log, _ in staged), _unknown(stopped))
             if journalled:
                 self.syncs += 1
                 for log, part in staged:
@@ -289,7 +301,7 @@ class Committer:
                 log.settle(part)
                 self.syncs += 1
             except LogStopped as error:
-                failed[log] = self._stop(error)
+                failed[log] = _unknown(self._stop(error))
         return failed
 
     def stop(self, error: LogStopped) -> LogStopped:
@@ -317,6 +329,14 @@ def _write_failed(folder: Path, error: OSError) -> LogStopped:
         f"{'a sync of' if isinstance(error, SyncFailed) else 'an operation on'} {error.filename or folder} failed "
         f"({error.strerror}), so what is on the disk is unknown: this log acknowledges "
         "nothing more. Reads go on; look at the disk, then restart to recover"
+    )
+
+
+def _unknown(stopped: LogStopped) -> WriteUnknown:
+    """What callers get whose batches were written, or were being written, when the log stopped."""
+    return WriteUnknown(
+        f"{stopped.message}. This write was under way: after the restart it is in the log once or not at all; read the "
+        "key, or append the same bytes again, a second copy is void"
     )
 
 

@@ -103,6 +103,8 @@ class PartitionLog:
         self._unwritten: list[tuple[int, int]] = []
         """Index entries that are not in the index file yet."""
         self._newest_ms = segments[-1].newest_ms if segments else 0
+        self.has_written = False
+        """Whether the last `stage` has written anything, and not only made room."""
         self._sealed = False
         """Whether the newest segment is full, so that the next append begins another."""
 
@@ -140,6 +142,7 @@ class PartitionLog:
         `check_writable` does, and `LogStopped` where a sync failed; after any other `OSError` what is on the disk is
         unknown.
         """
+        self.has_written = False
         self.check_writable()
         appended: list[Appended] = []
         staged: Staged | None = None
@@ -178,6 +181,7 @@ class PartitionLog:
                 staged.end_position += len(batch)
                 staged.end = base = Offset(base + span)
                 done += 1
+            self.has_written = True
             self._file.write(staged.data, staged.position)
         return appended, staged, None
 

@@ -34,10 +34,10 @@
     │   ├── DeadlineExceeded      the call's time is over
     │   │   └── ReplicaBehind     … before the replica had applied what was asked
     │   └── ShuttingDown          the server is going away
-    ├── WriteUnknown              no reply: the write is in the log once or not at all
+    ├── WriteUnknown              no reply, or the log stopped: the write is in the log once or not at all
     └── Damaged                   the stored state's: an operator has to look
         ├── LogDamaged            a checksum in the middle of a log does not hold; names file and position
-        ├── LogStopped            an fsync failed: this log acknowledges nothing more
+        ├── LogStopped            an fsync failed: this log takes nothing more
         ├── DiskFailed            the disk refused an operation on one file; names the file
         ├── IndexDamaged          an index cannot be trusted (it can be rebuilt)
         ├── SnapshotDamaged       a snapshot that is not what its manifest says, or not whose it should be

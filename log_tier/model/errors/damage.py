@@ -41,7 +41,8 @@ class LogDamaged(Damaged):
 
 
 class LogStopped(Damaged):
-    """A sync failed, so it is unknown what the disk holds. The log acknowledges no write until a restart recovers it.
+    """A sync failed, so it is unknown what the disk holds. The log takes no write until a restart recovers it; this one
+    was not written. A write that was under way when the sync failed ends with `WriteUnknown`.
 
     Do: look at the kernel's messages and the disk, then restart the server.
     """

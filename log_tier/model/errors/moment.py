@@ -116,9 +116,10 @@ class ShuttingDown(Unavailable):
 
 
 class WriteUnknown(DuramenError, TimeoutError):
-    """No reply came within the timeout. The write is in the log once or not at all.
+    """No reply came within the timeout, or the log stopped under the write. It is in the log once or not at all.
 
-    Do: read the key. A write under `if_version` or `if_absent` can be repeated safely.
+    Do: read the key, after the restart of a log that stopped. A write under `if_version` or `if_absent` can be repeated
+    safely.
     """
 
     code = "write_unknown"

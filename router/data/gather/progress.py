@@ -19,7 +19,7 @@ from log_tier.model.identifiers import Offset
 from router.data.outcomes import outcome_unknown, write_unknown
 from router.data.requests import OutcomesPart, WriteResult
 
-__all__ = ["Fate", "Progress", "place_in"]
+__all__ = ["Fate", "Progress", "may_be_written", "place_in"]
 
 # After these the same bytes may be sent again: nothing is known against them.
 _REPEATABLE: Final = (Disconnected, ShuttingDown, Overloaded, WriteUnknown)
@@ -63,7 +63,7 @@ class Progress:
                 return Fate.PLACED
             return Fate.JUDGED if asked or place.outcomes else Fate.PLACED
         assert isinstance(result, DuramenError), f"an answer without a place is an error, not {result!r}"
-        self.unknown |= _may_be_written(result)
+        self.unknown |= may_be_written(result)
         self.reason = result
         if not isinstance(result, _REPEATABLE):
             return Fate.REFUSED
@@ -91,7 +91,7 @@ class Progress:
         return error
 
 
-def _may_be_written(error: DuramenError) -> bool:
+def may_be_written(error: DuramenError) -> bool:
     """Could a copy be in the log after this answer? Of an error that says nothing, the worst is assumed."""
     if isinstance(error, Disconnected):
         return error.fields.get("sent", 1) != 0

@@ -232,6 +232,17 @@ async def test_a_definite_error_after_a_lost_reply_stays_unknown(between: InBetw
     assert await flights.get(b"k", level="strong") == b"v"
 
 
+async def test_a_log_that_stops_under_a_write_leaves_it_unknown(between: InBetween, flights: Table) -> None:
+    """The second copy is refused, because the log has stopped; that says nothing about the first one."""
+    between.write_faults = [
+        fail_with(duramen.WriteUnknown("a sync failed")),
+        fail_with(duramen.LogStopped("a sync failed")),
+    ]
+    with pytest.raises(duramen.WriteUnknown, match="a sync failed"):
+        await flights.put(b"k", b"v")
+    assert len(between.writes) == 2
+
+
 async def test_reads_are_asked_again(between: InBetween, flights: Table) -> None:
     done = await flights.put(b"k", b"v")
     for faults in ([lose_reply], [lose_request, refuse, lose_reply], [fail_with(duramen.Overloaded("full"))]):

@@ -120,6 +120,19 @@ async def test_nothing_is_written_behind_a_failure(database: Database, table: Ta
     async with table.writer("load") as again:
         await again.put_rows(ROWS)
     assert again.skipped == writer.written
+
+
+async def test_a_log_that_stops_under_a_write_leaves_it_unknown(database: Database, table: Table) -> None:
+    stopped = {1: WriteUnknown("a sync failed"), 2: LogStopped("a sync failed")}
+    database.context.connection = Faulty(database.connection, before=stopped, after={})  # type: ignore[assignment]
+    writer = table.writer("load")
+    with pytest.raises(WriteUnknown, match="a sync failed"):
+        async with writer:
+            await writer.put_rows(ROWS)
+    database.context.connection = database.context.connection._inner  # type: ignore[attr-defined]
+    async with table.writer("load") as again:
+        await again.put_rows(ROWS)
+    assert await scanned(table) == ROWS
     assert await scanned(table) == ROWS
 
 

@@ -20,7 +20,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.embedded.commit.quick_disk import QuickDisk
-from log_tier.model.errors import DiskFull, LogStopped, ShuttingDown
+from log_tier.model.errors import DiskFull, LogStopped, ShuttingDown, WriteUnknown
 from log_tier.model.identifiers import Offset
 from log_tier.model.log import Appended, Topic
 
@@ -150,7 +150,7 @@ async def test_a_failed_sync_is_final_here_too() -> None:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
 
         disk.on_step = on_step
-        with pytest.raises(LogStopped, match="restart"):
+        with pytest.raises(WriteUnknown, match="restart"):
             await gathered(log, topic, "lost")
         disk.on_step = lambda step, path: None
         for _ in range(2):

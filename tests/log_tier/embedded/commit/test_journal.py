@@ -14,7 +14,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.journal_format import FRAMES_AT
-from log_tier.model.errors import DuramenError, LogStopped
+from log_tier.model.errors import DuramenError, LogStopped, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.model.log import Appended
 
@@ -179,7 +179,7 @@ def test_a_failed_sync_of_the_journal_stops_the_log() -> None:
             await log.append_many(parts)
             disk.on_step = fail
             places = await log.append_many(parts)
-            assert all(isinstance(place, LogStopped) for place in places)
+            assert all(isinstance(place, WriteUnknown) for place in places)
             disk.on_step = lambda what, path: None
             with pytest.raises(LogStopped):
                 await log.append(topic.partition(0), plain_batch("later"))
