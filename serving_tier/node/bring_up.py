@@ -156,7 +156,10 @@ class BringUp:
                 await self._node.unhost(name, reason, delete=delete)
             except DuramenError as error:
                 logger.warning("%s could not be closed cleanly: %s", replica.name, error)
-            self._node.refusals[name] = reason
+            if isinstance(reason, IndexDamaged):
+                self._fetched_anew(name, reason)
+            else:
+                self._node.refusals[name] = reason
         await asyncio.sleep(self._pauses.after_stop(name))
         await self._bring_up(name, replica.topic)
 
@@ -192,11 +195,19 @@ class BringUp:
                 await self._node.host(topic, name[1], start=start, rank=rank, repair=False)
             except (IndexDamaged, OffsetTrimmed) as error:
                 logger.warning("%s/%s: %s; it is fetched again", topic.name, name[1], error)
+                self._fetched_anew(name, error)
                 await asyncio.to_thread(discard, folder)
             else:
                 return
         source = await self.fetched(topic, name[1], folder, "auto", pending.progress)
         await self._node.host(topic, name[1], start=start, rank=rank, source=source)
+
+    def _fetched_anew(self, name: PartitionId, reason: DuramenError) -> None:
+        """From now on the partition is not here, and another node is asked. What was wrong with its index concerns the
+        operator, who sees it in the status of this node.
+        """
+        self._node.refusals.pop(name, None)
+        self.pending[name].trouble = reason.message
 
     async def fetched(self, topic: Topic, partition: Partition, folder: Path, source: str, progress: Progress) -> str:
         """Fetch a copy of an index into `folder`; returns where it came from. Some are fetched at the same time."""

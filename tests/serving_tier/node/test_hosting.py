@@ -35,10 +35,11 @@ from log_tier.model.errors import (
     OffsetTrimmed,
     TableNotFound,
 )
-from log_tier.model.identifiers import Offset, PartitionId, TableId
-from log_tier.model.log import ReadChunk
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.log import ReadChunk, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node import bring_up as module
+from serving_tier.node.bootstrap import Progress
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 
@@ -180,6 +181,40 @@ async def test_an_index_that_cannot_be_used_is_fetched_anew(
         await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None)
     assert sources.asked == [("flights", 0, "auto")]
     assert node.replica(topic.partition(ZERO)).applied == last
+    await hosting.close()
+
+
+class LookingSources(Sources):
+    """Notes what the node answers for the replica while it is fetched."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self._node = node
+        self.answers: list[DuramenError] = []
+
+    async def __call__(self, topic: Topic, partition: Partition, folder: Path, source: str, progress: Progress) -> str:
+        with pytest.raises(DuramenError) as caught:
+            self._node.replica(topic.partition(partition))
+        self.answers.append(caught.value)
+        return await super().__call__(topic, partition, folder, source, progress)
+
+
+async def test_a_replica_that_is_fetched_anew_is_elsewhere(log: EmbeddedLog, catalog: Catalog, node: Node) -> None:
+    """Its damage is no answer: another node has the partition, and this one soon will."""
+    topic = await make_table(log, catalog, partitions=1, replicas=2)
+    await append(log, topic, ZERO, 3)
+    folder = node.replica_folder(topic.partition(ZERO))
+    folder.mkdir(parents=True)
+    (folder / "data.mdb").write_bytes(b"no index of ours")
+    sources = LookingSources(node)
+    hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=sources)
+    async with within(DEADLINE_S):
+        await hosting.wait_ready(PartitionId(topic.id, ZERO), lambda *_: None)
+        replica = node.replica(topic.partition(ZERO))
+        replica.damaged(IndexDamaged("a page is torn"))
+        await until(lambda: node.hosted().get(topic.partition(ZERO)) not in (None, replica))
+    assert [type(answer) for answer in sources.answers] == [NotHosted, NotHosted]
+    assert "ask another node" in sources.answers[0].message
     await hosting.close()
 
 
