@@ -181,6 +181,10 @@ def _fold_records(
             "this version knows: upgrade Duramen here",
             offset=batch.header.base_offset,
         )
+    if not skip and decided is None and len(attributes) > 1 and min(attributes[1:]) >= GROUPED:
+        # One group, as a pipeline writes it. GROUPED is the highest bit.
+        _fold_group(batch, attributes, 0, len(attributes), view, effects)
+        return
     first = batch.header.base_offset + skip
     begin = -1
     following = (*attributes[1:], 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, Final
 
 from log_tier.model.identifiers import Offset
@@ -36,11 +35,13 @@ _SWEEP_MIN: Final = 256
 
 
 class LmdbView:
-    """What the fold reads, inside the write transaction that will carry out its effects."""
+    """What the fold reads, inside the write transaction that will carry out its effects. The transaction's own database
+    is that of the entries.
+    """
 
     def __init__(self, txn: Any, databases: Databases) -> None:
         self._txn, self._databases = txn, databases
-        self.stored: Callable[[bytes], bytes | None] = partial(txn.get, db=databases.data)
+        self.stored: Callable[[bytes], bytes | None] = txn.get
         """See `FoldView`. Not a method: each record of a fold asks once, and this is half as dear."""
 
     def producer(self, producer_id: int) -> ProducerState | None:
@@ -58,10 +59,14 @@ def carry_out(effects: Effects, txn: Any, databases: Databases, *, before: State
     """Write what a fold decided into a write transaction that the caller commits; return the state it ends with."""
     entries = effects.entries
     if effects.removes:
+        cursor = txn.cursor(databases.data)
+        place, delete = cursor.set_key, cursor.delete  # two thirds of what `txn.delete` costs
         for key, stored in entries.items():
-            if stored is None:
-                txn.delete(key, db=databases.data)
-        txn.cursor(databases.data).putmulti((key, stored) for key, stored in entries.items() if stored is not None)
+            if stored is None and place(key):
+                delete()
+        kept = [(key, stored) for key, stored in entries.items() if stored is not None]
+        if kept:
+            cursor.putmulti(kept)
     elif entries:
         txn.cursor(databases.data).putmulti(entries.items())
     if effects.hints:

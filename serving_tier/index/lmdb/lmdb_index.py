@@ -167,7 +167,7 @@ class LmdbIndex(IndexFile):
         """
         before = self._state
         with named_troubles(self._path, self._map_bytes):
-            with self._write() as txn:
+            with self._write("data") as txn:
                 self._summary = None
                 effects = self._fold(batches, txn, decided)
                 if carried is not None:
