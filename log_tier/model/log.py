@@ -47,6 +47,7 @@ class Appended(NamedTuple):
     base_offset: Offset
     timestamp_ms: int
     """The partition's log time at the append."""
+    last_offset: Offset
 
 
 class Bounds(NamedTuple):

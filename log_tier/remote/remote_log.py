@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import check_batch
-from log_tier.model.batch_header import read_header
+from log_tier.model.batch_header import read_header, span_of
 from log_tier.model.errors import (
     DuramenError,
     InvalidRequest,
@@ -82,7 +82,7 @@ class RemoteLog:
 
     async def append(self, partition: PartitionId, batch: bytes) -> Appended:
         """Raises `WriteUnknown` if the reply was lost; repeat the same bytes to learn the outcome."""
-        check_batch(batch)  # refuse here what the server would refuse: it saves the journey
+        span = check_batch(batch).span  # refuse here what the server would refuse: it saves the journey
         _check_partition(partition)
         request = log_pb2.AppendRequest(
             topic_id=table_id_to_bytes(partition.table), partition=partition.partition, batch=batch
@@ -93,7 +93,7 @@ class RemoteLog:
             if may_have_happened(error):
                 raise self._unknown(error, partition) from error
             raise
-        return Appended(Offset(reply.base_offset), reply.timestamp_ms)
+        return _appended(reply, span)
 
     async def append_many(
         self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
@@ -120,10 +120,8 @@ class RemoteLog:
                 return [self._unknown(error, partition) for partition, _ in parts]
             return [error] * len(parts)
         return [
-            error_of(result.problem)
-            if result.HasField("problem")
-            else Appended(Offset(result.appended.base_offset), result.appended.timestamp_ms)
-            for result in reply.results
+            error_of(result.problem) if result.HasField("problem") else _appended(result.appended, span_of(batch))
+            for result, (_, batch) in zip(reply.results, parts, strict=True)
         ]
 
     def _unknown(self, error: DuramenError, partition: PartitionId) -> WriteUnknown:
@@ -222,6 +220,11 @@ def _groups(
 
 def _topic(message: log_pb2.Topic) -> Topic:
     return Topic(table_id_from_bytes(message.id), message.name, message.partitions)
+
+
+def _appended(message: log_pb2.AppendReply, span: int) -> Appended:
+    base = message.base_offset
+    return Appended(Offset(base), message.timestamp_ms, Offset(base + span - 1))
 
 
 def _check_partition(partition: PartitionId) -> None:

@@ -37,7 +37,7 @@ from log_tier.model.table_spec import TableSpec
 from router.data.appending import unanswered
 from router.data.freshness import Decision, decide, needed_offset
 from router.data.in_time import in_time
-from router.data.outcomes import outcome_forgotten, outcome_unknown, outcomes_part
+from router.data.outcomes import outcome_forgotten, outcome_unknown
 from router.data.reply_room import ReplyRoom, read_keys
 from router.data.requests import (
     OutcomesPart,
@@ -194,10 +194,10 @@ class LocalData:
             else:
                 results.append(WriteResult(place.base_offset, place.timestamp_ms))
                 if part.outcomes:
-                    asked[number] = outcomes_part(part, place)
+                    asked[number] = OutcomesPart(part.partition, *place)
         if asked:
             timeout = min(timeout, patience) if patience else timeout
-            verdicts = await asyncio.gather(*(self._judge(part, timeout) for part in asked.values()))
+            verdicts = await self._judge_all(list(asked.values()), timeout, acknowledged=True)
             for (number, question), verdict in zip(asked.items(), verdicts, strict=True):
                 if isinstance(verdict, (WriteResult, WriteUnknown)):
                     results[number] = verdict
@@ -213,15 +213,23 @@ class LocalData:
         A part whose outcomes are not known here fails with the reason: it is in the log all the same.
         """
         _check_parts(parts)
-        return list(await asyncio.gather(*(self._judge(part, timeout) for part in parts)))
+        return await self._judge_all(parts, timeout)
 
-    async def _judge(self, part: OutcomesPart, timeout: float) -> WriteResult | DuramenError:
-        """Wait until a batch is applied, and return what became of its records."""
-        last = part.after
+    async def _judge_all(
+        self, parts: Sequence[OutcomesPart], timeout: float, *, acknowledged: bool = False
+    ) -> list[WriteResult | DuramenError]:
+        if len(parts) == 1:
+            return [await self._judge(parts[0], timeout, acknowledged)]  # a lone write pays for no task
+        return list(await asyncio.gather(*(self._judge(part, timeout, acknowledged) for part in parts)))
+
+    async def _judge(self, part: OutcomesPart, timeout: float, acknowledged: bool) -> WriteResult | DuramenError:
+        """Wait until a batch is applied, and return what became of its records. `acknowledged`: this process has
+        appended it, so the log need not be asked whether it holds it.
+        """
         try:
             replica = await self._replica(part.partition, timeout)
-            await replica.wait_applied(last, timeout=timeout)
-            found = replica.index.outcomes(part.base_offset, last)
+            await replica.wait_applied(part.after, timeout=timeout, acknowledged=acknowledged)
+            found = replica.index.outcomes(part.base_offset, part.after)
         except DuramenError as error:
             return error
         if any(outcome.verdict is Verdict.DUPLICATE for outcome in found.values()):

@@ -6,18 +6,10 @@ which every replica gives alike; so the question may go to any of them, and may 
 
 from __future__ import annotations
 
-from log_tier.model.batch_header import read_header
 from log_tier.model.errors import DuramenError, WriteUnknown
-from log_tier.model.log import Appended
-from router.data.requests import OutcomesPart, WritePart
+from router.data.requests import OutcomesPart
 
-__all__ = ["outcome_forgotten", "outcome_unknown", "outcomes_part", "write_unknown"]
-
-
-def outcomes_part(part: WritePart, place: Appended) -> OutcomesPart:
-    """The question about a batch that got its place."""
-    span = read_header(part.batch).span
-    return OutcomesPart(part.partition, place.base_offset, place.timestamp_ms, span)
+__all__ = ["outcome_forgotten", "outcome_unknown", "write_unknown"]
 
 
 def outcome_unknown(part: OutcomesPart, reason: DuramenError) -> WriteUnknown:

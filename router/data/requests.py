@@ -101,13 +101,8 @@ class OutcomesPart(NamedTuple):
     base_offset: Offset
     """The place that the log gave their batch."""
     timestamp_ms: int
-    span: int
-    """How many offsets the batch occupies."""
-
-    @property
-    def after(self) -> Offset:
-        """The batch's last offset: a replica that has applied it knows all verdicts."""
-        return Offset(self.base_offset + self.span - 1)
+    after: Offset
+    """The batch's last offset: a replica that has applied it knows all verdicts."""
 
     @property
     def lag_max_ms(self) -> int:

@@ -208,7 +208,7 @@ def outcomes_request(parts: Sequence[OutcomesPart]) -> kv.OutcomesRequest:
                 partition=part.partition.partition,
                 base_offset=part.base_offset,
                 timestamp_ms=part.timestamp_ms,
-                span=part.span,
+                span=part.after - part.base_offset + 1,
             )
             for part in parts
         ]
@@ -222,7 +222,7 @@ def outcomes_parts_from(request: kv.OutcomesRequest) -> list[OutcomesPart]:
             partition_id_from_bytes(part.table_id, part.partition),
             Offset(part.base_offset),
             part.timestamp_ms,
-            part.span,
+            Offset(part.base_offset + part.span - 1),
         )
         for part in request.parts
     ]

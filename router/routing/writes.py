@@ -9,7 +9,7 @@ from typing import Final
 from log_tier.model.errors import DeadlineExceeded, Disconnected, DuramenError
 from log_tier.model.log import Appended, Log
 from router.data.appending import unanswered
-from router.data.outcomes import outcome_unknown, outcomes_part
+from router.data.outcomes import outcome_unknown
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
 from router.routing.retry_policy import worth_elsewhere
@@ -53,7 +53,7 @@ class RoutedWrites:
             if isinstance(place, Appended):
                 results.append(WriteResult(place.base_offset, place.timestamp_ms))
                 if part.outcomes:
-                    asked.append(outcomes_part(part, place))
+                    asked.append(OutcomesPart(part.partition, *place))
                     places.append(number)
             else:
                 results.append(place)

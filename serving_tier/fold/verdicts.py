@@ -7,9 +7,10 @@ are bounded. `outcomes` puts them together: what a writer asks of its own offset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from log_tier.model.errors import ConditionFailed, NotANumber, NumberOverflow, Rejected, ResultTooLarge
 from log_tier.model.identifiers import NOTHING, Offset
@@ -17,6 +18,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 __all__ = [
     "RESULTS_MAX",
     "VERDICTS_MAX",
+    "FoldVerdicts",
     "Judgement",
     "Outcome",
     "Verdict",
@@ -32,6 +34,11 @@ VERDICTS_MAX: Final = 1_000_000
 # The results of updates, as a window of offsets: one largest batch. They are a convenience (the new number without a
 # read), so what was overtaken by 65,536 records is answered without them.
 RESULTS_MAX: Final = 65_536
+
+
+# Of one fold in memory, some 100 bytes each, for every index of a process. After a larger fold they are read from the
+# index: one read is little beside such a fold.
+_KEPT_MAX: Final = 1024
 
 
 class Verdict(IntEnum):
@@ -82,6 +89,45 @@ class Outcome(NamedTuple):
     """The offset of the first copy, whose outcome this is; `NOTHING` where that is forgotten; None: no duplicate."""
     result: bytes | None = None
     """An update's new value (arithmetic) or new length in decimal (APPEND), for the last `RESULTS_MAX` offsets."""
+
+
+class FoldVerdicts(NamedTuple):
+    """What one fold decided. An index keeps it in memory until the next one: the writers who waited for it ask now."""
+
+    first: Offset
+    """Of the offsets `first` to `last` everything is said here that the index says."""
+    last: Offset
+    judgements: Sequence[Judgement]
+    """None of them about a duplicate, whose first copy another fold may have seen."""
+    results: Sequence[tuple[Offset, bytes]]
+
+    @classmethod
+    def of(
+        cls, judgements: Sequence[Judgement], results: Sequence[tuple[Offset, bytes]], *, first: int, last: Offset
+    ) -> FoldVerdicts | None:
+        """The decisions of a fold, in the order of their offsets; None: they have to be read from the index."""
+        if len(judgements) + len(results) > _KEPT_MAX or any(row.verdict is Verdict.DUPLICATE for row in judgements):
+            return None
+        return cls(Offset(first), last, judgements, results)
+
+    def covers(self, first: Offset, last: Offset) -> bool:
+        """Are the outcomes of these offsets, both inclusive, known here?"""
+        return self.first <= first and last <= self.last
+
+    def outcomes(self, first: Offset, last: Offset) -> dict[Offset, Outcome]:
+        """What is known about the offsets `first` to `last`. O(log n), and the rows found."""
+        found = {offset: Outcome(result=result) for offset, result in _within(self.results, first, last)}
+        for offset, _, verdict, actual, about in _within(self.judgements, first, last):
+            found[offset] = Outcome(verdict, actual, about)
+        return found
+
+
+_Row = TypeVar("_Row", bound=tuple[Any, ...])
+
+
+def _within(rows: Sequence[_Row], first: Offset, last: Offset) -> Sequence[_Row]:
+    """The rows under the offsets `first` to `last`, of rows that begin with their offsets and rise."""
+    return rows[bisect_left(rows, (first,)) : bisect_left(rows, (last + 1,))]
 
 
 _ERRORS: Final[dict[Verdict, tuple[type[Rejected], str]]] = {

@@ -103,9 +103,10 @@ class Progress:
         self.answered(bounds.latest, asked_s=asked_s)
         return bounds
 
-    async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
+    async def wait_applied(self, offset: Offset, *, timeout: float | None, acknowledged: bool = False) -> None:
         """Return when `offset` is applied. `timeout` in seconds, a question to the log included; None: without a limit.
 
+        `acknowledged`: the log has told the caller that it holds `offset`; else it is asked where that is not known.
         Raises `ReplicaBehind` with both offsets when the time has passed, `TokenAhead` where the log itself does not
         hold that offset, `Overloaded`, or what `fail` was given.
         """
@@ -113,7 +114,7 @@ class Progress:
             return
         try:
             async with asyncio.timeout(timeout):
-                if offset > self.latest:
+                if offset > self.latest and not acknowledged:
                     # What was last heard of the log may be old: ask it.
                     bounds = await self._ask_bounds()
                     if offset > bounds.latest + bounds.unsettled:

@@ -305,10 +305,11 @@ class Replica:
         if self.failure is not None:
             raise copy(self.failure)
 
-    async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
-        """Return when `offset` is applied. Raises as `Progress.wait_applied`, and why the replica was closed."""
+    async def wait_applied(self, offset: Offset, *, timeout: float | None, acknowledged: bool = False) -> None:
+        """Return when `offset` is applied. See `Progress.wait_applied`; raises why the replica was closed, too."""
         self.check_open()
-        await self.progress.wait_applied(offset, timeout=timeout)
+        if self.index.applied < offset:
+            await self.progress.wait_applied(offset, timeout=timeout, acknowledged=acknowledged)
 
     async def at_offset(self, offset: Offset, *, timeout: float) -> PinnedRead:
         """A read transaction at `offset`, or at the end of the first batch beyond it. `timeout` in seconds.

@@ -21,17 +21,14 @@ _FIRST_AFTER: Final = 8
 class QuickDisk:
     """What commits took lately."""
 
-    __slots__ = ("_left", "_quick_s")
+    __slots__ = ("_left", "_quick_s", "is_quick")
 
     def __init__(self, quick_s: float) -> None:
         """`quick_s`: how long a commit takes at most that counts as quick."""
         self._quick_s = quick_s
         self._left = _FIRST_AFTER
-
-    @property
-    def is_quick(self) -> bool:
+        self.is_quick = False
         """Have all commits of late been quick?"""
-        return self._left == 0
 
     def took(self, seconds: float) -> None:
         """A commit took so long."""
@@ -39,3 +36,4 @@ class QuickDisk:
             self._left = _AGAIN_AFTER
         elif self._left:
             self._left -= 1
+        self.is_quick = not self._left

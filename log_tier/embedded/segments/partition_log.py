@@ -177,7 +177,7 @@ class PartitionLog:
                     self._indexed = staged.end_position
                 staged.data.append(batch)
                 staged.placed.append((base, base + span, batch))
-                appended.append(Appended(base, now))
+                appended.append(Appended(base, now, Offset(base + span - 1)))
                 staged.end_position += len(batch)
                 staged.end = base = Offset(base + span)
                 done += 1

@@ -124,7 +124,7 @@ async def _verdicts(
     if judge is None:
         return None, ["unknown: no replica is there to say"] * len(tail.writes)
     parts = [
-        OutcomesPart(PartitionId(table.id, partition), found.base_offset, found.timestamp_ms, found.span)
+        OutcomesPart(PartitionId(table.id, partition), found.base_offset, found.timestamp_ms, found.last_offset)
         for found in tail.writes
     ]
 

@@ -40,8 +40,8 @@ class FoundWrite(NamedTuple):
     """It belongs to the atomic group of the record before it."""
     producer_id: int
     base_offset: Offset
-    """Of its batch, and `span` its offsets: how its verdict is asked."""
-    span: int
+    """Of its batch, and `last_offset` its last one: how its verdict is asked."""
+    last_offset: Offset
 
 
 class KeyTail(NamedTuple):
@@ -127,7 +127,7 @@ def _search(data: bytes, place: Place, key: bytes, start: Offset, end: Offset) -
                     bool(attribute & GROUPED),
                     header.producer_id,
                     header.base_offset,
-                    header.span,
+                    header.last_offset,
                 )
             )
     return False, found

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from log_tier.model.batch_header import read_header
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import PartitionId
+from log_tier.model.identifiers import Offset, PartitionId
 from router.data.gather.columns_builder import ColumnsBuilder
 from router.data.gather.progress import Progress
 from router.data.requests import OutcomesPart, WriteResult
@@ -67,8 +66,8 @@ class BatchBuilder(Generic[C]):
 
     def question(self, result: WriteResult) -> OutcomesPart:
         """The batch is in the log: the question what became of its records, whose answer its callers now wait for."""
-        span = read_header(self.data).span
-        part = OutcomesPart(self.place, result.base_offset, result.timestamp_ms, span)
+        last = Offset(result.base_offset + self.records - 1)
+        part = OutcomesPart(self.place, result.base_offset, result.timestamp_ms, last)
         self.progress.asks(part)
         return part
 

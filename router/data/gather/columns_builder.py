@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.batch import Columns, SealedBatch, seal_batch
 from log_tier.model.record import PLAIN_PUT
 
 __all__ = ["ColumnsBuilder"]
@@ -80,10 +80,10 @@ class ColumnsBuilder:
         self.attributes, self.versions, self.expiries = attributes, versions, expiries
         return start
 
-    def encode(self, *, producer_id: int, sequence: int, compress: bool) -> bytes:
-        """The bytes of a batch of these records. Raises what `encode_batch` does."""
+    def encode(self, *, producer_id: int, sequence: int, compress: bool) -> SealedBatch:
+        """The bytes of a batch of these records. Raises what `seal_batch` does."""
         columns = Columns(self.keys, self.values, self.attributes, self.versions, self.expiries)
-        return encode_batch(columns, producer_id=producer_id, sequence=sequence, compress=compress)
+        return seal_batch(columns, producer_id=producer_id, sequence=sequence, compress=compress)
 
 
 def _with_tail(column: list[int] | None, tail: Sequence[int], start: int, count: int, default: int) -> list[int]:

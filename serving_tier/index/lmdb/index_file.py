@@ -26,6 +26,7 @@ from log_tier.model.barrier import ORIGINAL
 from log_tier.model.batch_header import place_of
 from log_tier.model.errors import DuramenError, IndexDamaged, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from serving_tier.fold.verdicts import FoldVerdicts
 from serving_tier.index.index import IndexLimits
 from serving_tier.index.lmdb.counts import count_live, first_expiry_ms, statistics_of
 from serving_tier.index.lmdb.environment import Databases, named_troubles, open_environment
@@ -91,6 +92,8 @@ class IndexFile(LmdbReads):
         self._next_expiry: int | None = None
         self._next_expiry_of: State | None = None
         """The state in which that was the next expiry."""
+        self._newest_verdicts: FoldVerdicts | None = None
+        """What the newest fold decided; None where that has to be read."""
         self._state = State()
         self.applied: Offset = self._state.applied
         """The last offset that was folded. A plain attribute: every read compares it."""

@@ -23,6 +23,7 @@ from log_tier.model.batch_header import Place, split_batches
 from log_tier.model.errors import VersionMissing
 from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
 from serving_tier.fold.fold import Effects, fold
+from serving_tier.fold.verdicts import FoldVerdicts, Outcome
 from serving_tier.index.index import Applied, IndexLimits, IndexStatistics
 from serving_tier.index.lmdb.bookkeeping import take_over
 from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, named_troubles
@@ -137,6 +138,13 @@ class LmdbIndex(IndexFile):
             self._next_expiry_of = state
         return self._next_expiry
 
+    def outcomes(self, first: Offset, last: Offset) -> dict[Offset, Outcome]:
+        """What is known about the offsets `first` to `last`, inclusive. Of the newest fold's without a read."""
+        newest = self._newest_verdicts
+        if newest is not None and newest.covers(first, last) and not self._closed:
+            return newest.outcomes(first, last)
+        return super().outcomes(first, last)
+
     def statistics(self) -> IndexStatistics:
         """Sizes."""
         known = self._known()
@@ -199,6 +207,9 @@ class LmdbIndex(IndexFile):
         )
 
     def _commit(self, after: State, effects: Effects) -> None:
+        # What the transaction itself has trimmed is forgotten here too.
+        first = max(self.applied + 1, after.verdicts_from, after.applied - self._limits.results + 1)
+        self._newest_verdicts = FoldVerdicts.of(effects.judgements, effects.results, first=first, last=after.applied)
         self._state = after
         self.applied = after.applied
         self.live = effects.live or self.live

@@ -240,8 +240,8 @@ def acknowledged_and_never_written(patch: Patch, count: int = 50) -> None:
         results: list[Appended | DuramenError] = []
         for part in parts:
             if now():
-                bounds = await self.bounds(part[0])
-                results.append(Appended(Offset(bounds.latest + 1), 1))
+                following = Offset((await self.bounds(part[0])).latest + 1)
+                results.append(Appended(following, 1, following))
             else:
                 results += await inner(self, [part], **how)
         return results

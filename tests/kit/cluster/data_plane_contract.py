@@ -29,7 +29,7 @@ CALLS: Final[dict[str, Call]] = {
         [WritePart(PartitionId(NO_TABLE, ZERO), puts((b"k", b"v")), outcomes=True)], timeout=TIMEOUT_S
     ),
     "outcomes": lambda it: it.outcomes(
-        [OutcomesPart(PartitionId(NO_TABLE, ZERO), Offset(0), 1_000, 1)], timeout=TIMEOUT_S
+        [OutcomesPart(PartitionId(NO_TABLE, ZERO), Offset(0), 1_000, Offset(0))], timeout=TIMEOUT_S
     ),
     "scan": lambda it: it.scan(ScanRequest(NO_TABLE), timeout=TIMEOUT_S),
     "producer": lambda it: it.producer(NO_TABLE, 7, timeout=TIMEOUT_S),
@@ -86,7 +86,7 @@ class DataPlaneContract:
         page = await connection.scan(ScanRequest(table.id, after={ONE: Offset(1)}), timeout=DEADLINE_S)
         assert (list(page.keys), list(page.values), page.more) == ([b"a", b"b"], [b"1", b"2"], False)
         assert await connection.producer(table.id, 7, timeout=DEADLINE_S) == {ONE: 1}
-        part = OutcomesPart(PartitionId(table.id, ONE), Offset(0), written.timestamp_ms, 2)
+        part = OutcomesPart(PartitionId(table.id, ONE), Offset(0), written.timestamp_ms, Offset(1))
         (known,) = await connection.outcomes([part], timeout=DEADLINE_S)
         assert isinstance(known, WriteResult)
         assert known.base_offset == 0

@@ -116,7 +116,7 @@ class LogContract:
     async def test_offsets_have_no_gap_and_bytes_come_back(self, log: Log) -> None:
         topic = await log.create_topic("flights", partitions=2)
         places = [await log.append(topic.partition(ZERO), plain_batch(*"abc"[: n + 1])) for n in range(3)]
-        assert [place.base_offset for place in places] == [0, 1, 3]
+        assert [(place.base_offset, place.last_offset) for place in places] == [(0, 0), (1, 2), (3, 5)]
         times = [place.timestamp_ms for place in places]
         assert times == sorted(times)
         stored = await read_all(log, topic.id)

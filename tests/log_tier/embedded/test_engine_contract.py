@@ -25,7 +25,8 @@ class TestEmbeddedLogWhoseCallersCommit(LogContract):
 
     @pytest.fixture
     async def log(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EmbeddedLog]:
-        monkeypatch.setattr(QuickDisk, "is_quick", True)
+        monkeypatch.setattr(QuickDisk, "__init__", lambda disk, _: setattr(disk, "is_quick", True))
+        monkeypatch.setattr(QuickDisk, "took", lambda *_: None)
         submit = Committer.submit
         monkeypatch.setattr(Committer, "submit", lambda self, batches, **_: submit(self, batches, gathered=True))
         async with await EmbeddedLog.open(tmp_path / "log") as log:

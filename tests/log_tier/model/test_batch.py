@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_tier.model.batch import BATCH_RECORDS_MAX, Columns, check_batch, decode_batch, encode_batch
+from log_tier.model.batch import (
+    BATCH_RECORDS_MAX,
+    Columns,
+    SealedBatch,
+    check_batch,
+    decode_batch,
+    encode_batch,
+    seal_batch,
+)
 from log_tier.model.batch_cut import cut_batch
 from log_tier.model.batch_header import (
     ATTRIBUTES,
@@ -20,6 +28,7 @@ from log_tier.model.batch_header import (
     VERSIONS,
     pack_batch,
     read_header,
+    span_of,
     stamp_batch,
 )
 from log_tier.model.errors import BatchRefused, DuramenError, InvalidKey, InvalidValue, LimitExceeded, UnknownFormat
@@ -223,3 +232,38 @@ def test_a_cut_of_a_compacted_batch_goes_by_its_offsets() -> None:
     for last, kept in ((20, []), (21, [b"a"]), (23, [b"a"]), (24, [b"a", b"b"]), (25, [b"a", b"b"])):
         cut = decode_batch(cut_batch(stored, Offset(last)))
         assert (list(cut.columns.keys), cut.header.last_offset) == (kept, last)
+
+
+def test_a_sealed_batch_is_what_a_log_takes() -> None:
+    """Sealing gives the bytes that encoding gives, and they pass the check of bytes from outside."""
+    columns = Columns([b"a", b"b"], [b"1", b"2"], [1, attribute_of(Operation.PUT, condition=Condition.VERSION)], [0, 3])
+    sealed = seal_batch(columns, producer_id=7, sequence=3)
+    assert sealed == encode_batch(columns, producer_id=7, sequence=3)
+    assert check_batch(sealed) == check_batch(bytes(sealed)) == read_header(sealed)
+    assert span_of(sealed) == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        (Columns([], []), "at least one record"),
+        (Columns([b"a"], [b"1"], [0x80]), "does not know"),
+        (Columns([b"a"], [b"1"], [Operation.PUT | GROUPED]), "continue an atomic group"),
+        (Columns([b"a"], [b"1"], [Operation.VOID]), "claims to be void"),
+        (Columns([b"a"], [b"1"], [attribute_of(Operation.PUT, condition=Condition.VERSION)]), "versions is missing"),
+        (Columns([b"a"], [b"1"], [attribute_of(Operation.PUT, expiry=Expiry.TTL)]), "expiries is missing"),
+    ],
+)
+def test_what_a_log_would_refuse_is_not_sealed(columns: Columns, why: str) -> None:
+    with pytest.raises(BatchRefused, match=why):
+        seal_batch(columns)
+
+
+def test_the_seal_does_not_outlive_the_bytes() -> None:
+    """Whatever is made of a sealed batch is checked again: cut, joined, changed, or copied by way of other buffers."""
+    sealed = seal_batch(Columns([b"a"], [b"1"]))
+    last = bytes((sealed[-1] ^ 1,))
+    for damaged in (sealed[:-1] + last, b"".join((sealed[:-1], last)), bytes(bytearray(sealed[:-1]) + last)):
+        with pytest.raises(BatchRefused, match="checksum"):
+            check_batch(damaged)
+    assert not any(isinstance(made, SealedBatch) for made in (sealed[:], bytes(sealed), sealed + b"", sealed * 1))

@@ -132,12 +132,13 @@ async def test_outcomes_asked_later(data_plane: LocalData, table: TableRef) -> N
         assert isinstance(unknown, WriteResult), "it is in the log: ask again"
         (unknown,) = await data_plane.write([WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=1.0)
         assert isinstance(unknown, WriteUnknown)
-        asked = OutcomesPart(PartitionId(table.id, ZERO), pending.base_offset, pending.timestamp_ms, 1)
+        at = pending.base_offset
+        asked = OutcomesPart(PartitionId(table.id, ZERO), at, pending.timestamp_ms, at)
         (behind,) = await data_plane.outcomes([asked], timeout=0.02)
         assert isinstance(behind, ReplicaBehind)
     elsewhere = asked._replace(partition=PartitionId(NO_TABLE, ZERO))
     known, nowhere, beyond = await data_plane.outcomes(
-        [asked, elsewhere, asked._replace(base_offset=Offset(99))],
+        [asked, elsewhere, asked._replace(base_offset=Offset(99), after=Offset(99))],
         timeout=DEADLINE_S,
     )
     assert isinstance(known, WriteResult)

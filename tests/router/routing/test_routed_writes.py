@@ -78,7 +78,7 @@ async def test_outcomes_that_nobody_knows_in_time(cluster: TestCluster, table: T
         )
         assert isinstance(pending, WriteResult)
         assert (pending.base_offset, pending.pending, pending.outcomes) == (1, True, ())
-        asked = [OutcomesPart(PartitionId(table.id, ZERO), Offset(number), 0, 1) for number in range(2)]
+        asked = [OutcomesPart(PartitionId(table.id, ZERO), Offset(number), 0, Offset(number)) for number in range(2)]
         unknown, _ = await cluster.router.outcomes(asked, timeout=patience_s(1.0))
         assert isinstance(unknown, WriteUnknown)
     found = await cluster.router.outcomes(asked, timeout=DEADLINE_S)

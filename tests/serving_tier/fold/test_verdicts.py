@@ -4,7 +4,7 @@ import pytest
 
 from log_tier.model.errors import ConditionFailed, NotANumber, NumberOverflow, Rejected, ResultTooLarge, error_from_code
 from log_tier.model.identifiers import NOTHING, Offset
-from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between, rejection_of
+from serving_tier.fold.verdicts import FoldVerdicts, Judgement, Outcome, Verdict, outcomes_between, rejection_of
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,27 @@ def test_a_duplicate_of_what_is_forgotten_says_so() -> None:
 
     assert between(10) == {50: Outcome(duplicate_of=Offset(10)), 51: Outcome(duplicate_of=Offset(11))}
     assert between(11) == dict.fromkeys((50, 51), Outcome(Verdict.DUPLICATE, duplicate_of=NOTHING))
+
+
+def test_a_folds_verdicts_answer_for_its_own_offsets() -> None:
+    judgements = [Judgement(Offset(12), 1, Verdict.CONDITION_FAILED, 3, Offset(12))]
+    results = [(Offset(11), b"1"), (Offset(13), b"2")]
+    kept = FoldVerdicts.of(judgements, results, first=11, last=Offset(14))
+    assert kept is not None
+    rejected = Outcome(Verdict.CONDITION_FAILED, 3, Offset(12))
+    every = {11: Outcome(result=b"1"), 12: rejected, 13: Outcome(result=b"2")}
+    for first in range(11, 15):
+        for last in range(first, 15):
+            found = kept.outcomes(Offset(first), Offset(last))
+            assert found == {at: each for at, each in every.items() if first <= at <= last}
+    covered = [(first, last) for first in (10, 11) for last in (14, 15) if kept.covers(Offset(first), Offset(last))]
+    assert covered == [(11, 14)]
+
+
+def test_second_copies_and_large_folds_are_read_from_the_index() -> None:
+    """The first copy may lie in another fold; and what stays in memory is bounded."""
+    copy = Judgement(Offset(5), 1, Verdict.DUPLICATE, -1, Offset(2))
+    assert FoldVerdicts.of([copy], [], first=5, last=Offset(5)) is None
+    results = [(Offset(number), b"1") for number in range(1025)]
+    assert FoldVerdicts.of([], results, first=0, last=Offset(1024)) is None
+    assert FoldVerdicts.of([], results[:1024], first=0, last=Offset(1023)) is not None

@@ -109,6 +109,9 @@ def check(index: Index, model: NaiveModel, since: int = 0) -> None:
     if len(offsets) > 3:
         middle, end = Offset(offsets[len(offsets) // 2]), Offset(model.applied - 1)
         assert index.outcomes(middle, end) == {at: what for at, what in expected.items() if middle <= at <= end}
+    for newest in offsets[-3:]:
+        said = index.outcomes(Offset(newest), Offset(model.applied))
+        assert said == {at: what for at, what in expected.items() if at >= newest}
     for producer_id, state in model.producers.items():
         assert index.producer(producer_id) == state
 

@@ -16,6 +16,7 @@ from kit.log.stored_log import PARTITION, TABLE, StoredLog, add, put
 from log_tier.model.errors import DiskFull, FolderInUse, LimitExceeded, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.fold.entry import value_of
+from serving_tier.fold.verdicts import Verdict
 from serving_tier.index.index import Index, IndexLimits
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
@@ -61,6 +62,41 @@ class TestLmdbIndex(IndexContract):
         )
         again.apply(b"".join(log.batches) + log.append(add(b"n", b"1")))
         assert again.get_value(b"n") == b"2"
+
+    def test_the_newest_folds_outcomes_need_no_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Every writer that waits for a verdict asks for it right after the fold. Other folds' are read."""
+        log, index = StoredLog(), open_at(tmp_path / "index")
+        index.apply(log.append(add(b"n", b"1")))
+        index.apply(log.append(add(b"n", b"1"), add(b"n", b"x"), producer_id=7))
+        reads: list[object] = []
+        inner = index._begin
+
+        def begin(*how: object, **more: object) -> object:
+            reads.append(how)
+            return inner(*how, **more)
+
+        monkeypatch.setattr(index, "_begin", begin)
+        newest = index.outcomes(Offset(1), Offset(2))
+        assert {at: (each.verdict, each.result) for at, each in newest.items()} == {
+            1: (Verdict.ACCEPTED, b"2"),
+            2: (Verdict.NOT_A_NUMBER, None),
+        }
+        assert reads == []
+        assert {1: newest[Offset(1)], 2: newest[Offset(2)]}.items() < index.outcomes(Offset(0), Offset(2)).items()
+        index.apply(log.append(add(b"n", b"1"), add(b"n", b"x"), producer_id=7))
+        again = index.outcomes(Offset(3), Offset(4))
+        assert again == {at + 2: each._replace(duplicate_of=at) for at, each in newest.items()}
+        assert len(reads) == 2
+        index.close()
+
+    def test_what_an_apply_trims_it_has_forgotten(self, tmp_path: Path) -> None:
+        log, index = StoredLog(), open_at(tmp_path / "index", limits=IndexLimits(results=2, verdicts=1))
+        index.apply(log.append(*(add(b"n", b"1") for _ in range(4)), add(b"n", b"x"), add(b"n", b"x")))
+        kept = index.outcomes(Offset(0), Offset(5))
+        assert [at for at in kept if at >= index.verdicts_from] == [5]
+        for first in range(6):
+            assert index.outcomes(Offset(first), Offset(5)) == {at: it for at, it in kept.items() if at >= first}
+        index.close()
 
     def test_stored_forms(self, tmp_path: Path) -> None:
         """For an endpoint that writes bytes on: as they lie there, expired ones too, and no more than it can hold."""

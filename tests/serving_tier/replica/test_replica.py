@@ -19,7 +19,8 @@ from log_tier.model.errors import (
     TableNotFound,
     TokenAhead,
 )
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.log import Bounds
 from log_tier.model.record import Operation
 from serving_tier.replica.replica import Replica
 
@@ -104,6 +105,26 @@ async def test_what_the_log_does_not_hold_is_refused_at_once(setting: ReplicaSet
         with pytest.raises(TokenAhead, match="flights/0 for offset 7, the log ends at 0") as caught:
             await replica.wait_applied(Offset(7), timeout=10_000)
     assert caught.value.fields == {"partition": 0, "asked": 7, "latest": 0}
+
+
+async def test_who_has_appended_it_waits_without_a_question_to_the_log(
+    setting: ReplicaSetting, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    inner = setting.log.bounds
+
+    async def bounds(partition: PartitionId) -> Bounds:
+        asked.append(partition)
+        return await inner(partition)
+
+    monkeypatch.setattr(setting.log, "bounds", bounds)
+    first = asyncio.ensure_future(replica.wait_applied(Offset(0), timeout=DEADLINE_S, acknowledged=True))
+    second = asyncio.ensure_future(replica.wait_applied(Offset(0), timeout=DEADLINE_S, acknowledged=True))
+    await asyncio.sleep(0)
+    assert not first.done()
+    await setting.write(b"a")
+    await asyncio.gather(first, second)
+    assert (replica.applied, asked) == (0, [])
 
 
 async def test_it_goes_on_where_it_was(setting: ReplicaSetting, replica: Replica) -> None:
