@@ -324,7 +324,7 @@ def check_acknowledged(database: Database, acknowledged: Sequence[tuple[bytes, i
         if (entry := table.get_entry(key)) is None or (entry.value, entry.version) != (key, offset)
     ]
     check(
-        f"all {len(acknowledged):,} acknowledged writes are there, one by one, each at the offset that it was told",
+        f"all {len(acknowledged):,} acknowledged writes are there, one by one, each at its acknowledged offset",
         not wrong and len(acknowledged) > 0,
     )
     keys_there = sum(1 for _ in table.scan(prefix=b"UA/1545/"))
@@ -353,7 +353,7 @@ def main() -> None:
                 count(table)
                 step(6, "Watch the changes")
                 watch(table, server)
-            step(7, "kill -9 while somebody writes, and recovery")
+            step(7, "kill -9 during writes, and recovery")
             crash(server)
             check("SIGTERM ends it cleanly", server.stop() == 0)
         finally:

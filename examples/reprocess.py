@@ -180,7 +180,7 @@ def tell(
         check(f"{len(early):,} flights are counted", same(means(database), expected(early, cancelled_count=True)))
         say(f"the mean delay of UA is {means(database)['UA']:.2f} minutes: cancelled flights count as on time")
 
-    step(2, "Version 2: the right function, from offset 0, beside version 1")
+    step(2, "Version 2: the right function, from offset 0, next to version 1")
     # The first follower has stopped: what it has done ends at `until`, and its outputs end where `delays` ends now.
     until = flights.end_token()
     base = delays.end_token()

@@ -199,7 +199,7 @@ def run(folder: Path) -> None:
 
 
 def kill_one(cluster: Cluster) -> None:
-    step(2, "A node is killed while somebody reads and writes")
+    step(2, "A node is killed under reads and writes")
     cluster.admin("partitions", "flights")
     reader = Reader(cluster.at)
     wait(lambda: reader.reads > 200, "reads begin")

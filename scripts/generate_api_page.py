@@ -182,7 +182,8 @@ def _errors() -> list[str]:
     found = [
         "## Errors",
         "`duramen.NAME` is each class. `code` is its name on the wire and never changes; *retry* says whether the same "
-        "call can succeed later; *fault* is whose it is: the caller's, the moment's, the data's, or the machine's. "
+        "call can succeed later; *fault* is the kind of its cause: the caller, a transient condition, the data, or the "
+        "state of the machine. "
         "`error.fields` has the numbers behind the message. Catch a class and you catch those indented below it.",
     ]
     rows = ["| class | `code` | gRPC status | retry | fault | meaning | what to do |", "|---|---|---|---|---|---|---|"]

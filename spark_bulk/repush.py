@@ -39,7 +39,7 @@ from spark_bulk.build.partition_build import BuildPlan, work_folder
 from spark_bulk.build.partition_tasks import each_partition
 from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.model.place import find_table
-from spark_bulk.source.table.copies import StandingIndex, Wanted, standing_index
+from spark_bulk.source.table.copies import IndexCopy, Wanted, open_index_copy
 from spark_bulk.source.table.index_file import IndexFile
 
 __all__ = ["Change", "repush"]
@@ -128,16 +128,16 @@ def repush(
 def take_partition(plan: BuildPlan, wanted: Wanted, *, folder: Path) -> PartitionOutcome:
     """Write what a partition holds as a fresh index, in a new folder below `folder`, and store it.
 
-    Raises what `standing_index` and `store_index` raise.
+    Raises what `open_index_copy` and `store_index` raise.
     """
     partition, base = wanted.partition, plan.bases[wanted.partition]
     work = Path(tempfile.mkdtemp(prefix="duramen-repush-", dir=folder))
     try:
-        file, standing = wait_for(_opened(replace(wanted, folder=str(work))))
+        file, copy_found = wait_for(_opened(replace(wanted, folder=str(work))))
         # Where less was applied, compaction has taken what came after: it is the state at the wanted offset.
-        if standing.applied > base.offset:
-            base = base._replace(offset=standing.applied)
-        base = base._replace(log_time_ms=max(base.log_time_ms, standing.log_time_ms))
+        if copy_found.applied > base.offset:
+            base = base._replace(offset=copy_found.applied)
+        base = base._replace(log_time_ms=max(base.log_time_ms, copy_found.log_time_ms))
         index = work / "index"
         with IndexWriter.open(index, table_id=plan.table.id, partition=partition, base=base) as writer:
             if file is not None:
@@ -166,10 +166,10 @@ def take_partition(plan: BuildPlan, wanted: Wanted, *, folder: Path) -> Partitio
     return PartitionOutcome(partition, manifest.keys, manifest=manifest)
 
 
-async def _opened(wanted: Wanted) -> tuple[IndexFile | None, StandingIndex]:
+async def _opened(wanted: Wanted) -> tuple[IndexFile | None, IndexCopy]:
     """The state's file, mapped; its folder is gone already."""
-    async with standing_index(wanted) as standing:
-        return None if standing.data is None else IndexFile.open(standing.data), standing
+    async with open_index_copy(wanted) as copy_found:
+        return None if copy_found.data is None else IndexFile.open(copy_found.data), copy_found
 
 
 def changed_rows(plan: BuildPlan, manifest: SnapshotManifest, function: Change | None) -> Iterator[pa.RecordBatch]:

@@ -156,7 +156,7 @@ def _take(consumer: Any, count: int) -> Sequence[Any]:
         got = consumer.consume(count - len(taken), _SILENT_S)
         for message in got:
             if message.error() is not None:
-                raise AssertionError(f"the bare consumer was told {message.error()}")
+                raise AssertionError(f"the bare consumer got {message.error()}")
         if not got:
             raise AssertionError(f"the bare consumer got nothing for {_SILENT_S:g} s")
         taken += got

@@ -64,7 +64,9 @@ async def _append(settings: RunSettings, under_way: int) -> Measurement:
         syncs = log.statistics().syncs
     finally:
         await log.close()
-    note = f"checked, stamped, written, fdatasync, told; {under_way} under way, {syncs} syncs for {batches} batches"
+    note = (
+        f"checked, stamped, written, synced, acknowledged; {under_way} under way, {syncs} syncs for {batches} batches"
+    )
     version_text = f"Duramen {version('duramen')}"
     return measurement(durations, elapsed, batch_bytes=len(data), version=version_text, note=note)
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from duramen.verification.cluster import HEAL_S, Cluster
 
-__all__ = ["Fault", "FaultTold", "Faults", "break_children", "child_faults", "within"]
+__all__ = ["Fault", "FaultEvent", "Faults", "break_children", "child_faults", "within"]
 
 # Between two faults, in seconds: long enough that something happens, short enough that many meet a restart under way.
 _CALM_S: Final = (0.2, 1.5)
@@ -44,7 +44,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class FaultTold:
+class FaultEvent:
     """A fault that happened, on the clock of the history."""
 
     what: str
@@ -61,7 +61,7 @@ class Faults:
         self._faults = list(faults)
         self._random = random.Random(f"{seed}/faults")
         self._calm_s = calm_s
-        self.told: list[FaultTold] = []
+        self.happened: list[FaultEvent] = []
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -69,8 +69,8 @@ class Faults:
         found: dict[str, dict[str, int]] = {}
         for fault in self._faults:
             found.setdefault(fault.what, {})[fault.whom] = 0
-        for told in self.told:
-            found[told.what][told.whom] += 1
+        for happened in self.happened:
+            found[happened.what][happened.whom] += 1
         return found
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -80,7 +80,7 @@ class Faults:
             (fault,) = self._random.choices(self._faults, weights)
             start_ns = time.monotonic_ns()
             if await fault.cause(self._random, stop):
-                self.told.append(FaultTold(fault.what, fault.whom, start_ns, time.monotonic_ns()))
+                self.happened.append(FaultEvent(fault.what, fault.whom, start_ns, time.monotonic_ns()))
 
 
 def child_faults(cluster: Cluster) -> list[Fault]:

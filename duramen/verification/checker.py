@@ -153,7 +153,7 @@ class _Checker:
             if wrong or (call.outcome == "rejected" and call.reply["error"] != verdict.rejected):
                 yield Violation(
                     "I6",
-                    f"call {call.number} at {call.partition}@{offset} was told "
+                    f"call {call.number} at {call.partition}@{offset} was answered "
                     f"{call.reply.get('error') or 'accepted'}; the log's order says {verdict.rejected or 'accepted'}",
                     (call.number,),
                 )
@@ -161,7 +161,7 @@ class _Checker:
             if results[place] and results[place] != verdict.result:
                 yield Violation(
                     "I6",
-                    f"call {call.number} ({asked}) was told the result {results[place]}; the log's order gives "
+                    f"call {call.number} ({asked}) was answered the result {results[place]}; the log's order gives "
                     f"{verdict.result}",
                     (call.number,),
                 )
@@ -172,7 +172,7 @@ class _Checker:
         applied = int(call.reply["applied"])
         yield from self._check_age(call, call.partition, applied)
         model = self.models[call.partition]
-        yield from self._check_moment(call, call.partition, applied)
+        yield from self._check_at_offset(call, call.partition, applied)
         for key, value, version in call.reply["entries"]:
             expected = model.at(key, applied)
             if (version, value) != expected:
@@ -192,7 +192,7 @@ class _Checker:
             (call.number,),
         )
 
-    def _check_moment(self, call: Call, partition: int, applied: int) -> Iterator[Violation]:
+    def _check_at_offset(self, call: Call, partition: int, applied: int) -> Iterator[Violation]:
         if applied not in self.models[partition].ends:
             yield Violation(
                 "I4",
@@ -226,7 +226,7 @@ class _Checker:
         for page in call.reply["pages"]:
             for partition, applied in page["applied"].items():
                 yield from self._check_age(call, int(partition), applied)
-                yield from self._check_moment(call, int(partition), applied)
+                yield from self._check_at_offset(call, int(partition), applied)
             expected: dict[str, tuple[int, str | None]] = {}
             for partition, applied in page["applied"].items():
                 model = self.models[int(partition)]

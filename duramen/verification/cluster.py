@@ -29,7 +29,7 @@ class Cluster:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._reader: asyncio.Task[None] | None = None
-        self._told = Broadcast()
+        self._changed = Broadcast()
         self.children: dict[str, dict[str, Any]] = {}
         """The last that was said of each child that runs, by name: role, pid, port."""
         self.starts = 0
@@ -71,8 +71,8 @@ class Cluster:
                 self.children.pop(event["name"], None)
             elif event["event"] == "started":
                 self.started = event
-            self._told.notify_all()
-        self._told.notify_all()
+            self._changed.notify_all()
+        self._changed.notify_all()
 
     async def wait_for(self, condition: Any, *, seconds: float) -> None:
         """Return when `condition()` holds. Raises `DuramenError` where the cluster ended, or the time is over."""
@@ -81,7 +81,7 @@ class Cluster:
                 while not condition():
                     if self._process.returncode is not None or (self._reader is not None and self._reader.done()):
                         raise DuramenError(f"the cluster ended with code {self._process.returncode}")
-                    await self._told.wait()
+                    await self._changed.wait()
         except TimeoutError as error:
             if isinstance(error, DuramenError):
                 raise

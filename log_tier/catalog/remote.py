@@ -48,7 +48,7 @@ async def fetch_view(target: str, *, timeout: float) -> View:
             async with aclosing(replies) as views:
                 async for view in views:
                     return View(view)
-        raise ShuttingDown(f"the server at {target} ended before it told of the cluster")
+        raise ShuttingDown(f"the server at {target} ended before it sent the cluster map")
     finally:
         await wire.close()
 

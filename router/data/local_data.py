@@ -38,7 +38,7 @@ from router.data.appending import unanswered
 from router.data.freshness import Decision, decide, needed_offset
 from router.data.in_time import in_time
 from router.data.outcomes import outcome_forgotten, outcome_unknown
-from router.data.reply_room import ReplyRoom, read_keys
+from router.data.reply_budget import ReplyBudget, read_keys
 from router.data.requests import (
     OutcomesPart,
     PartitionDescription,
@@ -98,7 +98,7 @@ class LocalData:
                 size=asked,
             )
         _check_parts(parts)
-        room = ReplyRoom()
+        budget = ReplyBudget()
         results: list[ReadResult | DuramenError] = []
         waiting: list[tuple[int, ReadPart]] = []
         for place, part in enumerate(parts):
@@ -106,7 +106,7 @@ class LocalData:
                 replica = self.node.replica(part.partition)
                 needed = needed_offset(part.after, replica.floor)
                 if _decide(replica, needed, part.strong, part.lag_max_ms) is Decision.ANSWER:
-                    results.append(read_keys(replica, part.keys, room))
+                    results.append(read_keys(replica, part.keys, budget))
                 else:
                     waiting.append((place, part))
                     results.append(InvalidRequest("unanswered"))  # replaced below, before it is returned
@@ -117,7 +117,7 @@ class LocalData:
                 results.append(error)
         if waiting:
             timeout = min(timeout, patience) if patience else timeout
-            answers = await asyncio.gather(*(self._read_when_fresh(part, timeout, room) for _, part in waiting))
+            answers = await asyncio.gather(*(self._read_when_fresh(part, timeout, budget) for _, part in waiting))
             for (place, part), answer in zip(waiting, answers, strict=True):
                 if patience and type(answer) is DeadlineExceeded:
                     # To the asker that is a part which has to wait, whatever for: it comes again with more time.
@@ -126,10 +126,10 @@ class LocalData:
                     results[place] = answer
         return results
 
-    async def _read_when_fresh(self, part: ReadPart, timeout: float, room: ReplyRoom) -> ReadResult | DuramenError:
+    async def _read_when_fresh(self, part: ReadPart, timeout: float, budget: ReplyBudget) -> ReadResult | DuramenError:
         try:
             replica = await self._fresh(part.partition, part.after, part.strong, timeout, part.lag_max_ms)
-            return read_keys(replica, part.keys, room)
+            return read_keys(replica, part.keys, budget)
         except DuramenError as error:
             return error
 

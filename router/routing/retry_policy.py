@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from log_tier.model.errors import Damaged, DuramenError, OffsetTrimmed, Unavailable
 
-__all__ = ["may_pass", "worth_elsewhere"]
+__all__ = ["may_pass", "worth_failover"]
 
 
-def worth_elsewhere(error: DuramenError) -> bool:
+def worth_failover(error: DuramenError) -> bool:
     """Could another replica answer what this one did not?
 
     What is wrong with the request is wrong everywhere, and a node asks the catalog's end before it says that a table is

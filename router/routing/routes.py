@@ -19,7 +19,7 @@ from router.routing.targets import THROUGH, Askable, Through
 __all__ = ["Part", "Routes"]
 
 # Another client may have just made a table that our map does not have: the map gets so long to catch up.
-_NEWS_S: Final = 0.5
+_MAP_WAIT_S: Final = 0.5
 
 
 class Part(Protocol):
@@ -43,7 +43,7 @@ class Part(Protocol):
 
 class Routes:
     """Finds replicas. `refresh` asks the catalog's end, if this process can; without it, a call for an unknown table
-    waits `news_s` seconds for a map that has it.
+    waits `map_wait_s` seconds for a map that has it.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Routes:
         *,
         through: Through | None = None,
         refresh: Callable[[], Awaitable[Any]] | None = None,
-        news_s: float = _NEWS_S,
+        map_wait_s: float = _MAP_WAIT_S,
     ) -> None:
         self.maps = maps
         self.membership = membership
         self._through = through
         self._refresh = refresh
-        self._news_s = news_s
+        self._map_wait_s = map_wait_s
 
     def candidates(self, part: Part) -> list[Candidate]:
         """Every replica that may be asked for a part, in the map's order. Raises `TableNotFound`."""
@@ -91,7 +91,7 @@ class Routes:
         return [(members.get(node) or self._server(), mine) for node, mine in groups.items()], nowhere
 
     def _server(self) -> Through:
-        assert self._through is not None, "a node was chosen that is not in the fleet"
+        assert self._through is not None, "a node was chosen that is not in the membership"
         return self._through
 
     async def known(self, table_id: TableId) -> TableEntry:
@@ -103,7 +103,7 @@ class Routes:
                 await self._refresh()
             else:
                 with suppress(DeadlineExceeded):
-                    await self.maps.wait_for(lambda cluster: table_id in cluster.tables, timeout=self._news_s)
+                    await self.maps.wait_for(lambda cluster: table_id in cluster.tables, timeout=self._map_wait_s)
             cluster = self.maps.map
         return found or cluster.table(table_id)
 
@@ -118,7 +118,7 @@ class Routes:
             with suppress(TableNotFound):
                 await self.known(table_id)
 
-    async def news(self, pause: float) -> None:
+    async def wait_for_change(self, pause: float) -> None:
         """Return when the map has changed, or after `pause` seconds."""
         version = self.maps.map.version
         try:

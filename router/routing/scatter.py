@@ -23,7 +23,7 @@ from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DeadlineExceeded, DuramenError, NotHosted, ReplicaBehind
 from router.data.in_time import in_time
 from router.routing.choice import Candidate, Fitness
-from router.routing.retry_policy import may_pass, worth_elsewhere
+from router.routing.retry_policy import may_pass, worth_failover
 from router.routing.routes import Part, Routes
 from router.routing.targets import Askable
 
@@ -152,7 +152,7 @@ class _Run:
         again: list[int] = []
         for number, error in failed.items():
             behind = isinstance(error, ReplicaBehind)
-            if (behind and self._patience) or not worth_elsewhere(error):
+            if (behind and self._patience) or not worth_failover(error):
                 self._failed[number] = error
                 continue
             if type(error) is not DeadlineExceeded or number not in self._last:
@@ -196,7 +196,7 @@ class _Run:
             self._tasks[self._loop.create_task(self._wait(later))] = None
 
     async def _wait(self, numbers: Sequence[int]) -> Mapping[int, DuramenError]:
-        await self._routes.news(min(self._backoff.next_s(), max(0.0, self._deadline - self._loop.time())))
+        await self._routes.wait_for_change(min(self._backoff.next_s(), max(0.0, self._deadline - self._loop.time())))
         for number in numbers:
             self._tried.pop(number, None)
             self._passing.discard(number)

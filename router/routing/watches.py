@@ -18,7 +18,7 @@ from log_tier.model.errors import Disconnected, DuramenError, InvalidRequest, No
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from router.data.requests import ReadPart, WatchEvent
 from router.routing.choice import Candidate, Fitness
-from router.routing.retry_policy import worth_elsewhere
+from router.routing.retry_policy import worth_failover
 from router.routing.routes import Routes
 from router.routing.targets import Askable
 
@@ -28,7 +28,7 @@ __all__ = ["watch_nodes"]
 _EVENTS_MAX: Final = 16
 
 # If no replica of a partition can be followed, the others' events wait so long for one.
-_NEWS_S: Final = 1.0
+_MAP_WAIT_S: Final = 1.0
 _PAUSE_S: Final = 0.05
 
 _FIRST: Final = WatchEvent(Partition(0), b"", (), Offset(-1))
@@ -109,7 +109,7 @@ class _Watch:
     async def _place_again(self, partitions: Sequence[Partition]) -> None:
         """`place`, repeated for some time: until the map shows where the replicas went, or a node comes back."""
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + _NEWS_S
+        give_up = loop.time() + _MAP_WAIT_S
         while True:
             try:
                 self.place(partitions)
@@ -117,7 +117,7 @@ class _Watch:
             except Unavailable:
                 if loop.time() >= give_up:
                     raise
-            await self._routes.news(_PAUSE_S)
+            await self._routes.wait_for_change(_PAUSE_S)
             for partition in partitions:
                 self._tried.pop(partition, None)
 
@@ -130,7 +130,7 @@ class _Watch:
         if lasting and len(lasting) == len(errors):
             return lasting[-1]
         reasons = "; ".join(f"{node}: {error.message}" for node, error in tried.items()) or "no node of it is there"
-        return Disconnected(f"partition {partition} cannot be watched at this moment ({reasons})")
+        return Disconnected(f"partition {partition} cannot be watched now ({reasons})")
 
     async def _follow(self, member: Askable, partitions: Sequence[Partition]) -> None:
         """Pass one node's events on, until it is lost."""
@@ -152,7 +152,7 @@ class _Watch:
         """Take one event, note where it leads, and return it where it is one for the subscriber."""
         event = await self._events.get()
         if isinstance(event, _Lost):
-            if not worth_elsewhere(event.error):
+            if not worth_failover(event.error):
                 raise event.error
             for partition in _blamed(event):
                 self._tried.setdefault(partition, {})[event.member.id] = event.error

@@ -12,7 +12,7 @@ from router.data.appending import unanswered
 from router.data.outcomes import outcome_unknown
 from router.data.requests import OutcomesPart, WritePart, WriteResult
 from router.data.seam import DataPlane
-from router.routing.retry_policy import worth_elsewhere
+from router.routing.retry_policy import worth_failover
 from router.routing.scatter import Scatter
 from router.routing.targets import Askable
 
@@ -100,7 +100,7 @@ class RoutedWrites:
         for part, number, verdict in zip(asked, places, verdicts, strict=True):
             if isinstance(verdict, WriteResult):
                 results[number] = verdict
-            elif patience and worth_elsewhere(verdict) and self._loop.time() < deadline:
+            elif patience and worth_failover(verdict) and self._loop.time() < deadline:
                 results[number] = WriteResult(part.base_offset, part.timestamp_ms, pending=True)
             else:
                 results[number] = outcome_unknown(part, verdict)

@@ -105,7 +105,7 @@ def _refuse(replica: Replica, event: ReplicaEvent) -> None:
     assert barrier is not None, f"{replica.name} waits for no version"
     raise InvalidRequest(
         f"{replica.name} comes up to offset {replica.applied} only, where version {barrier.fields['version']} went "
-        "live, which lies elsewhere: restore it from a peer, or from a snapshot that is younger (duramen admin "
+        "live, which another node has: restore it from a peer, or from a snapshot that is younger (duramen admin "
         f"snapshot {replica.topic.name}); the replica that was to be replaced goes on",
         version=barrier.fields["version"],
     )

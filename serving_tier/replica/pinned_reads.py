@@ -21,10 +21,10 @@ from log_tier.model.identifiers import Offset, Partition
 from serving_tier.index.lmdb.pinned_read import PinnedRead
 from serving_tier.replica.progress import Progress
 
-__all__ = ["MOMENTS_MAX", "PinnedReads"]
+__all__ = ["PINNED_READS_MAX", "PinnedReads"]
 
 # Each pinned read keeps the pages that it sees from being used again, and the file grows meanwhile.
-MOMENTS_MAX: Final = 4
+PINNED_READS_MAX: Final = 4
 
 
 class _Wanted:
@@ -77,10 +77,10 @@ class PinnedReads:
     def want(self, offset: Offset) -> asyncio.Future[PinnedRead]:
         """Register for an offset. Raises `Overloaded`."""
         self._open = [pinned for pinned in self._open if not pinned.closed]
-        if len(self._open) + len(self._wanted) >= MOMENTS_MAX:
+        if len(self._open) + len(self._wanted) >= PINNED_READS_MAX:
             raise Overloaded(
-                f"{MOMENTS_MAX} reads of replica {self._name} at fixed offsets are under way: try again later",
-                limit=MOMENTS_MAX,
+                f"{PINNED_READS_MAX} reads of replica {self._name} at fixed offsets are under way: try again later",
+                limit=PINNED_READS_MAX,
             )
         wanted = _Wanted(offset, asyncio.get_running_loop().create_future())
         insort(self._wanted, wanted)
@@ -120,7 +120,7 @@ class PinnedReads:
         offsets = [wanted.offset for wanted in self._wanted]
         assert offsets == sorted(offsets), f"{self._name}: waiters out of order: {offsets}"
         held = sum(not pinned.closed for pinned in self._open)
-        assert held + len(offsets) <= MOMENTS_MAX, f"{self._name}: {held} open, {len(offsets)} wanted"
+        assert held + len(offsets) <= PINNED_READS_MAX, f"{self._name}: {held} open, {len(offsets)} wanted"
 
     def _passed(self, offset: Offset, applied: Offset) -> OffsetPassed:
         return OffsetPassed(

@@ -24,26 +24,26 @@ class UnreadableWarnings:
         self.count = count
         """So far."""
         self._name, self._clock = name, clock
-        self._told = count
-        self._told_s = -math.inf
-        self._untold: Offset | None = None
+        self._reported = count
+        self._reported_s = -math.inf
+        self._unreported: Offset | None = None
         """The first offset that no warning has named yet."""
 
     def note(self, count: int, first: Offset, last: Offset) -> None:
         """So many more lie between two offsets."""
         self.count += count
-        if self._untold is None:
-            self._untold = first
+        if self._unreported is None:
+            self._unreported = first
         now_s = self._clock()
-        if now_s < self._told_s + _PAUSE_S:
+        if now_s < self._reported_s + _PAUSE_S:
             return
         logger.warning(
             "%s: no table can hold %s of the records at offsets %s to %s, which others wrote; they are skipped, on "
             "every replica alike, %s so far",
             self._name,
-            self.count - self._told,
-            self._untold,
+            self.count - self._reported,
+            self._unreported,
             last,
             self.count,
         )
-        self._told, self._told_s, self._untold = self.count, now_s, None
+        self._reported, self._reported_s, self._unreported = self.count, now_s, None

@@ -87,4 +87,4 @@ class OffsetWaiters:
         if self._waiting:
             assert self._failure is None, f"{count} wait after {self._failure!r}"
             lowest = self._waiting.peekitem(0)[0]
-            assert lowest > applied, f"somebody waits for {lowest}, and {applied} is applied"
+            assert lowest > applied, f"a waiter needs {lowest}, and {applied} is applied"

@@ -85,15 +85,15 @@ def changes_between(
     before: Mapping[PartitionId, ReplicaStatus], after: Mapping[PartitionId, ReplicaStatus]
 ) -> tuple[list[PartitionId], list[PartitionId]]:
     """The names that are new or have another status, and those that are gone."""
-    changed = [name for name, standing in after.items() if before.get(name) != standing]
+    changed = [name for name, status in after.items() if before.get(name) != status]
     gone = [name for name in before if name not in after]
     return changed, gone
 
 
-def status_message(name: PartitionId, standing: ReplicaStatus) -> node_pb2.ReplicaStatus:
+def status_message(name: PartitionId, status: ReplicaStatus) -> node_pb2.ReplicaStatus:
     """One replica as a message."""
     table_id, partition = name
-    return node_pb2.ReplicaStatus(table_id=table_id_to_bytes(table_id), partition=partition, **standing._asdict())
+    return node_pb2.ReplicaStatus(table_id=table_id_to_bytes(table_id), partition=partition, **status._asdict())
 
 
 def gone_message(name: PartitionId) -> node_pb2.ReplicaName:

@@ -110,7 +110,7 @@ class NodeStatusFeed:
         self._hosts, self._load, self._running = hosts, load, running
         self._clock = clock
         self._started_s = clock.monotonic_s()
-        self._standings: dict[PartitionId, ReplicaStatus] = {}
+        self._statuses: dict[PartitionId, ReplicaStatus] = {}
         self._seen: dict[PartitionId, tuple[Replica, int]] = {}
         """The counter of changes up to which each open replica was looked at."""
         self._sizes: dict[PartitionId, tuple[int, Sizes]] = {}
@@ -163,21 +163,21 @@ class NodeStatusFeed:
                 self._compare(whole=True)
                 self._task = asyncio.create_task(self._run(), name="node status")
                 self._task.add_done_callback(self._ended)
-            told = self._number
+            sent = self._number
             yield self._whole()
             while True:
-                while told == self._number:
+                while sent == self._number:
                     if self._failure is not None:
                         raise self._failure
                     await self._moved.wait()
-                if self._number - told > len(self._kept):
+                if self._number - sent > len(self._kept):
                     raise Overloaded(
-                        f"this follower of the node's status is {self._number - told} messages behind, and "
+                        f"this follower of the node's status is {self._number - sent} messages behind, and "
                         f"{len(self._kept)} are kept: begin anew",
                         limit=_KEPT,
                     )
-                told += 1
-                yield self._kept[told - self._number - 1]
+                sent += 1
+                yield self._kept[sent - self._number - 1]
         finally:
             self._subscribers -= 1
             if not self._subscribers and self._task is not None:
@@ -230,7 +230,7 @@ class NodeStatusFeed:
 
     def _compare(self, *, whole: bool) -> tuple[list[PartitionId], list[PartitionId]]:
         """Look at every replica (`whole`), or at those that have moved; return what changed and what is gone."""
-        node, before, seen = self._hosts.node, self._standings, self._seen
+        node, before, seen = self._hosts.node, self._statuses, self._seen
         hosted = node.hosted()
         after: dict[PartitionId, ReplicaStatus] = {}
         for name, replica in hosted.items():
@@ -248,7 +248,7 @@ class NodeStatusFeed:
             self._sizes.pop(name, None)
         for name in [name for name in seen if name not in hosted]:
             del seen[name]
-        self._standings = after
+        self._statuses = after
         return changed, gone
 
     def _sizes_of(self, name: PartitionId) -> Sizes:
@@ -256,7 +256,7 @@ class NodeStatusFeed:
         return found[1] if found is not None else Sizes()
 
     def _whole(self) -> node_pb2.NodeStatus:
-        return self._message(self._standings, ())
+        return self._message(self._statuses, ())
 
     def _message(self, changed: Iterable[PartitionId], gone: Iterable[PartitionId]) -> node_pb2.NodeStatus:
         hosts = self._hosts
@@ -266,7 +266,7 @@ class NodeStatusFeed:
             identity=hosts.identity,
             map_version=self._map_version,
             load=self._load.under_way + int(self._late_s * 1000),
-            replicas=[status_message(name, self._standings[name]) for name in changed],
+            replicas=[status_message(name, self._statuses[name]) for name in changed],
             gone=[gone_message(name) for name in gone],
             tasks=[
                 node_pb2.TaskProgress(

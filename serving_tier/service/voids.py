@@ -31,7 +31,7 @@ async def void_offsets(replica: Replica, first: Offset, last: Offset, *, timeout
     """
     if last - first >= VOIDS_MAX:
         raise LimitExceeded(
-            f"verdicts are told for at most {VOIDS_MAX} offsets at a time, {last - first + 1} were asked for",
+            f"verdicts are answered for at most {VOIDS_MAX} offsets at a time, {last - first + 1} were asked for",
             limit=VOIDS_MAX,
             size=last - first + 1,
         )

@@ -77,7 +77,7 @@ async def take_snapshot(
     try:
         removed = await store.remove_unfinished(manifest.table, manifest.partition)
     except DuramenError as error:
-        logger.warning("leftovers beside %s stay for now: %s", manifest, error)
+        logger.warning("leftovers next to %s stay for now: %s", manifest, error)
     else:
         if removed:
             logger.info("removed what unfinished snapshots had left: %s", ", ".join(removed))

@@ -59,7 +59,7 @@ async def find_bases(place: TablePlace, token: str | None, *, timeout_s: float) 
     except TimeoutError as error:
         if isinstance(error, DuramenError):
             raise
-        raise DeadlineExceeded(f"the log at {place.named_log} told nothing within {timeout_s:g} s") from error
+        raise DeadlineExceeded(f"the log at {place.named_log} did not answer within {timeout_s:g} s") from error
     return tuple(Base(offset, time, start) for offset, time, start in zip(offsets, times, place.starts, strict=True))
 
 

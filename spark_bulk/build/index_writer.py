@@ -249,7 +249,7 @@ async def store_index(
 
     released = 0
 
-    def told(phase: str, done: int, whole: int) -> None:
+    def on_progress(phase: str, done: int, whole: int) -> None:
         nonlocal released
         if phase == "copying" and done - released >= _MAPPED_BYTES:
             release_mapping(data)
@@ -259,7 +259,7 @@ async def store_index(
 
     data = (folder / DATA_FILE).resolve()
     async with copied_index(
-        reading, table_name=table_name, work_folder=folder.parent, snapshot_id=snapshot_id, progress=told
+        reading, table_name=table_name, work_folder=folder.parent, snapshot_id=snapshot_id, progress=on_progress
     ) as (copy, manifest):
         await in_thread(lambda _: rmtree(folder))
         await store.put(copy, manifest, progress=progress)

@@ -16,7 +16,7 @@ from spark_bulk.runtime.waiting import wait_for
 from spark_bulk.source.log.feed import FeedPart, read_feed
 from spark_bulk.source.model.columns import typed
 from spark_bulk.source.model.steps import stepped
-from spark_bulk.source.table.copies import Wanted, standing_index
+from spark_bulk.source.table.copies import Wanted, open_index_copy
 from spark_bulk.source.table.index_file import IndexFile, Rows
 
 __all__ = ["OUTCOME_COLUMNS", "ExportOutcome", "ExportTarget", "TextForm", "export_content", "export_feed"]
@@ -95,7 +95,7 @@ class ExportTarget:
 
 
 def export_content(target: ExportTarget, wanted: Wanted) -> ExportOutcome:
-    """Write what a partition holds. Raises as `standing_index`; `InvalidKey`, `InvalidValue` for what is no UTF-8."""
+    """Write what a partition holds. Raises as `open_index_copy`; `InvalidKey`, `InvalidValue` for what is no UTF-8."""
     partition = wanted.partition
     file, log_time_ms, applied = wait_for(_opened(wanted))
     until = Offset(max(applied, wanted.until))
@@ -117,9 +117,9 @@ def export_content(target: ExportTarget, wanted: Wanted) -> ExportOutcome:
 
 async def _opened(wanted: Wanted) -> tuple[IndexFile | None, int, Offset]:
     """The state's file, mapped; its folder is gone already."""
-    async with standing_index(wanted) as standing:
-        file = None if standing.data is None else IndexFile.open(standing.data)
-        return file, standing.log_time_ms, standing.applied
+    async with open_index_copy(wanted) as copy_found:
+        file = None if copy_found.data is None else IndexFile.open(copy_found.data)
+        return file, copy_found.log_time_ms, copy_found.applied
 
 
 def _table_batch(rows: Rows, schema: pa.Schema, where: str) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 Spark gives back a failure of Python code as text: the traceback, whose last line names the class. Our errors are found
 there and made anew, with Spark's as the cause (`named_failures`). What is none of ours is Spark's own: a program gets
-it as it is, and the command line as one sentence (`told_failures`).
+it as it is, and the command line as one sentence (`one_line_failures`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 
 from log_tier.model.errors import ERRORS, DuramenError, InvalidRequest
 
-__all__ = ["named_failures", "told_failures"]
+__all__ = ["named_failures", "one_line_failures"]
 
 _CLASSES: Final = {kind.__name__: kind for kind in ERRORS.values()}
 
@@ -41,7 +41,7 @@ def named_failures() -> Iterator[None]:
 
 
 @contextmanager
-def told_failures() -> Iterator[None]:
+def one_line_failures() -> Iterator[None]:
     """`named_failures`; and Spark's own failures as `InvalidRequest` if it names them, else as `DuramenError`."""
     try:
         with named_failures():

@@ -80,13 +80,13 @@ async def checked(
     finally:
         await cluster.close()
     write_history(history, folder / "history.jsonl")
-    told = [*ours.told, *(theirs.told if theirs is not None else [])]
-    counts = Counter(f"{each.what} {each.whom}" for each in told)
+    events = [*ours.happened, *(theirs.happened if theirs is not None else [])]
+    counts = Counter(f"{each.what} {each.whom}" for each in events)
     outcomes = Counter(f"{call.kind} {call.outcome}" for call in history.calls)
     errors = Counter(f"{call.kind} {call.reply['error']}" for call in history.calls if "error" in call.reply)
     words = {name: len(lines) for name, lines in said(folder / "data").items()}
     report = f"faults {dict(counts)}\ncalls {len(history.calls)}: {dict(outcomes)}\nerrors {dict(errors)}\n"
-    report += f"stalls in s {longest_stalls(history, told)}\n{watch.told()}\nlines said {words}\n"
+    report += f"stalls in s {longest_stalls(history, events)}\n{watch.described()}\nlines said {words}\n"
     (folder / "report.txt").write_text(report)
     sys.stdout.write(report)  # pytest shows it where the test fails, and with -s
     assert check_history(history) == [], f"the history is in {folder}"
@@ -95,7 +95,7 @@ async def checked(
     late = [took for took in writes if took > SHAPE.timeout_s + 5]
     assert len(late) == 0, f"calls with {SHAPE.timeout_s} s that took longer: {late}"
     assert outcomes["write ok"] > 2 * seconds, "the load went on"
-    assert max(watch.threads.values()) < THREADS_MAX, watch.told()
+    assert max(watch.threads.values()) < THREADS_MAX, watch.described()
     for name, lines in said(folder / "data").items():
         assert tracebacks(lines) == [], name
     return dict(counts)
@@ -175,9 +175,9 @@ def test_duramen_check_has_a_namespace_of_its_own_and_leaves_nothing(kafka_url: 
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["violations"] == 0
-    assert told["outcomes"]["served ok"] == 1, "the log was read by itself"
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["violations"] == 0
+    assert result["outcomes"]["served ok"] == 1, "the log was read by itself"
     _, _, brokers, namespace = kafka_url.split("/")
     topics = AdminClient({"bootstrap.servers": brokers}).list_topics(timeout=10).topics
     assert not [name for name in topics if name.startswith(namespace)]

@@ -119,8 +119,10 @@ async def test_every_replica_skips_the_same(kafka: str, tmp_path: Path, caplog: 
         assert held == {record.key: record.value for record in good} | {b"last": b"v"}
     warnings = [each.getMessage() for each in caplog.records if each.name == "serving_tier.replica.unreadable_warnings"]
     for table_name in ("orders", "same"):
-        (told, *_) = [warning for warning in warnings if warning.startswith(f"{table_name}/0: no table can hold ")]
-        assert " of the records at offsets 0 to " in told
+        (warning_text, *_) = [
+            warning for warning in warnings if warning.startswith(f"{table_name}/0: no table can hold ")
+        ]
+        assert " of the records at offsets 0 to " in warning_text
 
 
 async def test_what_is_only_strange_is_taken(kafka: str, tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ pytestmark = pytest.mark.kafka
 
 def test_it_serves_over_its_command_line(kafka: str, tmp_path: Path, up: Callable[..., Up]) -> None:
     namespace = f"t{uuid.uuid4().hex[:12]}"
-    server = up(tmp_path / "data", f"kafka://{kafka}/{namespace}?client.id=not-to-be-told")
+    server = up(tmp_path / "data", f"kafka://{kafka}/{namespace}?client.id=not-to-be-shown")
     assert server.said["log"] == f"kafka://{kafka}/{namespace}"
-    assert "not-to-be-told" not in json.dumps(server.said)
+    assert "not-to-be-shown" not in json.dumps(server.said)
     server.says("table", "create", "flights", "--partitions", "2")
     for number in range(5):
         server.says("put", "flights", f"UA{number}", f"gate {number}")

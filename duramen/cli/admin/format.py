@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-__all__ = ["duration", "moment", "offset", "place", "size"]
+__all__ = ["duration", "local_time", "offset", "place", "size"]
 
 
 class Placed(Protocol):
@@ -44,7 +44,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
 
 
-def moment(time_ms: int) -> str:
+def local_time(time_ms: int) -> str:
     """A time in this machine's time zone."""
     return datetime.fromtimestamp(time_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
 

@@ -9,7 +9,7 @@ import typer
 from duramen.cli.admin.answer import say_answer
 from duramen.cli.admin.arguments import parse_place
 from duramen.cli.admin.connection import ask
-from duramen.cli.admin.format import moment, offset, place
+from duramen.cli.admin.format import local_time, offset, place
 from duramen.cli.terminal.exits import ERROR, OK, RETRY
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
@@ -61,7 +61,7 @@ def explain(
     rows_of_writes = [
         (
             each.offset,
-            moment(each.timestamp_ms),
+            local_time(each.timestamp_ms),
             each.operation + (" (atomic)" if each.grouped else ""),
             _cut(each.value, each.value_bytes),
             "" if each.condition == "none" else each.condition,

@@ -9,7 +9,7 @@ import typer
 from duramen.cli.admin.answer import say_answer
 from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, say_plan, wait_for
 from duramen.cli.admin.connection import ask
-from duramen.cli.admin.format import moment, place, size
+from duramen.cli.admin.format import local_time, place, size
 from duramen.cli.terminal.exits import OK
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
@@ -55,7 +55,7 @@ def jobs(
                 each.tasks,
                 each.done,
                 each.failed,
-                moment(each.started_ms),
+                local_time(each.started_ms),
                 ", ".join(each.waits_for),
             )
             for each in found
@@ -94,7 +94,7 @@ def job(
 
 
 def _say_job(found: AdminJob) -> None:
-    say(f"job {found.job}: {found.kind} {found.subject}, {found.state}, begun {moment(found.started_ms)}")
+    say(f"job {found.job}: {found.kind} {found.subject}, {found.state}, begun {local_time(found.started_ms)}")
     columns = ["task", "action", "partition", "node", "from", "state", "progress", "note"]
     rows = [
         (

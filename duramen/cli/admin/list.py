@@ -8,7 +8,7 @@ import typer
 
 from duramen.cli.admin.answer import say_answer
 from duramen.cli.admin.connection import Table, ask
-from duramen.cli.admin.format import duration, moment, offset, place, size
+from duramen.cli.admin.format import duration, local_time, offset, place, size
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
 
@@ -186,7 +186,7 @@ def snapshots(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, j
                 place(each),
                 offset(each.offset),
                 each.behind_records,
-                moment(each.log_time_ms) if each.log_time_ms else "-",
+                local_time(each.log_time_ms) if each.log_time_ms else "-",
                 each.keys,
                 size(each.bytes),
                 each.node,

@@ -35,7 +35,7 @@ def restore(
     target: Annotated[str | None, typer.Option("--as", metavar="NEW_TABLE", help="The table that is made.")] = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="TOKEN|TIME", help="The moment: a write's token, or a time of the log's."),
+        typer.Option("--until", metavar="TOKEN|TIME", help="The point in time: a write's token, or a time of the log."),
     ] = None,
     dry_run: DryRun = False,
     wait: Wait = True,
@@ -69,7 +69,7 @@ def _change(name: str, source: Source, target: str | None, until: str | None) ->
     if target is None or until is None:
         raise InvalidRequest("a table is restored with both --as NEW_TABLE and --until TOKEN|TIME")
     if source is not Source.AUTO:
-        raise InvalidRequest("--source is for a node; a table is restored from whatever holds that moment")
+        raise InvalidRequest("--source is for a node; a table is restored from whatever holds that offset")
     if until.startswith("d1."):
         return RestoreTable(name, target, token=until)
     return RestoreTable(name, target, time_ms=_time_ms(until))

@@ -9,7 +9,7 @@ import typer
 from duramen.cli.admin.answer import say_answer
 from duramen.cli.admin.change import DryRun, WaitTimeout, Yes, carry_out, confirm
 from duramen.cli.admin.connection import Table, ask
-from duramen.cli.admin.format import moment
+from duramen.cli.admin.format import local_time
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
 from duramen.cli.terminal.output import say, say_table
 
@@ -39,7 +39,7 @@ def versions(table: Table = "", at: At = AT_DEFAULT, timeout: Timeout = 10.0, js
             each.version,
             each.state,
             f"{each.level} of {each.replicas}",
-            moment(each.made_ms) if each.made_ms else "-",
+            local_time(each.made_ms) if each.made_ms else "-",
             each.url or "the log",
         )
         for each in found

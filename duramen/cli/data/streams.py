@@ -111,10 +111,10 @@ def watch(
                 if json:
                     _say_change(change)
                 else:
-                    moment = datetime.fromtimestamp(change.timestamp_ms / 1000).strftime("%H:%M:%S.%f")[:-3]
+                    clock_time = datetime.fromtimestamp(change.timestamp_ms / 1000).strftime("%H:%M:%S.%f")[:-3]
                     value = "" if change.value is None else "\t" + shown_key(change.value)
                     place = f"{change.partition}/{change.offset}"
-                    say(f"{moment}  {place:<12}{change.operation.name.lower():<9}{shown_key(change.key)}{value}")
+                    say(f"{clock_time}  {place:<12}{change.operation.name.lower():<9}{shown_key(change.key)}{value}")
                 sys.stdout.flush()
 
 

@@ -84,7 +84,7 @@ def build(
     if not files or not key:
         raise InvalidRequest("a build names files and a key column")
     check_there(at, table, timeout)
-    told: list[Built] = []
+    built: list[Built] = []
     with local_session("duramen bulk build", master=master or "local[*]", progress=shows_progress(json)) as spark:
         frame = _read(spark, files, format_)
         if sql is not None:
@@ -102,9 +102,9 @@ def build(
             duplicates=duplicates.value,
             order_by=order_by or None,
             timeout=timeout,
-            report=told.append,
+            report=built.append,
         )
-    say_built(told[0], table, absolute(url), json)
+    say_built(built[0], table, absolute(url), json)
     return go_on(table, absolute(url), at, stage=stage or swap, swap=swap, json=json)
 
 

@@ -68,7 +68,7 @@ def repush(
 
     change = None if function is None else _function(function)
     check_there(at, table, timeout)
-    told: list[Built] = []
+    built: list[Built] = []
     with local_session("duramen repush", master=master or "local[*]", progress=shows_progress(json)) as spark:
         work(
             spark,
@@ -80,10 +80,10 @@ def repush(
             token=token,
             snapshots=snapshots,
             timeout=timeout,
-            report=told.append,
+            report=built.append,
         )
     target = into or table
-    say_built(told[0], target, absolute(url), json)
+    say_built(built[0], target, absolute(url), json)
     return go_on(target, absolute(url), at, stage=stage or swap, swap=swap, json=json)
 
 

@@ -13,7 +13,7 @@ from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.kv import add_kv_service, nearest
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
 from duramen.server.wiring.node_folder import NodeFolder
-from duramen.server.wiring.register import register_node, told_to_clients
+from duramen.server.wiring.register import log_url_for_clients, register_node
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap
@@ -139,7 +139,7 @@ class NodeRole:
             admin = AdminOnDemand(catalog, log, memberships)
             opened.push_async_callback(admin.close)
             close_services = add_node_services(
-                shell, data_plane, node, admin, role="node", log_url=told_to_clients(log_url)
+                shell, data_plane, node, admin, role="node", log_url=log_url_for_clients(log_url)
             )
             opened.push_async_callback(close_services)
             kv = add_kv_service(opened, shell, nearest(data_plane, memberships), node.load)

@@ -9,7 +9,7 @@ from typing import Final
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.kv import add_kv_service, here
 from duramen.server.roles.resp_endpoint import NO_RESP_ENDPOINT, open_resp_endpoint
-from duramen.server.wiring.register import told_to_clients
+from duramen.server.wiring.register import log_url_for_clients
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.catalog.service import ClusterService
@@ -93,7 +93,7 @@ class RouterRole:
             opened.push_async_callback(shell.close)
             keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(connection, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
             tables_pb2_grpc.add_TablesServicer_to_server(TablesService(connection), shell.registry)  # type: ignore[no-untyped-call]
-            url = told_to_clients(log_url) if client_log_url is None else client_log_url
+            url = log_url_for_clients(log_url) if client_log_url is None else client_log_url
             cluster = ClusterService(catalog, shell.streams, role="router", log_url=url)
             cluster_pb2_grpc.add_ClusterServicer_to_server(cluster, shell.registry)  # type: ignore[no-untyped-call]
             admin_pb2_grpc.add_AdminServicer_to_server(AdminService.at_hand(admin, shell.streams), shell.registry)  # type: ignore[no-untyped-call]

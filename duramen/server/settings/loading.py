@@ -27,7 +27,7 @@ def load_settings(kind: type[S], file: Path | None, flags: Mapping[str, Any]) ->
         environment = EnvSettingsSource(kind)()
         return kind.model_validate({**given, **environment, **flags})
     except ValidationError as error:
-        raise InvalidRequest(_told(kind, file, error)) from error
+        raise InvalidRequest(_message(kind, file, error)) from error
 
 
 def _from_file(kind: type[BaseSettings], file: Path) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _from_file(kind: type[BaseSettings], file: Path) -> dict[str, Any]:
     return given
 
 
-def _told(kind: type[BaseSettings], file: Path | None, error: ValidationError) -> str:
+def _message(kind: type[BaseSettings], file: Path | None, error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"]) or "?"
     prefix = str(kind.model_config.get("env_prefix", "")).upper()

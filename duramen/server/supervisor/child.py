@@ -85,11 +85,11 @@ class Child:
             raise _failure(self.name, code, self._output, began)
         said = json.loads(line)
         self.port = int(said["port"])
-        told = {"event": "child", "role": self.role, "name": self.name, "pid": self.pid, "port": self.port}
+        started = {"event": "child", "role": self.role, "name": self.name, "pid": self.pid, "port": self.port}
         if self.resp_port is not None:
             self.resp_port = int(said["resp_port"])
-            told["resp_port"] = self.resp_port
-        self._tell(told)
+            started["resp_port"] = self.resp_port
+        self._tell(started)
 
     async def run(self) -> None:
         """Keep a started child running until `stop`."""

@@ -6,7 +6,7 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
 from log_tier.model.errors import CommandRejected, NodeIdTaken
 
-__all__ = ["register_node", "told_to_clients"]
+__all__ = ["log_url_for_clients", "register_node"]
 
 
 async def register_node(catalog: Catalog, command: RegisterNode) -> None:
@@ -20,7 +20,7 @@ async def register_node(catalog: Catalog, command: RegisterNode) -> None:
         raise NodeIdTaken(error.message, node=command.node) from error
 
 
-def told_to_clients(log_url: str) -> str:
+def log_url_for_clients(log_url: str) -> str:
     """The log's address as a server gives it to its clients; empty if they write through servers.
 
     A Kafka URL is not passed on: it may hold secrets, and clients need no rights on the cluster.

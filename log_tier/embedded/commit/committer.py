@@ -346,7 +346,7 @@ def tell(loop: asyncio.AbstractEventLoop, outcomes: _Settled) -> None:
         loop.call_soon_threadsafe(_settle, outcomes)
     except RuntimeError:
         # The loop was closed: nobody waits there any more. What was written stays written.
-        _logger.debug("%d waiters of a closed loop were not told", len(outcomes))
+        _logger.debug("%d waiters of a closed loop were not notified", len(outcomes))
 
 
 def _settle(outcomes: _Settled) -> None:

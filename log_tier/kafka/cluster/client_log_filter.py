@@ -13,7 +13,7 @@ from typing import Final
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 
-__all__ = ["CONNECTION_NEWS", "ClientLogFilter"]
+__all__ = ["CLIENT_LOG_FILTER", "ClientLogFilter"]
 
 _EVERY_S: Final = 60.0
 
@@ -26,7 +26,7 @@ class ClientLogFilter(logging.Filter):
     def __init__(self, clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s) -> None:
         super().__init__()
         self._clock = clock
-        self._told_s: dict[str, float] = {}
+        self._logged_s: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to log the record. Two threads may race and log one failure twice."""
@@ -34,12 +34,12 @@ class ClientLogFilter(logging.Filter):
         if found is None:
             return True
         now, broker = self._clock(), found[1]
-        told_s = self._told_s.get(broker)
-        if told_s is not None and now - told_s < _EVERY_S:
+        logged_s = self._logged_s.get(broker)
+        if logged_s is not None and now - logged_s < _EVERY_S:
             return False
-        self._told_s[broker] = now
+        self._logged_s[broker] = now
         return True
 
 
-CONNECTION_NEWS: Final = ClientLogFilter()
+CLIENT_LOG_FILTER: Final = ClientLogFilter()
 """The filter of this process; all its clients share it."""

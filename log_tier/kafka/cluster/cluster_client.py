@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from log_tier.concurrency.backoff import Backoff
 from log_tier.kafka.cluster.address import KafkaAddress
-from log_tier.kafka.cluster.client_log_filter import CONNECTION_NEWS
+from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
 from log_tier.kafka.cluster.failures import failure, is_denial, is_missing_topic, is_passing
 from log_tier.model.errors import InvalidRequest, ShuttingDown, Unavailable
 from log_tier.model.identifiers import Offset, Partition
@@ -26,7 +26,7 @@ from log_tier.model.identifiers import Offset, Partition
 __all__ = ["ANSWER_S", "ClusterClient"]
 
 _logger = logging.getLogger(__name__)
-_logger.addFilter(CONNECTION_NEWS)
+_logger.addFilter(CLIENT_LOG_FILTER)
 
 _T = TypeVar("_T")
 
@@ -129,7 +129,7 @@ class ClusterClient:
                 if min(found) >= 0:
                     return found
                 if not await backoff.pause():
-                    raise Unavailable(f"Kafka, {doing}: no leader told them within {ANSWER_S:g} s: try again")
+                    raise Unavailable(f"Kafka, {doing}: no leader answered within {ANSWER_S:g} s: try again")
 
     async def offset_since(self, name: str, partition: Partition, time_ms: int) -> Offset | None:
         """The first record of that time (ms since 1970) or later; None where there is none."""

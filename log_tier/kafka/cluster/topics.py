@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
 
 from log_tier.kafka.cluster.address import KafkaAddress, check_kafka_name
-from log_tier.kafka.cluster.client_log_filter import CONNECTION_NEWS
+from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
 from log_tier.kafka.cluster.cluster_client import ANSWER_S, ClusterClient
 from log_tier.kafka.cluster.durability import weaknesses
 from log_tier.kafka.cluster.failures import is_missing_topic
@@ -41,7 +41,7 @@ from log_tier.model.log import Bounds, Topic
 __all__ = ["Topics"]
 
 _logger = logging.getLogger(__name__)
-_logger.addFilter(CONNECTION_NEWS)
+_logger.addFilter(CLIENT_LOG_FILTER)
 
 _T = TypeVar("_T")
 

@@ -3,7 +3,7 @@
     shared consumer (and its thread) ──messages──▶ record filter of each partition ──stored batches──▶ its reader
 
 A consumer follows any number of partitions over one connection to each broker, but each partition only once, at one
-place. So readers share consumers (`SharedConsumer`; `_lanes` lists them): a reader that follows takes the first
+place. So readers share consumers (`SharedConsumer`; `_shared` lists them): a reader that follows takes the first
 consumer in which nobody reads its partition. A reader that ends at an offset takes an idle consumer, because a fetch
 that waits for new records would hold up its first one.
 
@@ -29,10 +29,10 @@ __all__ = ["Fetcher"]
 
 # Each shared consumer is a thread, and a connection to every broker. Only readers of one partition need several: a
 # replica, and its watches and exports.
-_LANES_MAX: Final = 64
+_CONSUMERS_MAX: Final = 64
 
 # Idle shared consumers that are kept for the next reader that ends at an offset.
-_IDLE_LANES_MAX: Final = 4
+_IDLE_CONSUMERS_MAX: Final = 4
 
 
 class Fetcher:
@@ -41,7 +41,7 @@ class Fetcher:
     def __init__(self, address: KafkaAddress) -> None:
         self._address = address
         self._lock = threading.Lock()
-        self._lanes: list[SharedConsumer] = []
+        self._shared: list[SharedConsumer] = []
         self._idle: list[SharedConsumer] = []
         self._of: dict[PartitionReader, tuple[SharedConsumer, bool]] = {}
         self._closed = False
@@ -54,24 +54,30 @@ class Fetcher:
         with self._lock:
             if self._closed:
                 raise _closing()
-            lane = self._lane(topic, partition) if follow else self._idle.pop() if self._idle else self._new_lane()
-            self._of[reader] = (lane, follow)
-            lane.start(reader)
+            consumer = (
+                self._consumer_for(topic, partition)
+                if follow
+                else self._idle.pop()
+                if self._idle
+                else self._new_consumer()
+            )
+            self._of[reader] = (consumer, follow)
+            consumer.start(reader)
         return reader
 
-    def _lane(self, topic: str, partition: Partition) -> SharedConsumer:
-        for lane in self._lanes:
-            if (topic, partition) not in lane.taken:
-                return lane
-        lane = self._new_lane()
-        self._lanes.append(lane)
-        return lane
+    def _consumer_for(self, topic: str, partition: Partition) -> SharedConsumer:
+        for consumer in self._shared:
+            if (topic, partition) not in consumer.taken:
+                return consumer
+        consumer = self._new_consumer()
+        self._shared.append(consumer)
+        return consumer
 
-    def _new_lane(self) -> SharedConsumer:
-        if len({id(lane) for lane, _ in self._of.values()}) >= _LANES_MAX:
+    def _new_consumer(self) -> SharedConsumer:
+        if len({id(consumer) for consumer, _ in self._of.values()}) >= _CONSUMERS_MAX:
             raise Overloaded(
-                f"{_LANES_MAX} readers of one partition are under way here: end some, or read at another router",
-                limit=_LANES_MAX,
+                f"{_CONSUMERS_MAX} readers of one partition are under way here: end some, or read at another router",
+                limit=_CONSUMERS_MAX,
             )
         return SharedConsumer.open(self._address)
 
@@ -87,14 +93,14 @@ class Fetcher:
             found = self._of.pop(reader, None)
             if found is None:
                 return
-            lane, follow = found
-            lane.stop(reader)
+            consumer, follow = found
+            consumer.stop(reader)
             if follow or self._closed:
                 return
-            if len(self._idle) < _IDLE_LANES_MAX:
-                self._idle.append(lane)
+            if len(self._idle) < _IDLE_CONSUMERS_MAX:
+                self._idle.append(consumer)
             else:
-                lane.close()
+                consumer.close()
 
     def refuse(self, topic: str, error: DuramenError) -> None:
         """Fail the readers of a topic that is gone."""
@@ -107,14 +113,14 @@ class Fetcher:
         """End every reader. Idempotent."""
         with self._lock:
             self._closed = True
-            lanes = {*self._lanes, *self._idle, *(lane for lane, _ in self._of.values())}
+            consumers = {*self._shared, *self._idle, *(consumer for consumer, _ in self._of.values())}
             readers = list(self._of)
         for reader in readers:
             reader.fail(_closing())
-        for lane in lanes:
-            lane.close()
-        for lane in lanes:
-            await asyncio.to_thread(lane.join)
+        for consumer in consumers:
+            consumer.close()
+        for consumer in consumers:
+            await asyncio.to_thread(consumer.join)
 
 
 def _closing() -> ShuttingDown:

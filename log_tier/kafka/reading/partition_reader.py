@@ -43,7 +43,7 @@ class PartitionReader:
         self._batches: deque[bytes] = deque()
         self._bytes = 0
         self._arrived = asyncio.Event()
-        self._told = False
+        self._notified = False
         self._trouble: Exception | None = None
         self.given = start
         """The first offset that `take` has not given yet."""
@@ -63,18 +63,18 @@ class PartitionReader:
             self._batches.extend(batches)
             self._bytes += sum(map(len, batches))
             self.latest = max(self.latest, latest)
-            self._tell()
+            self._notify()
 
     def fail(self, trouble: Exception) -> None:
         """What was put is still given; then the reader raises `trouble`."""
         with self._lock:
             if self._trouble is None:
                 self._trouble = trouble
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
-        if not self._told:
-            self._told = True
+    def _notify(self) -> None:
+        if not self._notified:
+            self._notified = True
             with suppress(RuntimeError):  # the loop was closed: nobody reads
                 self._loop.call_soon_threadsafe(self._arrived.set)
 
@@ -99,7 +99,7 @@ class PartitionReader:
                     return (parts[0] if len(parts) == 1 else b"".join(parts)), resume
                 if self._trouble is not None:
                     raise self._trouble
-                self._told = False
+                self._notified = False
                 self._arrived.clear()
             await self._arrived.wait()
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from log_tier.kafka.cluster.address import KafkaAddress
-from log_tier.kafka.cluster.client_log_filter import CONNECTION_NEWS
+from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
 from log_tier.kafka.reading.partition_reader import PartitionReader, ReadTrouble
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset
@@ -20,7 +20,7 @@ from log_tier.model.identifiers import Offset
 __all__ = ["SharedConsumer"]
 
 _logger = logging.getLogger(__name__)
-_logger.addFilter(CONNECTION_NEWS)
+_logger.addFilter(CLIENT_LOG_FILTER)
 
 # Messages per call: some 10 ms of work between two looks at the world.
 _MESSAGES: Final = 10_000
@@ -71,14 +71,14 @@ class SharedConsumer:
         self._changed = threading.Condition()
         self._orders: deque[tuple[_Order, PartitionReader]] = deque()
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="duramen-kafka-lane", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="duramen-kafka-consumer", daemon=True)
 
     @classmethod
     def open(cls, address: KafkaAddress) -> Self:
         """A shared consumer whose thread runs; `close()` ends it."""
-        lane = cls(address)
-        lane._thread.start()
-        return lane
+        shared = cls(address)
+        shared._thread.start()
+        return shared
 
     def start(self, reader: PartitionReader) -> None:
         """Fetch for a reader, from its position on. Returns at once, as all orders do."""

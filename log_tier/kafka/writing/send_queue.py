@@ -220,13 +220,13 @@ def tell(items: Sequence[Item]) -> None:
             loop.call_soon_threadsafe(_settle_futures, mine)
         except RuntimeError:
             # The loop was closed: nobody waits there any more. What was written stays written.
-            _logger.debug("%d waiters of a closed loop were not told", len(mine))
+            _logger.debug("%d waiters of a closed loop were not notified", len(mine))
 
 
 def _settle_futures(items: Sequence[Item]) -> None:
     for item in items:
         future, outcome = item.future, item.outcome
-        assert outcome is not None, "told before it was settled"
+        assert outcome is not None, "read before it was settled"
         if future.done():
             continue
         if isinstance(outcome, DuramenError):

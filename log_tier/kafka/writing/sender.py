@@ -26,7 +26,7 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from log_tier.kafka.cluster.address import KafkaAddress
-from log_tier.kafka.cluster.client_log_filter import CONNECTION_NEWS
+from log_tier.kafka.cluster.client_log_filter import CLIENT_LOG_FILTER
 from log_tier.kafka.cluster.failures import append_failure, is_missing_topic
 from log_tier.kafka.records.encoding import RecordSet
 from log_tier.kafka.records.header import HEADER_NAME
@@ -37,7 +37,7 @@ from log_tier.model.identifiers import Offset, Partition
 __all__ = ["Sender"]
 
 _logger = logging.getLogger(__name__)
-_logger.addFilter(CONNECTION_NEWS)
+_logger.addFilter(CLIENT_LOG_FILTER)
 
 # The largest request; a topic's own limit is smaller.
 _REQUEST_BYTES: Final = 64 << 20
@@ -178,8 +178,8 @@ class Sender:
         begun = False
         try:
             key, value, header = records[0]
-            told = partial(self._on_first if len(records) > 1 else self._on_last, item)
-            produce(topic, value, key, partition, told, None, 0, [(name, header)])
+            on_delivery = partial(self._on_first if len(records) > 1 else self._on_last, item)
+            produce(topic, value, key, partition, on_delivery, None, 0, [(name, header)])
             begun = True
             for key, value, header in records[1:-1]:
                 produce(topic, value, key, partition, None, None, 0, [(name, header)])

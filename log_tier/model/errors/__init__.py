@@ -48,15 +48,15 @@
         └── ForeignFolder         a folder that holds something else
 
 Each class says three things: `code`, its name on the wire and in logs, which never changes once landed; `retryable`,
-whether the same call can succeed later without anybody changing it; `fault`, whose it is: the `caller`, the `moment` (a
-passing state of the system), the `data`, or the `state` of the machine. `log_tier/rpc/status.py` alone maps classes to
-gRPC codes. The last paragraph of each docstring begins with `Do:` and says what to do next; `docs/API.md` is generated
+whether the same call can succeed later without a change; `fault`, the kind of its cause: the `caller`, a `transient`
+condition of the system, the `data`, or the `state` of the machine. `log_tier/rpc/status.py` alone maps classes to gRPC
+codes. The last paragraph of each docstring begins with `Do:` and says what to do next; `docs/API.md` is generated
 from them.
 
 `fields` carries the numbers behind the message (offsets, versions, limits) so that programs need not parse prose; it
 survives the wire.
 
-Reading order: `root.py`, `requests.py`, `tables.py`, `verdicts.py`, `moment.py`, `damage.py`.
+Reading order: `root.py`, `requests.py`, `tables.py`, `verdicts.py`, `transient.py`, `damage.py`.
 """
 
 # isort: off
@@ -96,7 +96,7 @@ from log_tier.model.errors.verdicts import (
     Rejected,
     ResultTooLarge,
 )
-from log_tier.model.errors.moment import (
+from log_tier.model.errors.transient import (
     DeadlineExceeded,
     Disconnected,
     DiskFull,

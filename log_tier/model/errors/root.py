@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Literal
 
 __all__ = ["ERRORS", "DuramenError", "Fault", "FieldValue", "error_from_code"]
 
-Fault = Literal["caller", "moment", "data", "state"]
+Fault = Literal["caller", "transient", "data", "state"]
 FieldValue = int | str
 
 _PACKAGE: Final = "log_tier.model.errors"

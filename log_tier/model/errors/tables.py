@@ -51,4 +51,4 @@ class OffsetPassed(DuramenError):
     """
 
     code = "offset_passed"
-    fault = "moment"
+    fault = "transient"

@@ -21,7 +21,7 @@ def plan_restore_node(situation: Situation, *, node: str, source: str = "auto") 
     """Build every replica of a node anew. Each old one is read until its new one is level with the log."""
     if node not in situation.cluster.nodes and situation.cluster.named(node) is not None:
         raise InvalidRequest(
-            f"{node} is a table: name the new table that shall hold what it held, and the moment (`--as NEW --until "
+            f"{node} is a table: name the new table for its content, and the point in time (`--as NEW --until "
             "TOKEN|TIME`); the live one is never rolled back"
         )
     situation.check_node(node)

@@ -44,7 +44,7 @@ C = TypeVar("C", bound=Call)
 class PendingCalls(Generic[C]):
     """The calls of one request, in their order.
 
-    `too_late(nobody_left)` gives the error for calls whose time is over; `nobody_left`: no other caller waits.
+    `too_late(last_caller)` gives the error for calls whose time is over; `last_caller`: no other caller waits.
     """
 
     __slots__ = ("_loop", "_timer", "_too_late", "_wakes_at", "calls")
@@ -62,10 +62,10 @@ class PendingCalls(Generic[C]):
         if self._timer is None or call.deadline < self._wakes_at:
             self._wake_at(call.deadline)
 
-    def _wake_at(self, moment: float) -> None:
+    def _wake_at(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._wakes_at = self._loop.call_at(moment, self._wake), moment
+        self._timer, self._wakes_at = self._loop.call_at(when, self._wake), when
 
     def _wake(self) -> None:
         self._timer = None

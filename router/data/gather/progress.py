@@ -75,10 +75,10 @@ class Progress:
         self.unknown = True
         self.reason = outcome_unknown(part, DeadlineExceeded("no replica has applied it in time"))
 
-    def too_late(self, nobody_left: bool) -> DuramenError:
-        """The error for callers whose time is over. `nobody_left`: no other caller waits for this batch."""
+    def too_late(self, last_caller: bool) -> DuramenError:
+        """The error for callers whose time is over. `last_caller`: no other caller waits for this batch."""
         # While another caller waits for the batch, it goes on, and may still be written.
-        if nobody_left and not self.unknown and not self.under_way:
+        if last_caller and not self.unknown and not self.under_way:
             return self.reason or DeadlineExceeded("the write could not be sent in time; nothing was written")
         if isinstance(self.reason, WriteUnknown):
             return self.reason

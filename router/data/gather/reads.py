@@ -90,7 +90,7 @@ class _Group:
             piece.count += len(call.keys)
         return piece
 
-    def _too_late(self, nobody_left: bool) -> DuramenError:
+    def _too_late(self, last_caller: bool) -> DuramenError:
         return self.reason or DeadlineExceeded("the read was not answered in time; give it more")
 
 

@@ -110,9 +110,7 @@ def named_troubles(path: Path, map_bytes: int) -> Iterator[None]:
     except lmdb.BadValsizeError as error:
         raise InvalidKey("the key is empty or too long; keys have 1 to 511 bytes") from error
     except lmdb.ReadersFullError as error:
-        raise Overloaded(
-            f"{_READERS_MAX} reads of the index {path} run at this moment: try again", limit=_READERS_MAX
-        ) from error
+        raise Overloaded(f"{_READERS_MAX} reads of the index {path} run now: try again", limit=_READERS_MAX) from error
     except _DAMAGE as error:
         raise IndexDamaged(f"{path}: {error}: discard it and fold the log again", file=str(path)) from error
     except lmdb.Error as error:

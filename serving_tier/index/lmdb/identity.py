@@ -60,7 +60,7 @@ def find_identity(
     try:
         found = unpack_identity(identity or b"")
         found_start = unpack_start(begun)
-        standing = IndexIdentity(
+        identity_found = IndexIdentity(
             State.unpack(state or b""), unpack_version(txn.get(VERSION, db=meta)), unpack_live(txn.get(LIVE, db=meta))
         )
     except struct.error as error:
@@ -80,7 +80,7 @@ def find_identity(
             "earlier table over that topic; discard it and fold the log again",
             file=str(path),
         )
-    return standing
+    return identity_found
 
 
 def _begun(txn: Any, databases: Databases, table_id: TableId, partition: Partition, start: Offset) -> IndexIdentity:

@@ -80,7 +80,7 @@ async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:
     except TimeoutError as error:
         if isinstance(error, DeadlineExceeded):
             raise
-        raise DeadlineExceeded(f"the server at {at} told nothing of the cluster within {timeout_s:g} s") from error
+        raise DeadlineExceeded(f"the server at {at} sent no cluster map within {timeout_s:g} s") from error
     table, nodes = view.map.find(name), view.map.nodes
     numbers = [Partition(number) for number in range(table.partitions)]
     return TablePlace(
@@ -128,7 +128,7 @@ async def all_bounds(place: TablePlace, *, timeout_s: float) -> list[Bounds]:
         async with asyncio.timeout(timeout_s), opened_log(place.log_url) as log:
             return await log.all_bounds(place.topic.id)
     except TimeoutError as error:
-        raise DeadlineExceeded(f"the log at {place.named_log} told nothing within {timeout_s:g} s") from error
+        raise DeadlineExceeded(f"the log at {place.named_log} did not answer within {timeout_s:g} s") from error
 
 
 def token_offsets(text: str, place: TablePlace, bounds: Sequence[Bounds]) -> dict[Partition, Offset]:

@@ -54,7 +54,7 @@ from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.snapshots.store_url import open_place
 from spark_bulk.source.model.place import PeerAddress, TablePlace, opened_log
 
-__all__ = ["REPLAY_CHEAP", "StandingIndex", "Wanted", "batches_until", "plan_of", "standing_index"]
+__all__ = ["REPLAY_CHEAP", "IndexCopy", "Wanted", "batches_until", "open_index_copy", "plan_of"]
 
 REPLAY_CHEAP: Final = 200_000
 """Up to this many records, a replay is faster than a copy."""
@@ -84,7 +84,7 @@ class Wanted:
         return f"{self.place.named(self.partition)} at offset {self.until}"
 
 
-class StandingIndex(NamedTuple):
+class IndexCopy(NamedTuple):
     """A closed index at a fixed offset."""
 
     data: Path | None
@@ -109,14 +109,14 @@ def plan_of(wanted: Wanted, bounds: Bounds) -> SourcePlan[PeerAddress]:
 
 
 @asynccontextmanager
-async def standing_index(wanted: Wanted) -> AsyncIterator[StandingIndex]:
+async def open_index_copy(wanted: Wanted) -> AsyncIterator[IndexCopy]:
     """Get the index; what it lies in is removed at the end, so map its file before that.
 
     Raises `TokenAhead` where the log does not reach the offset, `OffsetTrimmed` naming every source and its trouble
     where none has it any more, `Unavailable` with the same text where one was only away, `DiskFull`.
     """
     if wanted.until < wanted.place.starts[wanted.partition]:
-        yield StandingIndex(None, NOTHING, 0, "nothing was written yet")
+        yield IndexCopy(None, NOTHING, 0, "nothing was written yet")
         return
     folder = Path(tempfile.mkdtemp(prefix="duramen-read-", dir=wanted.folder or _sparks_folder()))
     try:
@@ -133,7 +133,7 @@ def _sparks_folder() -> str | None:
     return random.choice(folders) if folders else None
 
 
-async def _from_any(wanted: Wanted, log: Log, folder: Path) -> StandingIndex:
+async def _from_any(wanted: Wanted, log: Log, folder: Path) -> IndexCopy:
     """Try the sources until one serves."""
     deadline_s = asyncio.get_running_loop().time() + wanted.timeout_s
     backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
@@ -174,7 +174,7 @@ async def _from_any(wanted: Wanted, log: Log, folder: Path) -> StandingIndex:
             raise Unavailable(f"{text}; tried for {wanted.timeout_s:g} s", partition=wanted.partition)
 
 
-async def _from_one(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder: Path) -> StandingIndex:
+async def _from_one(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder: Path) -> IndexCopy:
     topic, partition = wanted.place.topic, wanted.partition
     if step.snapshot is not None:
         store = SnapshotStore.open(wanted.snapshots_url)
@@ -184,7 +184,7 @@ async def _from_one(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder:
             check_identity(manifest, table_id=topic.id, partition=partition)
             data = Path(local.root) / step.snapshot.path / DATA_FILE
             await in_thread(lambda stop: _check_in_place(manifest, data, stop))
-            return StandingIndex(data, manifest.offset, manifest.log_time_ms, str(step))
+            return IndexCopy(data, manifest.offset, manifest.log_time_ms, str(step))
         manifest = await install_snapshot(store, step.snapshot.path, folder, table_id=topic.id, partition=partition)
     elif step.peer is not None:
         peer = NodePeer(step.peer.name, step.peer.target)
@@ -201,7 +201,7 @@ async def _from_one(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder:
         return await _replayed(wanted, step, log, folder)
     if manifest.offset < wanted.until:
         return await _replayed(wanted, step, log, folder)
-    return StandingIndex(folder / DATA_FILE, manifest.offset, manifest.log_time_ms, str(step))
+    return IndexCopy(folder / DATA_FILE, manifest.offset, manifest.log_time_ms, str(step))
 
 
 def _check_in_place(manifest: SnapshotManifest, data: Path, stop: Stop) -> None:
@@ -231,7 +231,7 @@ def _not_beyond(wanted: Wanted) -> Callable[[SnapshotManifest], None]:
     return accept
 
 
-async def _replayed(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder: Path) -> StandingIndex:
+async def _replayed(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder: Path) -> IndexCopy:
     """Fold the log into the index in `folder`, up to exactly the wanted offset."""
     place, partition, until = wanted.place, wanted.partition, wanted.until
     start = place.starts[partition]
@@ -251,7 +251,7 @@ async def _replayed(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder:
     finally:
         await in_thread(lambda _: index.close(clean=False))
     source = f"{step} and the log" if step.kind != "log" else str(step)
-    return StandingIndex(folder / DATA_FILE, applied, log_time_ms, source)
+    return IndexCopy(folder / DATA_FILE, applied, log_time_ms, source)
 
 
 def batches_until(data: bytes, until: Offset, place: Place | None = None) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from spark_bulk.source.model.columns import TABLE_COLUMNS, check_schema, json_co
 from spark_bulk.source.model.key_ranges import KeyRange
 from spark_bulk.source.model.options import NEWEST_SNAPSHOT, ReadOptions
 from spark_bulk.source.model.place import TablePlace, all_bounds, find_table, token_offsets
-from spark_bulk.source.table.copies import Wanted, standing_index
+from spark_bulk.source.table.copies import Wanted, open_index_copy
 from spark_bulk.source.table.index_file import IndexFile, Rows
 
 __all__ = ["TablePart", "TableReader", "plan_table_parts"]
@@ -116,7 +116,7 @@ def _newest_snapshots(place: TablePlace) -> dict[Partition, Offset]:
 
 async def _opened(wanted: Wanted) -> tuple[IndexFile | None, int]:
     """The file, mapped; what was fetched for it is gone from the folder already, so nothing can be left behind."""
-    async with standing_index(wanted) as index:
+    async with open_index_copy(wanted) as index:
         return None if index.data is None else IndexFile.open(index.data), index.log_time_ms
 
 

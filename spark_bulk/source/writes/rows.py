@@ -257,9 +257,9 @@ class _Rows:
 
     def expiries(self, codes: Any) -> tuple[Expiry, Any]:
         """How the numbers are meant, and one for each row, 0 for none; None where no row has one."""
-        moments, periods = self._column("expires_at"), self._column("ttl_ms")
-        if moments is not None:
-            column = moments.cast(pa.timestamp("ms", moments.type.tz), safe=False).cast(pa.int64())
+        times, periods = self._column("expires_at"), self._column("ttl_ms")
+        if times is not None:
+            column = times.cast(pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())
             kind, limit = Expiry.AT, (1 << 63) - 1
         elif periods is not None:
             column, kind, limit = periods.cast(pa.int64()), Expiry.TTL, TTL_MS_MAX
@@ -267,7 +267,7 @@ class _Rows:
             return Expiry.NONE, None
         row = self._bad(pc.or_(pc.less_equal(column, 0), pc.greater(column, limit)))
         if row is not None:
-            name = "expires_at" if moments is not None else "ttl_ms"
+            name = "expires_at" if times is not None else "ttl_ms"
             raise InvalidValue(
                 f"{self._row(row)}: `{name}` is {column[row].as_py()} ms (key {self._key(row)}); it is 1 to {limit}, "
                 "or null for a key that does not expire"

@@ -103,12 +103,12 @@ class TestConditions:
             client.delete(b"k", if_version=-1),
             client.update(b"k", append=b"w", if_absent=True),
         ):
-            told = await refused(call)
-            assert (told.code, told.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "condition_failed")
-            assert told.fields["actual"] == str(done.version)
-            assert told.retry_s is None
-        told = await refused(client.put(b"other", b"w", if_present=True))
-        assert told.fields["actual"] == "-1"
+            refusal = await refused(call)
+            assert (refusal.code, refusal.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "condition_failed")
+            assert refusal.fields["actual"] == str(done.version)
+            assert refusal.retry_s is None
+        refusal = await refused(client.put(b"other", b"w", if_present=True))
+        assert refusal.fields["actual"] == "-1"
         assert (await client.get(b"k", level=kv.KV_LEVEL_STRONG)).value == b"v"
 
     async def test_two_callers_one_wins(self, clients: list[KVClient]) -> None:
@@ -151,11 +151,11 @@ class TestUpdates:
 
     async def test_what_cannot_be_counted(self, client: KVClient) -> None:
         await client.put(b"text", b"abc")
-        told = await refused(client.update(b"text", add=number(1)))
-        assert (told.code, told.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "not_a_number")
+        refusal = await refused(client.update(b"text", add=number(1)))
+        assert (refusal.code, refusal.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "not_a_number")
         await client.put(b"big", b"%d" % ((1 << 63) - 1))
-        told = await refused(client.update(b"big", add=number(1)))
-        assert (told.code, told.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "number_overflow")
+        refusal = await refused(client.update(b"big", add=number(1)))
+        assert (refusal.code, refusal.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "number_overflow")
 
 
 class TestGroups:
@@ -170,19 +170,19 @@ class TestGroups:
         assert done.results[3].version == -1
         found = await client.get_many([b"{u}name", b"{u}visits", b"{u}old"], after=done.token)
         assert [entry.version for entry in found.entries] == [done.results[0].version, done.results[2].version, -1]
-        told = await refused(
+        refusal = await refused(
             client.write(
                 kv.KVWrite(key=b"{u}name", put=b"Grace"),
                 kv.KVWrite(key=b"{u}visits", add=number(1), if_version=done.results[1].version),
             )
         )
-        assert told.reason == "condition_failed"
+        assert refusal.reason == "condition_failed"
         again = await client.get_many([b"{u}name", b"{u}visits"], level=kv.KV_LEVEL_STRONG)
         assert [entry.value for entry in again.entries] == [b"Ada", b"5"]
 
     async def test_of_several_partitions(self, client: KVClient) -> None:
-        told = await refused(client.write(*(kv.KVWrite(key=key, put=b"v") for key in KEYS)))
-        assert (told.code, told.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "partition_mismatch")
+        refusal = await refused(client.write(*(kv.KVWrite(key=key, put=b"v") for key in KEYS)))
+        assert (refusal.code, refusal.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "partition_mismatch")
         assert (await client.get(KEYS[0], level=kv.KV_LEVEL_STRONG)).version == -1
 
 
@@ -296,8 +296,8 @@ class TestTables:
             client.scan(),
             client.watch().read(),
         ):
-            told = await refused(call)
-            assert (told.code, told.reason) == (grpc.StatusCode.NOT_FOUND, "table_not_found")
+            refusal = await refused(call)
+            assert (refusal.code, refusal.reason) == (grpc.StatusCode.NOT_FOUND, "table_not_found")
 
     async def test_made_again(self, client: KVClient) -> None:
         from router.proto import tables_pb2
@@ -308,5 +308,5 @@ class TestTables:
         assert (await client.get(b"k", level=kv.KV_LEVEL_STRONG)).version == -1
         done = await client.put(b"k", b"new")
         assert (await client.get(b"k", after=done.token)).value == b"new"
-        told = await refused(client.get(b"k", after=old.token))
-        assert (told.code, told.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "invalid_token")
+        refusal = await refused(client.get(b"k", after=old.token))
+        assert (refusal.code, refusal.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "invalid_token")

@@ -37,9 +37,9 @@ VALUE_TOO_LONG = b"v" * (4 * 1024 * 1024 + 1)
 )
 async def test_puts_that_cannot_be_meant(single: KVClient, how: dict[str, Any], reason: str) -> None:
     good = asyncio.ensure_future(single.put(b"other", b"v"))  # it may share the refused one's round, and is not harmed
-    told = await refused(single.put(how.pop("key"), how.pop("value", b"v"), **how))
-    assert (told.code, told.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
-    assert told.retry_s is None
+    refusal = await refused(single.put(how.pop("key"), how.pop("value", b"v"), **how))
+    assert (refusal.code, refusal.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+    assert refusal.retry_s is None
     assert (await single.get(b"other", after=(await good).token)).value == b"v"
 
 
@@ -56,8 +56,8 @@ async def test_puts_that_cannot_be_meant(single: KVClient, how: dict[str, Any], 
     ],
 )
 async def test_gets_that_cannot_be_meant(single: KVClient, how: dict[str, Any], reason: str) -> None:
-    told = await refused(single.get(how.pop("key"), **how))
-    assert (told.code, told.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+    refusal = await refused(single.get(how.pop("key"), **how))
+    assert (refusal.code, refusal.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
 
 
 async def test_updates_and_groups_that_cannot_be_meant(single: KVClient) -> None:
@@ -97,9 +97,9 @@ async def test_over_a_limit(single: KVClient) -> None:
         single.write(*[kv.KVWrite(key=b"k", put=b"v")] * 10_001),
         single.write(*[kv.KVWrite(key=b"k", put=b"v" * 3_000_000)] * 3),
     ):
-        told = await refused(call)
-        assert (told.code, told.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "limit_exceeded")
-        assert int(told.fields["limit"]) < int(told.fields["size"])
+        refusal = await refused(call)
+        assert (refusal.code, refusal.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "limit_exceeded")
+        assert int(refusal.fields["limit"]) < int(refusal.fields["size"])
 
 
 async def test_a_token_of_more_than_the_log_holds(single: KVClient) -> None:
@@ -107,9 +107,9 @@ async def test_a_token_of_more_than_the_log_holds(single: KVClient) -> None:
     ((table, offsets),) = Token.parse(done.token).tables.items()
     ((partition, offset),) = offsets.items()
     ahead = str(Token.of(table, partition, Offset(offset + 100)))
-    told = await refused(single.get(b"k", after=ahead))
-    assert (told.code, told.reason) == (grpc.StatusCode.OUT_OF_RANGE, "token_ahead")
-    assert told.fields["asked"] == str(offset + 100)
+    refusal = await refused(single.get(b"k", after=ahead))
+    assert (refusal.code, refusal.reason) == (grpc.StatusCode.OUT_OF_RANGE, "token_ahead")
+    assert refusal.fields["asked"] == str(offset + 100)
     elsewhere = str(Token.of(table, Partition(99), Offset(1)))
     assert (await refused(single.get(b"k", after=elsewhere))).reason == "invalid_token"
     assert (await refused(single.put(b"k", b"w", after=elsewhere))).reason == "invalid_token"
@@ -149,16 +149,16 @@ async def test_a_server_that_stops_ends_its_watches_with_a_reason(tmp_path: Path
         await watch.read()
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await watch.read()
-    told = refusal_of(raised.value)
-    assert (told.code, told.reason) == (grpc.StatusCode.UNAVAILABLE, "shutting_down")
-    assert told.retry_s == pytest.approx(0.05)
+    refusal = refusal_of(raised.value)
+    assert (refusal.code, refusal.reason) == (grpc.StatusCode.UNAVAILABLE, "shutting_down")
+    assert refusal.retry_s == pytest.approx(0.05)
     await client.channel.close(None)
 
 
 class TestDetails:
     """`google.rpc.Status` for every error that there is."""
 
-    def told(self, error: DuramenError) -> Refusal:
+    def refusal(self, error: DuramenError) -> Refusal:
         class Failure(grpc.RpcError):
             def trailing_metadata(self) -> Any:
                 return (("grpc-status-details-bin", status_details(error, "message")),)
@@ -180,16 +180,16 @@ class TestDetails:
     @pytest.mark.parametrize("reason", sorted(ERRORS))
     def test_every_reason(self, reason: str) -> None:
         error = ERRORS[reason]("message", partition=3, table="flights")
-        told = self.told(error)
-        assert told.code is not grpc.StatusCode.OK
-        assert told.reason == reason
-        assert told.fields == {"partition": "3", "table": "flights"}
-        assert (told.retry_s is not None) == error.retryable
+        refusal = self.refusal(error)
+        assert refusal.code is not grpc.StatusCode.OK
+        assert refusal.reason == reason
+        assert refusal.fields == {"partition": "3", "table": "flights"}
+        assert (refusal.retry_s is not None) == error.retryable
 
     def test_a_full_queue_is_left_alone_for_longer(self) -> None:
-        assert self.told(Overloaded("full", limit=1)).retry_s == pytest.approx(0.2)
+        assert self.refusal(Overloaded("full", limit=1)).retry_s == pytest.approx(0.2)
 
     def test_what_no_message_can_carry_is_shown(self) -> None:
-        fields = self.told(ConditionFailed("x", key="\udcff" + "x" * 500)).fields
+        fields = self.refusal(ConditionFailed("x", key="\udcff" + "x" * 500)).fields
         assert fields["key"].startswith("\\udcff")
         assert len(fields["key"]) == 200

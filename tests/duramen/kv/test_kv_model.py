@@ -111,12 +111,12 @@ async def check_plan(client: KVClient, mine: bytes, plan: list[tuple[str, bytes,
         try:
             token = await _step(client, model, kind, key, value, how)
         except grpc.aio.AioRpcError as failure:
-            told = refusal_of(failure)
-            if told.reason == "condition_failed":
+            refusal = refusal_of(failure)
+            if refusal.reason == "condition_failed":
                 assert not allowed
-                assert told.fields["actual"] == str(model.version(key))
+                assert refusal.fields["actual"] == str(model.version(key))
             else:
-                assert told.reason == "not_a_number"
+                assert refusal.reason == "not_a_number"
                 assert model.updated(key, kind, value) is None
         else:
             assert allowed

@@ -230,8 +230,8 @@ def test_redis_benchmark(port: int) -> None:
 
 def test_without_the_option_there_is_no_resp_endpoint(resp_server: ServerProcess) -> None:
     assert "resp_port" in resp_server.announcement
-    told = run_duramen("up", "--help").stdout
-    assert "--resp-port" in told
+    help_text = run_duramen("up", "--help").stdout
+    assert "--resp-port" in help_text
     refused = run_duramen("up", "--resp-port", "70000")
     assert refused.returncode != 0
     assert "a port is 0 to 65535" in refused.stderr + refused.stdout

@@ -245,7 +245,7 @@ def test_a_confirmed_subscription_misses_nothing(cluster: UpCluster, key: str, l
             assert writer.set(f"{key}:{number}", number)
         while expected:
             message = subscription.get_message(timeout=30)
-            assert message is not None, f"{len(expected)} of 60 were not told"
+            assert message is not None, f"{len(expected)} of 60 were not notified"
             expected.remove(message["channel"])
         subscription.close()
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from duramen.verification.chaos import FaultTold, within
+from duramen.verification.chaos import FaultEvent, within
 from duramen.verification.cluster import Cluster
 from duramen.verification.history import History
 
@@ -43,7 +43,7 @@ class ProcessWatch:
                     self.threads[name] = max(self.threads[name], int(found["Threads"]))
                     self.memory_mib[f"{name}/{child['pid']}"].append(int(found["VmRSS"].split()[0]) >> 10)
 
-    def told(self) -> str:
+    def described(self) -> str:
         memory = ", ".join(
             f"{name} {seen[0]}→{max(seen)}→{seen[-1]}" for name, seen in self.memory_mib.items() if len(seen) > 5
         )
@@ -61,7 +61,7 @@ def tracebacks(lines: Sequence[str]) -> list[str]:
     return [block[:3000] for block in blocks if "cygrpc.ExecuteBatchError: " not in block]
 
 
-def longest_stalls(history: History, told: Sequence[FaultTold]) -> dict[str, float]:
+def longest_stalls(history: History, events: Sequence[FaultEvent]) -> dict[str, float]:
     """By kind of fault: the longest time in seconds in which no write to some partition was acknowledged.
 
     A gap belongs to every fault that was under way in it, or had ended less than five seconds before.
@@ -74,7 +74,7 @@ def longest_stalls(history: History, told: Sequence[FaultTold]) -> dict[str, flo
     for each in ends.values():
         gaps = list(pairwise(sorted(each)))
         closed = [after for _, after in gaps]
-        for fault in told:
+        for fault in events:
             name = f"{fault.what} {fault.whom}"
             for before, after in gaps[bisect_left(closed, fault.start_ns) :]:
                 if before > fault.end_ns + _AFTER_NS:

@@ -71,11 +71,11 @@ class ScriptedMember:
 class ScriptedCluster:
     """Three nodes that hold every partition, unless the map says otherwise."""
 
-    def __init__(self, partitions: int = 2, *, news_s: float = 0.5) -> None:
+    def __init__(self, partitions: int = 2, *, map_wait_s: float = 0.5) -> None:
         self.nodes = {node: ScriptedMember(node, partitions) for node in ("n1", "n2", "n3")}
         self.maps = MapFeed()
         self.assign(dict.fromkeys(range(partitions), ("n1", "n2", "n3")))
-        self._news_s = news_s
+        self._map_wait_s = map_wait_s
         self.reach_through(None)
         self.answered: dict[int, str] = {}
         self.patiences: list[float] = []
@@ -84,7 +84,7 @@ class ScriptedCluster:
         """New routes, with a server among the candidates where no node answers."""
         membership: Any = SimpleNamespace(members=self.nodes, failures=self.failures)
         maps: Any = self.maps
-        self.routes = Routes(maps, membership, through=server, news_s=self._news_s)
+        self.routes = Routes(maps, membership, through=server, map_wait_s=self._map_wait_s)
         self.scatter = Scatter(self.routes)
 
     def assign(self, holders: Mapping[int, Sequence[str]]) -> None:

@@ -69,7 +69,7 @@ def store(line: str, log: StoredLog, start_ms: int) -> bytes:
     )
 
 
-def told(offset: int, outcome: Outcome) -> str:
+def outcome_line(offset: int, outcome: Outcome) -> str:
     words = [f"{offset}:", outcome.verdict.name.lower().replace("_", " ")]
     if outcome.verdict is Verdict.CONDITION_FAILED:
         words.append("(absent)" if outcome.actual < 0 else f"(version {outcome.actual})")
@@ -93,7 +93,7 @@ def play(script: str, index: Index) -> str:
         lines = [line for line in asked.splitlines() if not line.startswith("#")]
         first = Offset(log.next_offset)
         index.apply(b"".join(store(line, log, start_ms) for line in lines))
-        said = [told(offset, what) for offset, what in sorted(index.outcomes(first, index.applied).items())]
+        said = [outcome_line(offset, what) for offset, what in sorted(index.outcomes(first, index.applied).items())]
         for key, entry in index.scan(b"", None).entries:
             expiry = f", expires at {entry.expires_at_ms - start_ms}" if entry.expires_at_ms else ""
             said.append(f"  {key.decode()} = {entry.value.decode()!r} version {entry.version}{expiry}")

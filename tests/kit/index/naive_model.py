@@ -117,8 +117,8 @@ class NaiveModel:
         value = record.value
         if record.operation is not Operation.PUT:
             value = self.updated(record, there)
-            told = str(len(value)).encode() if record.operation is Operation.APPEND else value
-            self.results[offset] = told
+            result = str(len(value)).encode() if record.operation is Operation.APPEND else value
+            self.results[offset] = result
         expires = None
         kept = record.expiry is Expiry.KEEP or (record.expiry is Expiry.NONE and record.operation is not Operation.PUT)
         if kept and there is not None:

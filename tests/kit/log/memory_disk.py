@@ -140,8 +140,8 @@ class MemoryDisk:
 
     def after_power_loss(self, chance: random.Random, *, keep_everything: bool = False) -> MemoryDisk:
         """What a new process finds."""
-        moments = [self._durable, *self._names_since]
-        files, folders = moments[-1] if keep_everything else chance.choice(moments)
+        states = [self._durable, *self._names_since]
+        files, folders = states[-1] if keep_everything else chance.choice(states)
         disk = MemoryDisk()
         disk.folders = set(folders)
 

@@ -68,7 +68,7 @@ def test_no_try_begins_at_the_deadline_or_later(deadline_s: float, seed: int) ->
         return begun
 
     begun = run_virtually(tries())
-    assert all(moment_s < deadline_s for moment_s in begun[1:])
+    assert all(begin_s < deadline_s for begin_s in begun[1:])
     assert begun == sorted(begun)
     assert begun[-1] >= deadline_s - 2.0, "gave up although another try would have been in time"
 

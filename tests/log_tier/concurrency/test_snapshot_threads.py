@@ -26,7 +26,7 @@ async def test_cancelled_it_returns_when_the_thread_has_ended() -> None:
             while True:
                 stop.check()
         except Stopped:
-            ended.append("told")
+            ended.append("woken")
             raise
 
     task = asyncio.ensure_future(in_thread(work))
@@ -34,7 +34,7 @@ async def test_cancelled_it_returns_when_the_thread_has_ended() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert ended == ["told"]
+    assert ended == ["woken"]
 
 
 async def test_cancelled_again_it_goes_on_waiting() -> None:

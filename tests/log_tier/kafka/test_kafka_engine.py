@@ -146,9 +146,11 @@ async def test_weak_settings_are_reported_once(
     with caplog.at_level(logging.WARNING, "log_tier.kafka"):
         topic = await log.adopt_topic(name)
         await log.bounds(topic.partition(ZERO))
-    told = [record.message for record in caplog.records if name in record.message]
-    assert [word for word in ("replication 1", "unclean", "retention") if not any(word in each for each in told)] == []
-    assert len(told) == len(await log.weaknesses(topic.id)) == 3
+    messages = [record.message for record in caplog.records if name in record.message]
+    assert [
+        word for word in ("replication 1", "unclean", "retention") if not any(word in each for each in messages)
+    ] == []
+    assert len(messages) == len(await log.weaknesses(topic.id)) == 3
 
 
 async def test_a_compacted_topic_takes_plain_writes_only(log: KafkaLog, admin: AdminClient) -> None:

@@ -62,7 +62,7 @@ def test_the_drawing_is_the_tree() -> None:
 
 def test_only_transient_errors_are_retryable() -> None:
     for kind in ERRORS.values():
-        assert not kind.retryable or kind.fault == "moment", kind
+        assert not kind.retryable or kind.fault == "transient", kind
 
 
 def test_codes_are_words() -> None:

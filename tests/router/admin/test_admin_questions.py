@@ -84,8 +84,8 @@ async def test_the_story_of_a_key(cluster: Operated) -> None:
     for replica in found.replicas:
         assert (replica.applied, replica.version, replica.value, replica.error) == (4, 4, "again", "")
         assert replica.expires_at_ms > 0
-    told = [(each.offset, each.operation, each.condition, each.verdict) for each in found.writes]
-    assert told == [
+    listed = [(each.offset, each.operation, each.condition, each.verdict) for each in found.writes]
+    assert listed == [
         (4, "put", "none", "accepted"),
         (3, "delete", "none", "accepted"),
         (1, "put", "absent", "void: the condition did not hold: the key has version 0"),

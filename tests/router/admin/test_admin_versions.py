@@ -154,7 +154,7 @@ async def test_reads_and_writes_go_on_while_versions_change(cluster: Operated, t
         for task in (*working, watching):
             task.cancel()
         await asyncio.gather(*working, watching, return_exceptions=True)
-    assert changes.count(b"") == 9, "a subscriber is told that what it knows is of another version"
+    assert changes.count(b"") == 9, "a subscriber learns that its data is of another version"
     # Version 2 began with "2" where the log said 0.
     assert await table.get(b"n", level="strong") == b"%d" % (added + 2)
     assert [each.verdict async for each in cluster.admin.verify("flights")] == ["equal"] * 3

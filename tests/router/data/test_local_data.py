@@ -234,8 +234,8 @@ async def test_outcomes_tell_what_became_of_each_record(data_plane: LocalData, t
         ),
         outcomes=True,
     )
-    told = {outcome.record: (type(outcome.rejected), outcome.result) for outcome in result.outcomes}
-    assert told == {1: (type(None), b"7"), 3: (NotANumber, None), 4: (type(None), b"6")}
+    verdicts = {outcome.record: (type(outcome.rejected), outcome.result) for outcome in result.outcomes}
+    assert verdicts == {1: (type(None), b"7"), 3: (NotANumber, None), 4: (type(None), b"6")}
 
 
 async def test_a_second_copy_gets_the_first_ones_answer(data_plane: LocalData, table: TableRef) -> None:

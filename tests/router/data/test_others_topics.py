@@ -174,4 +174,4 @@ async def test_direct_reads_find_each_key_where_it_was_put(data_plane: LocalData
     for key in (b"", b"x" * 512, b"x" * 2000, "text", None, 5):
         assert reads.get(key) is NOT_FRESH  # type: ignore[arg-type]
     wrongly = [key for key in pairs if partition_of(key, 5) != partition_of(key, 5, "murmur2")]
-    assert len(wrongly) > 50, "the two partitioners are not told apart by these keys"
+    assert len(wrongly) > 50, "these keys do not distinguish the two partitioners"

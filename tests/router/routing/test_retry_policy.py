@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from log_tier.model.errors import ERRORS
-from router.routing.retry_policy import worth_elsewhere
+from router.routing.retry_policy import worth_failover
 
 STAYS = {
     "invalid_request", "invalid_name", "invalid_key", "invalid_value", "partition_mismatch", "invalid_token",
@@ -17,4 +17,4 @@ STAYS = {
 
 @pytest.mark.parametrize("code", sorted(ERRORS))
 def test_every_error(code: str) -> None:
-    assert worth_elsewhere(ERRORS[code]("why")) == (code not in STAYS)
+    assert worth_failover(ERRORS[code]("why")) == (code not in STAYS)

@@ -127,7 +127,7 @@ async def test_when_no_node_is_left_the_watcher_gets_an_error(cluster: TestClust
     await asyncio.wait_for(watcher.begun.wait(), patience_s(DEADLINE_S))
     for node in cluster.nodes.values():
         await node.stop()
-    with pytest.raises(Disconnected, match="cannot be watched at this moment"):
+    with pytest.raises(Disconnected, match="cannot be watched now"):
         await asyncio.wait_for(watcher.task, patience_s(DEADLINE_S))
 
 

@@ -214,7 +214,7 @@ async def test_a_partition_that_nobody_holds(cluster: ScriptedCluster) -> None:
 
 
 async def test_parts_of_unknown_tables_fail_by_themselves() -> None:
-    cluster = ScriptedCluster(news_s=0.01)
+    cluster = ScriptedCluster(map_wait_s=0.01)
     unknown = ReadPart(PartitionId(TableId("BBBBBBBBBBBBBBBBBBBBBB"), Partition(0)), [b"k"])
     failed = await cluster.run(part(0), unknown, part(7), part(1))
     assert {number: type(error) for number, error in failed.items()} == {1: TableNotFound, 2: TableNotFound}

@@ -65,13 +65,13 @@ def _ungrouped(record: Said) -> Said:
     return Said(**{**{name: getattr(record, name) for name in Said.__dataclass_fields__}, "grouped": False})
 
 
-def told(model: NaiveModel, offset: int) -> Outcome | None:
+def expected_outcome(model: NaiveModel, offset: int) -> Outcome | None:
     """What `outcomes` should say about one offset; None for nothing."""
     if offset in model.copies:
         original = Offset(model.copies[offset])
         if original < 0:
             return Outcome(Verdict.DUPLICATE, duplicate_of=original)
-        return (told(model, original) or Outcome())._replace(duplicate_of=original)
+        return (expected_outcome(model, original) or Outcome())._replace(duplicate_of=original)
     if offset in model.rejected:
         verdict, actual, failed = model.rejected[offset]
         return Outcome(Verdict[verdict], actual, Offset(failed))
@@ -104,7 +104,7 @@ def check(index: Index, model: NaiveModel, since: int = 0) -> None:
     assert hint is None or hint > model.now
     assert soonest is None or (hint is not None and hint <= soonest)
     offsets = range(since, model.applied + 1)
-    expected = {offset: outcome for offset in offsets if (outcome := told(model, offset)) is not None}
+    expected = {offset: outcome for offset in offsets if (outcome := expected_outcome(model, offset)) is not None}
     assert index.outcomes(Offset(since), Offset(max(0, model.applied))) == expected
     if len(offsets) > 3:
         middle, end = Offset(offsets[len(offsets) // 2]), Offset(model.applied - 1)

@@ -82,13 +82,16 @@ async def test_a_verdict_stays_what_it_was(setting: VersionSetting) -> None:
         await setting.write(add(b"n", b"1"), producer_id=9, sequence=0)  # the same again
         last = await setting.write(put(b"there", b"3", condition=present))
         await applied(replica, last)
-        told = replica.index.outcomes(first, last)
-        assert [told[Offset(at)].verdict for at in (first, first + 3)] == [Verdict.CONDITION_FAILED, Verdict.ACCEPTED]
-        assert told[Offset(first + 3)].duplicate_of == first + 2
+        outcomes = replica.index.outcomes(first, last)
+        assert [outcomes[Offset(at)].verdict for at in (first, first + 3)] == [
+            Verdict.CONDITION_FAILED,
+            Verdict.ACCEPTED,
+        ]
+        assert outcomes[Offset(first + 3)].duplicate_of == first + 2
         await setting.stage(replica, 2, {b"elsewhere": b"x", b"n": b"10"}, base=base)
         barrier = await setting.swap(2)
         await applied(replica, barrier)
-        assert replica.index.outcomes(first, last) == told
+        assert replica.index.outcomes(first, last) == outcomes
         values = {key: entry.value for key, entry in replica.index.scan(b"", None).entries}
         assert values == {b"elsewhere": b"2", b"n": b"11", b"there": b"3"}
         again = await setting.write(add(b"n", b"1"), producer_id=9, sequence=0)
@@ -312,7 +315,7 @@ async def test_replicas_agree_however_they_came_here(setting: VersionSetting, se
         decided = await write_some()
         await staging
         await applied(early, decided)
-        told = early.index.outcomes(Offset(0), decided)
+        outcomes = early.index.outcomes(Offset(0), decided)
         await setting.swap(2)
         await until(lambda: at_the_barrier.awaits is not None)
         await setting.stage(at_the_barrier, 2, content, base=base)
@@ -329,6 +332,6 @@ async def test_replicas_agree_however_they_came_here(setting: VersionSetting, se
         others = {replica.versions.level[1].digest() for replica in (early, late, at_the_barrier)}
         assert others == {middle}
         for replica in (early, late, at_the_barrier):
-            assert replica.index.outcomes(Offset(0), decided) == told
+            assert replica.index.outcomes(Offset(0), decided) == outcomes
     async with setting.replica("b") as restarted:
         assert {restarted.index.digest()} == digests

@@ -18,7 +18,7 @@ from log_tier.model.batch import Batch, decode_batch, encode_batch
 from log_tier.model.errors import OffsetPassed, Overloaded, ReplicaBehind, ShuttingDown
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from serving_tier.index.lmdb.pinned_read import PinnedRead
-from serving_tier.replica.pinned_reads import MOMENTS_MAX
+from serving_tier.replica.pinned_reads import PINNED_READS_MAX
 from serving_tier.replica.replica import Replica
 from serving_tier.replica.run import first_piece
 
@@ -134,7 +134,7 @@ async def test_a_caller_that_went_away_leaves_nothing_open(setting: ReplicaSetti
 
 
 async def test_there_are_not_more_than_a_few(setting: ReplicaSetting, replica: Replica) -> None:
-    pinned_reads = [await replica.at_offset(Offset(-1), timeout=0) for _ in range(MOMENTS_MAX - 1)]
+    pinned_reads = [await replica.at_offset(Offset(-1), timeout=0) for _ in range(PINNED_READS_MAX - 1)]
     waiting = asyncio.ensure_future(replica.at_offset(Offset(0), timeout=DEADLINE_S))
     await asyncio.sleep(0)
     with pytest.raises(Overloaded, match="reads of replica flights/0 at fixed offsets"):

@@ -241,8 +241,8 @@ async def test_what_no_table_can_hold_is_reported_and_counted(
         now_s = 10.0 if number == 3 else float(number)
         await opened.wait_applied(await setting.write(b"k"), timeout=DEADLINE_S)
     assert opened.void == opened.index.statistics().void == 4
-    told = [each.getMessage() for each in caplog.records if "no table can hold" in each.getMessage()]
-    assert [message.partition(", which")[0] for message in told] == [
+    warnings = [each.getMessage() for each in caplog.records if "no table can hold" in each.getMessage()]
+    assert [message.partition(", which")[0] for message in warnings] == [
         "flights/0: no table can hold 1 of the records at offsets 0 to 0",
         "flights/0: no table can hold 3 of the records at offsets 1 to 3",
     ]

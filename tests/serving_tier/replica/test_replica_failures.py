@@ -159,13 +159,13 @@ class Damage:
 
     def __init__(self, replica: Replica) -> None:
         self.heard: list[Replica] = []
-        self.told = asyncio.Event()
+        self.reported = asyncio.Event()
         replica.owner = self
 
     def __call__(self, replica: Replica, event: ReplicaEvent) -> None:
         assert event == "damaged"
         self.heard.append(replica)
-        self.told.set()
+        self.reported.set()
 
 
 async def test_damage_met_while_applying_is_reported_once(
@@ -200,7 +200,7 @@ async def test_damage_met_by_a_read_in_a_thread_stops_the_replica(
     with pytest.raises(IndexDamaged, match="flags 01000000"):
         await asyncio.to_thread(read)
     async with within(DEADLINE_S):
-        await damage.told.wait()
+        await damage.reported.wait()
     assert (damage.heard, replica.state) == ([replica], "stopped")
     assert isinstance(replica.failure, IndexDamaged)
     last = await setting.write(b"b")

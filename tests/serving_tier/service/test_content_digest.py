@@ -28,8 +28,8 @@ def index(tmp_path: Path) -> Iterator[LmdbIndex]:
 
 
 @pytest.fixture
-def twin(tmp_path: Path) -> Iterator[LmdbIndex]:
-    opened = LmdbIndex.open(tmp_path / "twin", table_id=TABLE, partition=PARTITION)
+def other(tmp_path: Path) -> Iterator[LmdbIndex]:
+    opened = LmdbIndex.open(tmp_path / "other", table_id=TABLE, partition=PARTITION)
     yield opened
     opened.close()
 
@@ -54,7 +54,7 @@ def stored_of(index: LmdbIndex, key: bytes) -> bytes:
 
 
 @pytest.fixture
-def both(index: LmdbIndex, twin: LmdbIndex) -> tuple[LmdbIndex, LmdbIndex]:
+def both(index: LmdbIndex, other: LmdbIndex) -> tuple[LmdbIndex, LmdbIndex]:
     """Two indexes that folded one log in chunks of their own."""
     log = StoredLog()
     for _ in range(2):
@@ -62,8 +62,8 @@ def both(index: LmdbIndex, twin: LmdbIndex) -> tuple[LmdbIndex, LmdbIndex]:
             log.append(put(key, b"v" + key))
     for batch in log.batches:
         index.apply(batch)
-    twin.apply(b"".join(log.batches))
-    return index, twin
+    other.apply(b"".join(log.batches))
+    return index, other
 
 
 def test_equal_content_has_equal_digests(both: tuple[LmdbIndex, LmdbIndex]) -> None:
@@ -86,9 +86,9 @@ def test_equal_content_has_equal_digests(both: tuple[LmdbIndex, LmdbIndex]) -> N
     ids=["value", "longer", "version", "expiry", "missing"],
 )
 def test_one_altered_key_changes_its_bucket_and_is_named(both: tuple[LmdbIndex, LmdbIndex], change: object) -> None:
-    twin = both[1]
+    other = both[1]
     key = b"{user7}.cart"
-    alter(twin, key, change(stored_of(twin, key)))  # type: ignore[operator]
+    alter(other, key, change(stored_of(other, key)))  # type: ignore[operator]
     first, second = map(digest, both)
     differing = [at for at in range(64) if first.digests[at] != second.digests[at]]
     assert differing == [slot_of(key) % 64]
@@ -108,7 +108,7 @@ def test_a_listing_tells_versions_and_hashes(index: LmdbIndex) -> None:
     assert len(a) == 16
 
 
-def test_what_has_expired_does_not_count(index: LmdbIndex, twin: LmdbIndex) -> None:
+def test_what_has_expired_does_not_count(index: LmdbIndex, other: LmdbIndex) -> None:
     """Whether an expired entry was removed already depends on chunks; the content does not."""
     log = StoredLog()
     log.append(put(b"a", b"1"), put(b"b", b"1", expiry=Expiry.TTL, expiry_ms=10))
@@ -117,8 +117,8 @@ def test_what_has_expired_does_not_count(index: LmdbIndex, twin: LmdbIndex) -> N
     assert digest(index).keys == 2
     later = log.append(put(b"c", b"1"), later_ms=100)
     index.apply(later)
-    twin.apply(before + later)
-    assert digest(index) == digest(twin)
+    other.apply(before + later)
+    assert digest(index) == digest(other)
     assert digest(index).keys == 2
 
 

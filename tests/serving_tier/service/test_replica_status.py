@@ -12,7 +12,7 @@ from serving_tier.node.hosting import Pending
 from serving_tier.service.replica_status import ReplicaStatus, changes_between, status_of_pending
 
 _NAMES = st.tuples(st.sampled_from([TableId("A" * 22), TableId("B" * 21 + "A")]), st.integers(0, 2).map(Partition))
-_STANDINGS = st.builds(
+_STATUSES = st.builds(
     ReplicaStatus,
     applied=st.integers(0, 2).map(Offset),
     latest=st.integers(0, 2).map(Offset),
@@ -26,14 +26,14 @@ _STANDINGS = st.builds(
 )
 
 
-@given(st.lists(st.dictionaries(_NAMES, _STANDINGS, max_size=5), max_size=8))
+@given(st.lists(st.dictionaries(_NAMES, _STATUSES, max_size=5), max_size=8))
 def test_a_follower_of_the_changes_knows_everything(pinned_reads: list[dict[PartitionId, ReplicaStatus]]) -> None:
     known: dict[PartitionId, ReplicaStatus] = {}
     before: dict[PartitionId, ReplicaStatus] = {}
     for after in pinned_reads:
         changed, gone = changes_between(before, after)
         assert not set(changed) & set(gone)
-        assert all(name not in known or known[name] != after[name] for name in changed), "nothing is told twice"
+        assert all(name not in known or known[name] != after[name] for name in changed), "nothing is reported twice"
         known.update({name: after[name] for name in changed})
         for name in gone:
             del known[name]

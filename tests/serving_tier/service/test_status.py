@@ -64,8 +64,8 @@ async def test_the_first_message_reports_everything(nodes: TwoNodes) -> None:
     await nodes.level(last)
     served.running[7, 2] = TaskProgress("copying", 3, 9)
     async with aclosing(served.wire.stream(served.stub.Status, node_pb2.StatusRequest(once=True))) as messages:  # type: ignore[type-var]
-        told = [message async for message in messages]
-    (status,) = told
+        received = [message async for message in messages]
+    (status,) = received
     assert (status.node, status.identity, status.map_version, status.load) == ("n2", "identity of n2", -1, 0)
     assert (status.disk_free > 0, status.disk_used > 0, status.clock_ms > 1_600_000_000_000) == (True, True, True)
     (replica,) = status.replicas
@@ -190,8 +190,8 @@ async def test_one_computation_for_all_and_none_for_nobody(nodes: TwoNodes, monk
         await follower.hear()
     assert compared == [True]
     await nodes.level(await nodes.write(b"a"))
-    told = [await follower.hear() for follower in followers]
-    assert all(message is told[0] for message in told)
+    received = [await follower.hear() for follower in followers]
+    assert all(message is received[0] for message in received)
     for follower in followers:
         await follower._messages.aclose()
     done = len(compared)

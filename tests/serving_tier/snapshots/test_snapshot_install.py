@@ -167,7 +167,7 @@ async def test_an_index_of_a_newer_format_is_refused_by_name(stored: Stored) -> 
     stored.check_untouched()
 
 
-def told(data: bytes, name: str) -> SnapshotFile:
+def listed(data: bytes, name: str) -> SnapshotFile:
     pieces = tuple(google_crc32c.value(data[at : at + PIECE_BYTES]) for at in range(0, len(data), PIECE_BYTES))
     return SnapshotFile(name, len(data), pieces)
 
@@ -199,7 +199,7 @@ async def test_a_file_that_lmdb_must_not_open_is_refused_though_its_checksums_ho
     data = bytearray(stored.file("data.mdb").read_bytes())
     harm(data)
     stored.file("data.mdb").write_bytes(data)
-    stored.say(files=(told(bytes(data), "data.mdb"), stored.manifest.files[1]))
+    stored.say(files=(listed(bytes(data), "data.mdb"), stored.manifest.files[1]))
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("LMDB was given a file that was not checked")

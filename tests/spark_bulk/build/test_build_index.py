@@ -45,7 +45,7 @@ def test_a_data_frame_becomes_a_version(spark: Any, server: Any, table: Any, tmp
     done = table.put(b"live", b"1")
     rows = {b"k%05d" % number: b"value %d" % number for number in range(20_000)}
     frame = spark.createDataFrame([(key.decode(), value) for key, value in rows.items()], "tail string, about binary")
-    told: list[Built] = []
+    built: list[Built] = []
     version = build_index(
         frame.repartition(3),
         at=server.target,
@@ -53,13 +53,13 @@ def test_a_data_frame_becomes_a_version(spark: Any, server: Any, table: Any, tmp
         key="tail",
         value="about",
         url=str(tmp_path / "version"),
-        report=told.append,
+        report=built.append,
     )
     found = content_of(version, tmp_path / "version", tmp_path)
     assert values_of(found) == rows
     assert (version.table_name, version.partitions, version.partitioner) == (table.name, PARTITIONS, "slot")
     assert version.source == "a data frame of tail, about"
-    assert (told[0].version, told[0].rows, told[0].dropped) == (version, 20_000, 0)
+    assert (built[0].version, built[0].rows, built[0].dropped) == (version, 20_000, 0)
     # One record each: the live one, and the no-ops of the partitions that had none.
     assert {part.offset for part in version.parts} == {0}
     assert version.parts[done.partition].offset == done.offset
@@ -131,7 +131,7 @@ def test_of_duplicates_the_last_is_kept(spark: Any, server: Any, table: Any, tmp
     """The last by the column; null is before everything; equal ones by their values, so that it is always the same."""
     rows = [(b"a", b"1", 1), (b"a", b"2", 3), (b"a", b"3", 2), (b"b", b"1", None), (b"b", b"0", -5)]
     rows += [(b"c", b"x", 7), (b"c", b"y", 7)] + [(b"%d" % number, b"", 0) for number in range(500)]
-    told: list[Built] = []
+    built: list[Built] = []
     for number in range(2):
         frame = spark.createDataFrame(rows[::-1] if number else rows, "k binary, v binary, t int").repartition(4)
         version = build_index(
@@ -143,12 +143,12 @@ def test_of_duplicates_the_last_is_kept(spark: Any, server: Any, table: Any, tmp
             url=str(tmp_path / str(number)),
             duplicates="last",
             order_by="t",
-            report=told.append,
+            report=built.append,
         )
         found = values_of(content_of(version, tmp_path / str(number), tmp_path))
         assert (found[b"a"], found[b"b"], found[b"c"]) == (b"2", b"0", b"y")
         assert len(found) == 503
-    assert [(each.rows, each.dropped) for each in told] == [(507, 4)] * 2
+    assert [(each.rows, each.dropped) for each in built] == [(507, 4)] * 2
 
 
 def test_rows_expire_by_the_logs_clock(spark: Any, server: Any, table: Any, tmp_path: Path) -> None:

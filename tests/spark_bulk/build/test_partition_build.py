@@ -70,10 +70,10 @@ async def test_what_cannot_be_written_is_reported_and_not_raised(tmp_path: Path)
     )
     assert outcome.manifest is None
     assert isinstance(outcome.error, InvalidKey)
-    told = read_back(outcome)
-    assert isinstance(told.error, InvalidKey)
-    assert (told.error.message, told.error.fields) == (outcome.error.message, {"size": 600})
-    assert "the key column tail has b'kkkk" in told.error.message
+    passed_on = read_back(outcome)
+    assert isinstance(passed_on.error, InvalidKey)
+    assert (passed_on.error.message, passed_on.error.fields) == (outcome.error.message, {"size": 600})
+    assert "the key column tail has b'kkkk" in passed_on.error.message
     assert list((tmp_path / "work").iterdir()) == []
     assert not (tmp_path / "store").exists()
 

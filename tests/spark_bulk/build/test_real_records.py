@@ -41,7 +41,7 @@ def test_debians_packages(spark: Any, server: Any, table: Any, tmp_path: Path) -
     lines = tmp_path / "packages.json"
     lines.write_text("\n".join(json.dumps({"name": each["Package"], "fields": each}) for each in found))
     frame = spark.read.schema("name STRING, fields MAP<STRING, STRING>").json(str(lines))
-    told: list[Built] = []
+    built: list[Built] = []
     url = f"file://{tmp_path / 'version'}"
     # A name comes once for each version of the package that can be had: the last by version counts, as text.
     build_index(
@@ -53,12 +53,12 @@ def test_debians_packages(spark: Any, server: Any, table: Any, tmp_path: Path) -
         url=url,
         duplicates="last",
         order_by="version",
-        report=told.append,
+        report=built.append,
     )
     wanted: dict[str, dict[str, str]] = {}
     for each in sorted(found, key=lambda each: each.get("Version", "").encode()):
         wanted[each["Package"]] = each
-    assert (told[0].rows, told[0].dropped) == (len(found), len(found) - len(wanted))
+    assert (built[0].rows, built[0].dropped) == (len(found), len(found) - len(wanted))
     for command in (("stage", table.name, url), ("swap", table.name)):
         done = run_duramen("bulk", *command, at=server.target)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -44,11 +44,11 @@ def fill(table: Any, count: int = 2000) -> dict[bytes, Entry]:
 def test_a_table_becomes_a_version_of_itself(spark: Any, server: Any, table: Any, tmp_path: Path) -> None:
     """Values, versions and expiries are those that the nodes serve."""
     rows = fill(table)
-    told: list[Built] = []
-    version = repush(spark, at=server.target, table=table.name, url=str(tmp_path / "v"), report=told.append)
+    built: list[Built] = []
+    version = repush(spark, at=server.target, table=table.name, url=str(tmp_path / "v"), report=built.append)
     assert content_of(version, tmp_path / "v", tmp_path) == rows
     assert version.source == f"repush of {table.name}"
-    assert told == [Built(version, len(rows), 0)]
+    assert built == [Built(version, len(rows), 0)]
 
 
 def test_an_empty_table_too(spark: Any, server: Any, table: Any, tmp_path: Path) -> None:

@@ -231,15 +231,15 @@ def test_two_attempts_side_by_side(
         identity = TaskIdentity(place.topic.id, "job", 1)
         return Appender(lambda: open_log(place.log_url), place.topic.id, identity, compress=False, timeout_s=60)
 
-    with appender() as slow, appender() as twin:
-        left = {slow: iter(drafted[: coin.randrange(60, 190)]), twin: iter(drafted)}
+    with appender() as slow, appender() as fast:
+        left = {slow: iter(drafted[: coin.randrange(60, 190)]), fast: iter(drafted)}
         while left:
             who = coin.choice(list(left))
             if (row := next(left[who], None)) is None:
                 del left[who]
             else:
                 who.add(row)
-        twin.finish()
+        fast.finish()
     expected = values_of(drafted)
     assert table.get_many(list(expected), level="strong") == list(expected.values())
 

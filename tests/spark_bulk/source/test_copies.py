@@ -21,7 +21,7 @@ from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.log import Bounds, Topic
 from spark_bulk.source.model.place import TablePlace, find_table, token_offsets
 from spark_bulk.source.table import copies
-from spark_bulk.source.table.copies import StandingIndex, Wanted, plan_of, standing_index
+from spark_bulk.source.table.copies import IndexCopy, Wanted, open_index_copy, plan_of
 from spark_bulk.source.table.index_file import IndexFile
 
 ZERO = Partition(0)
@@ -123,11 +123,11 @@ class Filled:
         store: str = "",
         place: TablePlace | None = None,
         timeout_s: float = 20,
-    ) -> tuple[StandingIndex, dict[bytes, bytes]]:
+    ) -> tuple[IndexCopy, dict[bytes, bytes]]:
         wanted = Wanted(place or self.place(), ZERO, Offset(until), exact, store, timeout_s=timeout_s)
 
-        async def take() -> tuple[StandingIndex, dict[bytes, bytes]]:
-            async with standing_index(wanted) as found:
+        async def take() -> tuple[IndexCopy, dict[bytes, bytes]]:
+            async with open_index_copy(wanted) as found:
                 state: dict[bytes, bytes] = {}
                 if found.data is not None:
                     with IndexFile.open(found.data) as file:
@@ -227,7 +227,7 @@ def test_nothing_is_left_behind(filled: Filled, tmp_path: Path, no_near: None) -
     wanted = Wanted(filled.place(), ZERO, Offset(at), False, folder=str(tmp_path))
 
     async def take() -> IndexFile:
-        async with standing_index(wanted) as found:
+        async with open_index_copy(wanted) as found:
             assert found.data is not None
             assert found.data.is_relative_to(tmp_path)
             return IndexFile.open(found.data)
@@ -253,7 +253,7 @@ def test_a_barrier_is_not_replayed_across(tmp_path: Path) -> None:
     place = place_of(partitions=1, table=topic.id, log_url=tmp_path.as_uri())
 
     async def applied(until: int) -> int:
-        async with standing_index(Wanted(place, ZERO, Offset(until), True, timeout_s=60)) as found:
+        async with open_index_copy(Wanted(place, ZERO, Offset(until), True, timeout_s=60)) as found:
             return found.applied
 
     assert asyncio.run(applied(0)) == 0

@@ -181,7 +181,7 @@ class Notifications:
         if len(self._patterns) + len(patterns) > _PATTERNS_MAX:
             raise Problem(
                 f"ERR all connections together listen to at most {_PATTERNS_MAX} patterns, and to "
-                f"{len(self._patterns)} at this moment"
+                f"{len(self._patterns)} now"
             )
 
     def add(self, client: Listener, name: bytes, *, pattern: bool) -> None:

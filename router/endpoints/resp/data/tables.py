@@ -33,7 +33,7 @@ from log_tier.model.tokens import Token
 from router.data.seam import TableAdmin
 from router.endpoints.resp.data.floors import Floors
 from router.endpoints.resp.data.freshness_page import FreshnessPages
-from router.endpoints.resp.data.value_cache import CacheRoom, ValueCache
+from router.endpoints.resp.data.value_cache import CacheBudget, ValueCache
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import Problem
@@ -69,8 +69,8 @@ class ServedTable:
     """A table, and what of it is in this process."""
 
     __slots__ = (
+        "_cache_budget",
         "_floors",
-        "_room",
         "caches",
         "claims",
         "floor",
@@ -87,14 +87,16 @@ class ServedTable:
         "seen",
     )
 
-    def __init__(self, ref: TableRef, node: Node | None, room: CacheRoom, floors: Floors | None = None) -> None:
+    def __init__(
+        self, ref: TableRef, node: Node | None, cache_budget: CacheBudget, floors: Floors | None = None
+    ) -> None:
         """`floors`: what is known of the table already; None: nothing."""
         floors = floors or Floors(ref.partitions)
         self.ref = ref
         self.node = node
         self.page = floors.page
         """The freshness page: what reader processes know of the table."""
-        self._room = room
+        self._cache_budget = cache_budget
         self.partitions = ref.partitions
         self.ids: Final = [ref.partition(number) for number in range(ref.partitions)]
         """The identity of each partition, made once."""
@@ -136,7 +138,7 @@ class ServedTable:
             changed = True
             if replica is not None:
                 self.raise_floor(partition, replica.floor)
-                self.caches[partition] = ValueCache.open(replica, self._room)
+                self.caches[partition] = ValueCache.open(replica, self._cache_budget)
                 if self.page is not None:
                     replica.observers.append(self)
         if changed:
@@ -205,15 +207,15 @@ class Tables:
         connection: TableAdmin,
         node: Node | None,
         partitions: Callable[[], int],
-        room: CacheRoom,
+        cache_budget: CacheBudget,
         pages: FreshnessPages | None = None,
         *,
         is_known: Callable[[TableId], bool],
     ) -> None:
-        """`partitions`: how many a table gets that is made here. `room`: the memory of the value caches. `pages`: the
+        """`partitions`: of a table that is created here. `cache_budget`: the memory of the value caches. `pages`: the
         freshness pages, if there are reader processes. `is_known`: whether the catalog has a table of that id.
         """
-        self._room = room
+        self._cache_budget = cache_budget
         self._pages = pages
         self._connection = connection
         self._node = node
@@ -265,7 +267,7 @@ class Tables:
         if floors is None:
             page = None if self._pages is None or self._node is None else self._pages.make(ref)
             floors = self._floors[ref.id] = Floors(ref.partitions, page)
-        found = self._open[ref.name] = ServedTable(ref, self._node, self._room, floors)
+        found = self._open[ref.name] = ServedTable(ref, self._node, self._cache_budget, floors)
         return found
 
     def _forget_dropped(self) -> None:

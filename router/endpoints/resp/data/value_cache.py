@@ -17,7 +17,7 @@ takes a fifth of that. For a single GET that is a tenth of its time, for MGET of
 From the time when the index has applied a batch (in another thread) until the cache hears of it, the offsets differ,
 and reads go to the index.
 
-All caches of an endpoint share one limit of memory (`CacheRoom`). A cache has two generations: what was read since the
+All caches of an endpoint share one memory limit (`CacheBudget`). A cache has two generations: what was read since its
 last turn, and what was read before it; at the limit the largest one makes a turn and forgets the older half. What is
 read again moves to the young one, so it is roughly the least recently used that goes (the clock's idea with a hand that
 moves in leaps).
@@ -33,7 +33,7 @@ from log_tier.model.identifiers import NOTHING, Offset
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica
 
-__all__ = ["REPLY_BYTES_MAX", "CacheRoom", "ValueCache"]
+__all__ = ["REPLY_BYTES_MAX", "CacheBudget", "ValueCache"]
 
 # Of an entry, in addition to the bytes of its key and its reply: the heads of two objects and its share of a dict.
 _ENTRY_BYTES: Final = 180
@@ -46,7 +46,7 @@ REPLY_BYTES_MAX: Final = 16 << 10
 _NAMED_MAX: Final = 4096
 
 
-class CacheRoom:
+class CacheBudget:
     """How many bytes the caches of an endpoint may have together."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -61,13 +61,13 @@ class CacheRoom:
 
 
 class ValueCache:
-    """The cache of one replica, for one event loop. `open()` makes one, `close()` takes it out of its `CacheRoom`."""
+    """The cache of one replica, for one event loop. `open()` makes one, `close()` takes it out of its `CacheBudget`."""
 
-    __slots__ = ("_old_bytes", "_replica", "_room", "_young_bytes", "applied", "index", "old", "transaction", "young")
+    __slots__ = ("_budget", "_old_bytes", "_replica", "_young_bytes", "applied", "index", "old", "transaction", "young")
 
-    def __init__(self, replica: Replica, room: CacheRoom) -> None:
+    def __init__(self, replica: Replica, budget: CacheBudget) -> None:
         self._replica = replica
-        self._room = room
+        self._budget = budget
         self.index: LmdbIndex = replica.index
         """What the values are of."""
         self.applied: Offset = NOTHING
@@ -81,13 +81,13 @@ class ValueCache:
         self._young_bytes = self._old_bytes = 0
 
     @classmethod
-    def open(cls, replica: Replica, room: CacheRoom) -> ValueCache:
+    def open(cls, replica: Replica, budget: CacheBudget) -> ValueCache:
         """A cache of a replica that is here. Its values hold from the next batch on that is applied, or at once where
         none is under way.
         """
-        cache = cls(replica, room)
-        if room.bytes_max:
-            room.caches.append(cache)
+        cache = cls(replica, budget)
+        if budget.bytes_max:
+            budget.caches.append(cache)
             replica.observers.append(cache)
             if not replica.applies:
                 cache.applied, cache.transaction = replica.index.applied, replica.index.transaction()
@@ -95,7 +95,7 @@ class ValueCache:
 
     @property
     def size_bytes(self) -> int:
-        """Its share of the `CacheRoom`."""
+        """Its share of the `CacheBudget`."""
         return self._young_bytes + self._old_bytes
 
     def replica_applied(self, index: LmdbIndex, batches: Sequence[Batch]) -> None:
@@ -123,23 +123,23 @@ class ValueCache:
             if (reply := young.pop(key, None)) is not None:
                 size = len(key) + len(reply) + _ENTRY_BYTES
                 self._young_bytes -= size
-                self._room.used_bytes -= size
+                self._budget.used_bytes -= size
             if old and (reply := old.pop(key, None)) is not None:
                 size = len(key) + len(reply) + _ENTRY_BYTES
                 self._old_bytes -= size
-                self._room.used_bytes -= size
+                self._budget.used_bytes -= size
 
     def put(self, key: bytes, reply: bytes) -> None:
         """Keep what was just read from the index, with nothing awaited in between; the key was not here."""
         if len(reply) > REPLY_BYTES_MAX:
             return
         size = len(key) + len(reply) + _ENTRY_BYTES
-        room = self._room
+        budget = self._budget
         self.young[key] = reply
         self._young_bytes += size
-        room.used_bytes += size
-        if room.used_bytes > room.bytes_max:
-            room.make()
+        budget.used_bytes += size
+        if budget.used_bytes > budget.bytes_max:
+            budget.make()
 
     def put_new(self, keys: Sequence[bytes], stored: Sequence[bytes | None], replies: Sequence[bytes]) -> None:
         """`put` for several keys, some of which may be in the cache, or absent, or expire."""
@@ -161,7 +161,7 @@ class ValueCache:
 
     def turn(self) -> None:
         """Forget the older generation."""
-        self._room.used_bytes -= self._old_bytes
+        self._budget.used_bytes -= self._old_bytes
         self.old, self._old_bytes = self.young, self._young_bytes
         self.young, self._young_bytes = {}, 0
 
@@ -174,6 +174,6 @@ class ValueCache:
         """Hear no more. Idempotent."""
         self.clear()
         self.applied = NOTHING
-        if self in self._room.caches:
-            self._room.caches.remove(self)
+        if self in self._budget.caches:
+            self._budget.caches.remove(self)
             self._replica.observers.remove(self)

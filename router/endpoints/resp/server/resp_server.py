@@ -30,7 +30,7 @@ from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.rounds.changes import Changes
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable, Tables
-from router.endpoints.resp.data.value_cache import CacheRoom
+from router.endpoints.resp.data.value_cache import CacheBudget
 from router.endpoints.resp.readers.reader_state import UPSTREAM_SOCKET, ReaderTask
 from router.endpoints.resp.server.peers import Peers
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets, tls_context
@@ -99,12 +99,12 @@ class RespServer:
         """By connections that are gone."""
         self.pages = FreshnessPages(settings.readers) if settings.readers else None
         """For reader processes, where there are some; see `readers` why there is no cache then."""
-        self.room = CacheRoom(0 if self.pages is not None else settings.cache_mebibytes << 20)
+        self.cache_budget = CacheBudget(0 if self.pages is not None else settings.cache_mebibytes << 20)
         self.tables = Tables(
             connection,
             node,
             lambda: settings.table_partitions or self._partitions(),
-            self.room,
+            self.cache_budget,
             self.pages,
             is_known=lambda table_id: table_id in maps.map.tables,
         )

@@ -121,16 +121,16 @@ class Framer:
 
     def _take_fallback(self, data: bytes) -> list[Command]:
         """The commands of a chunk by the fallback parser, which begins with what hiredis holds."""
-        careful = self._fallback
-        if careful is None:
-            careful = self._fallback = FallbackParser()
+        fallback = self._fallback
+        if fallback is None:
+            fallback = self._fallback = FallbackParser()
             data = b"".join((*self._held, data))
             self._held = []
             self._renew()
         self.more = False
-        commands = careful.take(data)
-        self.more = careful.more
-        if careful.idle:
+        commands = fallback.take(data)
+        self.more = fallback.more
+        if fallback.idle:
             self._fallback, self.held_bytes = None, 0
         else:
             self.held_bytes = 1  # what counts is that there is something

@@ -31,7 +31,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("prot = 1", r"node.toml has the key 'prot', which this role does not know; it knows .*port"),
         ("port = 70000", r"the setting port \(.*node.toml, DURAMEN_NODE_PORT or --port\) is 70000"),
@@ -42,10 +42,10 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ("port = ", r"node.toml is no TOML"),
     ],
 )
-def test_errors_name_the_key_and_the_file(text: str, told: str, tmp_path: Path) -> None:
+def test_errors_name_the_key_and_the_file(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text(text)
-    with pytest.raises(InvalidRequest, match=told):
+    with pytest.raises(InvalidRequest, match=message):
         load_settings(NodeSettings, file, {})
 
 

@@ -1,4 +1,4 @@
-"""A commit that fails: what each of its writes is told is what the next process finds."""
+"""A commit that fails: what each of its writes is answered is what the next process finds."""
 
 from __future__ import annotations
 
@@ -89,8 +89,10 @@ async def test_what_was_written_and_not_synced_is_unknown(
                 assert b"late" in keys
             else:
                 assert "restart" in answer.message
-                told = type(answer)
-                assert told is WriteUnknown or (told is LogStopped and b"late" not in keys), f"{number}: {answer!r}"
+                outcome = type(answer)
+                assert outcome is WriteUnknown or (outcome is LogStopped and b"late" not in keys), (
+                    f"{number}: {answer!r}"
+                )
     assert any(isinstance(answer, WriteUnknown) for answer in answers)
 
 

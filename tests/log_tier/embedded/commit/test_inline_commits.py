@@ -225,8 +225,8 @@ def test_many_loops_at_once(tmp_path: Path) -> None:
             for partition in range(partitions):
                 found = keys_of(await read_all(log, topic.id, partition))
                 assert sorted(found) == list(range(len(found)))
-                told = {offset: key.encode() for places in written for p, offset, key in places if p == partition}
-                assert found == told
+                expected = {offset: key.encode() for places in written for p, offset, key in places if p == partition}
+                assert found == expected
             for places in written:
                 for partition in range(partitions):
                     offsets = [offset for p, offset, _ in places if p == partition]

@@ -14,21 +14,21 @@ KNOWN = KnownTopic(Topic(THIS, "flights", 4), "duramen.flights", False, False, 1
 WELL = Sight(THIS, 4)
 
 
-@pytest.mark.parametrize("told", [None, Sight(OTHER, 4)])
-def test_a_broker_that_is_behind_refuses_nothing(told: Sight | None) -> None:
+@pytest.mark.parametrize("sight", [None, Sight(OTHER, 4)])
+def test_a_broker_that_is_behind_refuses_nothing(sight: Sight | None) -> None:
     looks = Looks()
     for _ in range(5):
         for _ in range(MISSED_TIMES - 1):
-            assert looks.judge(KNOWN, told) is None
+            assert looks.judge(KNOWN, sight) is None
         assert looks.judge(KNOWN, WELL) is None
 
 
 @pytest.mark.parametrize(
-    ("told", "words"), [(None, "was deleted in Kafka"), (Sight(OTHER, 4), f"made again.*{THIS}.*{OTHER}")]
+    ("sight", "words"), [(None, "was deleted in Kafka"), (Sight(OTHER, 4), f"made again.*{THIS}.*{OTHER}")]
 )
-def test_what_is_not_found_some_times_in_a_row_is_gone(told: Sight | None, words: str) -> None:
+def test_what_is_not_found_some_times_in_a_row_is_gone(sight: Sight | None, words: str) -> None:
     looks = Looks()
-    judged = [looks.judge(KNOWN, told) for _ in range(MISSED_TIMES)]
+    judged = [looks.judge(KNOWN, sight) for _ in range(MISSED_TIMES)]
     assert judged[:-1] == [None] * (MISSED_TIMES - 1)
     assert isinstance(judged[-1], TableNotFound)
     with pytest.raises(TableNotFound, match=words):

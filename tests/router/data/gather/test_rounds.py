@@ -112,11 +112,11 @@ def do(gatherer: Gatherer, line: str) -> str:
         fate = batch.progress.answered(ANSWERS[words[1]], asked="asked" in words or batch.progress.repeated)
         if fate is not Fate.AGAIN:
             rounds.settle(batch)
-        told = ""
+        reason = ""
         if fate is Fate.REFUSED:
-            told = f", {type(batch.progress.final(batch.progress.reason or DuramenError('none'))).__name__}"
+            reason = f", {type(batch.progress.final(batch.progress.reason or DuramenError('none'))).__name__}"
         marks = [name for name in ("repeated", "unknown") if getattr(batch.progress, name)]
-        return f"batch {batch.number} {fate.value}{told}" + (f" ({', '.join(marks)})" if marks else "")
+        return f"batch {batch.number} {fate.value}{reason}" + (f" ({', '.join(marks)})" if marks else "")
     assert verb == "back", f"{line!r} is no step"
     rounds.landed(int(words[0]), gatherer.began_s, gatherer.now_s)
     return f"{rounds.in_flight} under way"

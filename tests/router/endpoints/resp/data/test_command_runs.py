@@ -24,7 +24,7 @@ from serving_tier.fold.entry import Entry
 
 NOW = 1_000_000
 KEYS = [b"k%d" % number for number in range(24)]
-ROOM = 1 << 20
+BYTES_MAX = 1 << 20
 
 Words = list[bytes]
 
@@ -67,7 +67,7 @@ def one_by_one(commands: Sequence[Words], held: dict[bytes, Entry | None]) -> tu
         spec = find_command(command[0])
         assert spec is not None
         job = Job(Sender(), spec.keys(command), spec.run, command[1:], replies)
-        job.run(overlay, ROOM)
+        job.run(overlay, BYTES_MAX)
         job.answer(0)
     return b"".join(replies.replies), state_of(overlay)
 
@@ -84,7 +84,7 @@ def in_runs(commands: Sequence[Words], held: dict[bytes, Entry | None]) -> tuple
             spec = find_command(command[0])
             assert spec is not None
             job = Job(Sender(), spec.keys(command), spec.run, command[1:], replies)
-            job.run(overlay, ROOM)
+            job.run(overlay, BYTES_MAX)
             job.answer(0)
             continue
         place = replies_of(found)
@@ -92,7 +92,7 @@ def in_runs(commands: Sequence[Words], held: dict[bytes, Entry | None]) -> tuple
         assert set(run.asked) | set(run.blind) == set(run.keys)
         # What a run has not asked for need not be known.
         before, overlay.found = overlay.found, {key: held[key] for key in run.asked}
-        run.run(overlay, ROOM)
+        run.run(overlay, BYTES_MAX)
         overlay.found = before
         run.answer(0)
         assert place.reply is not None
@@ -216,7 +216,7 @@ def test_commands_that_are_taken_out() -> None:
     assert found is not None
     place = replies_of(found)
     run = run_of(found, place)
-    run.run(Overlay(held, NOW), ROOM)
+    run.run(Overlay(held, NOW), BYTES_MAX)
     jobs = run.alone()
     assert [job.keys[0] for job in jobs] == KEYS[:10]
     assert [job.wrote for job in jobs] == [key != b"k1" for key in KEYS[:10]]
@@ -250,7 +250,7 @@ def test_a_run_ends_at_the_limit_of_bytes() -> None:
     assert place.reply is None
     run.fail(DuramenError("what is answered stays"))
     for job in run.taken_out:
-        job.run(overlay, ROOM)
+        job.run(overlay, BYTES_MAX)
         job.answer(0)
     expected, state = one_by_one(
         [[b"GETSET", b"k", b"y" * 1000], *[[b"GET", b"k"], [b"APPEND", b"k", b"z"]] * 20], held
@@ -275,7 +275,7 @@ def test_writes_of_a_run_without_conditions_stand_alone() -> None:
     (group,) = groups_of([run])
     assert group.jobs == [run]
     overlay = Overlay({}, NOW)
-    run.run(overlay, ROOM)
+    run.run(overlay, BYTES_MAX)
     records = records_of(overlay, run.starts(0, len(overlay.keys)))
     assert set(records.attributes or ()) == {1}
 

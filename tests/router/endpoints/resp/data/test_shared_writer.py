@@ -30,20 +30,20 @@ from router.data.local_data import LocalData
 from router.data.requests import ReadPart, WritePart
 from router.endpoints.resp.data.shared_writer import RESP_RULES, SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.value_cache import CacheRoom
+from router.endpoints.resp.data.value_cache import CacheBudget
 from router.endpoints.resp.data.views import Record
 
 ZERO = Partition(0)
 
 
-class ToldData:
+class Waiter:
     """A waiter."""
 
     def __init__(self) -> None:
         self.done = asyncio.get_running_loop().create_future()
 
     def settle(self, error: DuramenError | None, offset: Offset) -> None:
-        assert not self.done.done(), "told twice"
+        assert not self.done.done(), "settled twice"
         self.done.set_result((error, offset))
 
     async def outcome(self) -> tuple[DuramenError | None, Offset]:
@@ -93,7 +93,7 @@ async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
 
 async def served(data_plane: LocalData, partitions: int = 1) -> ServedTable:
     ref = await data_plane.create_table(TableSpec("t", partitions=partitions), timeout=10)
-    return ServedTable(ref, data_plane.node, CacheRoom(0))
+    return ServedTable(ref, data_plane.node, CacheBudget(0))
 
 
 async def value_of(data_plane: LocalData, table: ServedTable, key: bytes) -> bytes | None:
@@ -113,7 +113,7 @@ async def test_what_is_sent_again_takes_effect_once(data_plane: LocalData, loss:
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.losses = [loss, loss]
-    first, second = ToldData(), ToldData()
+    first, second = Waiter(), Waiter()
     writer.submit(table, ZERO, [append(b"a")], first, judged=True)
     error, offset = await first.outcome()
     assert error is None
@@ -128,7 +128,7 @@ async def test_a_definite_error_is_returned_and_not_retried(data_plane: LocalDat
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.losses = ["full"]
-    report = ToldData()
+    report = Waiter()
     writer.put(table, ZERO, [b"k"], [b"v"], report)
     error, offset = await report.outcome()
     assert isinstance(error, DiskFull)
@@ -143,7 +143,7 @@ async def test_unknown_stays_unknown(data_plane: LocalData) -> None:
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection, replace(RESP_RULES, pause_first_s=0.001))  # type: ignore[arg-type]
     connection.losses = ["reply", "full"]
-    report = ToldData()
+    report = Waiter()
     writer.put(table, ZERO, [b"k"], [b"v"], report)
     assert isinstance((await report.outcome())[0], WriteUnknown)
     assert await value_of(data_plane, table, b"k") == b"v"
@@ -155,7 +155,7 @@ async def test_a_request_that_was_not_answered_in_time_may_be_written(data_plane
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.losses = ["late"]
-    report = ToldData()
+    report = Waiter()
     writer.put(table, ZERO, [b"k"], [b"v"], report)
     assert isinstance((await report.outcome())[0], WriteUnknown)
     await writer.close()
@@ -166,7 +166,7 @@ async def test_a_verdict_holds_up_nobody_elsewhere(data_plane: LocalData) -> Non
     table, connection = await served(data_plane, 4), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     keys: dict[Partition, bytes] = {table.partition_of(key): key for key in (b"k%d" % number for number in range(40))}
-    judged, plain = ToldData(), ToldData()
+    judged, plain = Waiter(), Waiter()
     with held(*all_replicas(data_plane, table.ref)):
         writer.submit(table, ZERO, [append(b"a")._replace(key=keys[ZERO])], judged, judged=True)
         writer.put(table, Partition(1), [keys[Partition(1)]], [b"v"], plain)
@@ -180,14 +180,14 @@ async def test_what_comes_meanwhile_leaves_together(data_plane: LocalData) -> No
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.held.clear()
-    tolds = [ToldData() for _ in range(101)]
-    writer.put(table, ZERO, [b"k0"], [b"v"], tolds[0])
+    waiters = [Waiter() for _ in range(101)]
+    writer.put(table, ZERO, [b"k0"], [b"v"], waiters[0])
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     for number in range(1, 101):
-        writer.put(table, ZERO, [b"k%d" % number], [b"v"], tolds[number])
+        writer.put(table, ZERO, [b"k%d" % number], [b"v"], waiters[number])
     connection.held.set()
-    places = [await report.outcome() for report in tolds]
+    places = [await report.outcome() for report in waiters]
     assert [offset for _, offset in places] == list(range(101)), "in their order, each with its place"
     assert connection.requests == [[1], [100]]
     await writer.close()
@@ -196,12 +196,12 @@ async def test_what_comes_meanwhile_leaves_together(data_plane: LocalData) -> No
 async def test_partitions_share_a_request(data_plane: LocalData) -> None:
     table, connection = await served(data_plane, 4), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
-    tolds = []
+    waiters = []
     for number in range(40):
         key = b"k%d" % number
-        tolds.append(ToldData())
-        writer.put(table, table.partition_of(key), [key], [b"v"], tolds[-1])
-    for report in tolds:
+        waiters.append(Waiter())
+        writer.put(table, table.partition_of(key), [key], [b"v"], waiters[-1])
+    for report in waiters:
         assert (await report.outcome())[0] is None
     assert len(connection.requests) == 1
     assert sum(connection.requests[0]) == 40
@@ -213,7 +213,7 @@ async def test_a_rejection_reaches_its_own_waiter(data_plane: LocalData) -> None
     table = await served(data_plane)
     writer = SharedWriter(data_plane)
     absent = attribute_of(Operation.PUT, condition=Condition.ABSENT)
-    first, second, plain = ToldData(), ToldData(), ToldData()
+    first, second, plain = Waiter(), Waiter(), Waiter()
     writer.submit(table, ZERO, [Record(b"k", b"1", absent)], first, judged=True)
     writer.submit(table, ZERO, [Record(b"k", b"2", absent)], second, judged=True)
     writer.put(table, ZERO, [b"other"], [b"3"], plain)
@@ -227,7 +227,7 @@ async def test_fresh_keys_are_forgotten_when_they_are_applied(data_plane: LocalD
     table = await served(data_plane)
     writer = SharedWriter(data_plane)
     for number in range(50):
-        report = ToldData()
+        report = Waiter()
         writer.put(table, ZERO, [b"k%d" % (number % 5)], [b"v"], report)
         await report.outcome()
     replica = table.replicas[0]
@@ -244,19 +244,19 @@ async def test_limits(data_plane: LocalData) -> None:
     table = await served(data_plane)
     writer = SharedWriter(data_plane, replace(RESP_RULES, pending_bytes_max=10))
     with pytest.raises(LimitExceeded, match="do not fit in one batch"):
-        writer.submit(table, ZERO, [append(b"x")] * 65_537, ToldData(), judged=False)
+        writer.submit(table, ZERO, [append(b"x")] * 65_537, Waiter(), judged=False)
     with pytest.raises(Overloaded, match="0 bytes wait for the log, and at most 10 may"):
-        writer.put(table, ZERO, [b"k"], [b"x" * 20], ToldData())
+        writer.put(table, ZERO, [b"k"], [b"x" * 20], Waiter())
     await writer.close()
     with pytest.raises(ShuttingDown):
-        writer.put(table, ZERO, [b"k"], [b"x"], ToldData())
+        writer.put(table, ZERO, [b"k"], [b"x"], Waiter())
 
 
 async def test_closing_tells_everybody(data_plane: LocalData) -> None:
     table, connection = await served(data_plane), Lossy(data_plane)
     writer = SharedWriter(connection)  # type: ignore[arg-type]
     connection.held.clear()
-    flying, waiting = ToldData(), ToldData()
+    flying, waiting = Waiter(), Waiter()
     writer.put(table, ZERO, [b"a"], [b"1"], flying)
     await asyncio.sleep(0)
     await asyncio.sleep(0)

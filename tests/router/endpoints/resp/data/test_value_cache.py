@@ -19,7 +19,7 @@ from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.value_cache import REPLY_BYTES_MAX, CacheRoom, ValueCache
+from router.endpoints.resp.data.value_cache import REPLY_BYTES_MAX, CacheBudget, ValueCache
 from router.endpoints.resp.wire.replies import NULL
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
@@ -34,7 +34,7 @@ async def data_plane(tmp_path: Path) -> AsyncIterator[LocalData]:
 
 async def served(data_plane: LocalData, *, room: int = MANY, partitions: int = 1) -> tuple[ServedTable, Reads]:
     ref = await data_plane.create_table(TableSpec("t", partitions=partitions), timeout=10)
-    return ServedTable(ref, data_plane.node, CacheRoom(room)), Reads(data_plane, lambda: 0)
+    return ServedTable(ref, data_plane.node, CacheBudget(room)), Reads(data_plane, lambda: 0)
 
 
 def cache_of(table: ServedTable, partition: int = 0) -> ValueCache:
@@ -218,7 +218,7 @@ def check(table: ServedTable) -> None:
         size = sum(len(key) + len(reply) + 180 for some in (cache.young, cache.old) for key, reply in some.items())
         assert cache.size_bytes == size
         sizes += size
-        room = cache._room
+        room = cache._budget
     assert sizes == room.used_bytes <= room.bytes_max
 
 
@@ -238,4 +238,4 @@ async def test_a_batch_of_puts_notifies_once(data_plane: LocalData) -> None:
     replica.observers.append(Heard())
     place = await write(data_plane, table.ref, 0, puts((b"a", b"1"), (b"b", b"2")))
     await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
-    assert heard == [[b"a", b"b"]], "before whoever waits for it"
+    assert heard == [[b"a", b"b"]], "before its waiter"

@@ -35,9 +35,9 @@ PIECES = [b"*3\r\n$3\r\n", b"$5\r\n", b"*99999\r\n", b"~99999\r\n", b"%7\r\n", b
 
 def commands_of(data: bytes) -> list[list[bytes]]:
     """By the fallback parser alone."""
-    careful = FallbackParser()
-    found = careful.take(data)
-    assert careful.idle, "the samples are whole"
+    fallback = FallbackParser()
+    found = fallback.take(data)
+    assert fallback.idle, "the samples are whole"
     return found
 
 
@@ -233,16 +233,16 @@ def test_a_pipeline_in_chunks_is_for_the_quick_parser(monkeypatch: pytest.Monkey
     """Chunks end anywhere in a command. The fallback parser looks at the pieces that are left, and at nothing else."""
     commands = [[b"INCR", b"pipeline:%d" % number] for number in range(5000)]
     data = b"".join(packed(*command) for command in commands)
-    careful_bytes = 0
+    fallback_bytes = 0
     original = FallbackParser.take
 
     def counted(self: FallbackParser, chunk: bytes) -> list[Command]:
-        nonlocal careful_bytes
-        careful_bytes += len(chunk)
+        nonlocal fallback_bytes
+        fallback_bytes += len(chunk)
         return original(self, chunk)
 
     monkeypatch.setattr(FallbackParser, "take", counted)
     framer = Framer()
     chunks = [data[at : at + chunk_bytes] for at in range(0, len(data), chunk_bytes)]
     assert [command for chunk in chunks for command in framer.take(chunk)] == commands
-    assert careful_bytes <= 64 * len(chunks)
+    assert fallback_bytes <= 64 * len(chunks)

@@ -1,4 +1,4 @@
-"""Errors of a passing state (fault `moment`): the same call can succeed later, or may have succeeded."""
+"""Errors of a passing state (fault `transient`): the same call can succeed later, or may have succeeded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Unavailable(DuramenError):
 
     code = "unavailable"
     retryable = True
-    fault = "moment"
+    fault = "transient"
 
 
 class Disconnected(Unavailable):
@@ -123,4 +123,4 @@ class WriteUnknown(DuramenError, TimeoutError):
     """
 
     code = "write_unknown"
-    fault = "moment"
+    fault = "transient"

@@ -9,10 +9,10 @@ from log_tier.model.record import KEY_BYTES_MAX
 from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
 from serving_tier.replica.replica import Replica
 
-__all__ = ["ReplyRoom", "read_keys"]
+__all__ = ["ReplyBudget", "read_keys"]
 
 
-class ReplyRoom:
+class ReplyBudget:
     """The bytes that are left in one reply, shared by the parts of a request: first come, first served."""
 
     __slots__ = ("left",)
@@ -32,7 +32,7 @@ class ReplyRoom:
         self.left -= size
 
 
-def read_keys(replica: Replica, keys: Sequence[bytes], room: ReplyRoom) -> ReadResult:
+def read_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyBudget) -> ReadResult:
     """Read keys in one transaction. About 2 µs a key. Raises `InvalidKey`, `LimitExceeded`, `IndexDamaged`."""
     if keys and not 0 < len(longest := max(keys, key=len)) <= KEY_BYTES_MAX:
         raise InvalidKey(f"a key of this read has {len(longest)} bytes; keys have 1 to {KEY_BYTES_MAX}")
@@ -43,7 +43,7 @@ def read_keys(replica: Replica, keys: Sequence[bytes], room: ReplyRoom) -> ReadR
         raise
     entries = found.entries
     values = [None if entry is None else entry.value for entry in entries]
-    room.take(sum(map(len, filter(None, values))), len(keys))
+    budget.take(sum(map(len, filter(None, values))), len(keys))
     return ReadResult(
         found.applied,
         values,
