@@ -79,7 +79,9 @@ class _Group:
             keys = [key for call in calls for key in call.keys]
         partition, after, lag_max_ms = self.wanted
         if after is None:
+            # Decided once: if it is asked again, what the session has seen meanwhile is not waited for.
             after = session.offsets(self.table)[partition.partition]
+            self.wanted = Wanted(partition, after, lag_max_ms)
         return ReadPart(partition, keys, after, self.strong, lag_max_ms)
 
     def piece(self, calls: Sequence[_Call], loop: asyncio.AbstractEventLoop) -> _Group:

@@ -67,10 +67,11 @@ async def scan(client: CommandContext, args: Sequence[bytes]) -> list[object]:
     table = await client.current_table()
     cursors = client.server.cursors
     start = cursors.find(table.ref.id, number) if number else b""
+    walk = _Walk(client, table)
     found: list[bytes] = []
     left = min(count, SCAN_LIMIT_MAX)
     for _ in range(-(-left // _PAGE_KEYS)):  # so many and no more: pages of large values have fewer keys
-        page = await _page(client, table, start, min(left, _PAGE_KEYS))
+        page = await walk.page(start, min(left, _PAGE_KEYS))
         if strings:
             found += page.keys if pattern is None else await _matching(pattern, page.keys)
         if not page.more:
@@ -94,37 +95,49 @@ async def _matching(pattern: Glob, keys: Sequence[bytes]) -> list[bytes]:
     return found
 
 
-async def _page(
-    client: CommandContext, table: ServedTable, start: bytes, limit: int, end: bytes | None = None
-) -> ScanResult:
-    freshness = client.freshness(table)
-    wanted = client.server.own_partitions(table)
-    request = ScanRequest(
-        table.ref.id,
-        start=start,
-        end=end,
-        limit=limit,
-        after={
+class _Walk:
+    """The pages of one command. The first one holds what was acknowledged when the command came; each later one is at
+    least as new as the one before it, and does not wait for what is written meanwhile.
+    """
+
+    def __init__(self, client: CommandContext, table: ServedTable) -> None:
+        self._client, self._table = client, table
+        freshness = client.freshness(table)
+        self._strong = freshness.strong
+        self._after = {
             partition: freshness.after(partition, table.seen[partition])
             for partition in map(Partition, range(table.partitions))
-        },
-        strong=freshness.strong,
-        partitions=() if len(wanted) == table.partitions else wanted,
-    )
-    if not wanted:
-        return ScanResult([], [], [], False, {})
-    page = await client.server.connection.scan(request, timeout=REQUEST_TIMEOUT_S)
-    for partition, applied in page.applied.items():
-        table.raise_floor(partition, applied)
-    client.caught_up(table)
-    return page
+        }
+
+    async def page(self, start: bytes, limit: int, end: bytes | None = None) -> ScanResult:
+        client, table = self._client, self._table
+        wanted = client.server.own_partitions(table)
+        if not wanted:
+            return ScanResult([], [], [], False, {})
+        request = ScanRequest(
+            table.ref.id,
+            start=start,
+            end=end,
+            limit=limit,
+            after=self._after,
+            strong=self._strong,
+            partitions=() if len(wanted) == table.partitions else wanted,
+        )
+        page = await client.server.connection.scan(request, timeout=REQUEST_TIMEOUT_S)
+        self._strong = False  # the first page has waited for the log's end
+        self._after.update(page.applied)
+        for partition, applied in page.applied.items():
+            table.raise_floor(partition, applied)
+        client.caught_up(table)
+        return page
 
 
 async def _pages(client: CommandContext, table: ServedTable, prefix: bytes) -> AsyncIterator[Sequence[bytes]]:
     """All keys that begin with `prefix`, page by page."""
+    walk = _Walk(client, table)
     start, end = prefix, _after(prefix)
     while True:
-        page = await _page(client, table, start, _PAGE_KEYS, end)
+        page = await walk.page(start, _PAGE_KEYS, end)
         yield page.keys
         if not page.more:
             return
@@ -151,7 +164,8 @@ async def keys(client: CommandContext, args: Sequence[bytes]) -> list[bytes]:
 async def randomkey(client: CommandContext, args: Sequence[bytes]) -> bytes | None:
     """RANDOMKEY: evenly from a small table; from a large one, one of those that follow a random place."""
     table = await client.current_table()
-    page = await _page(client, table, b"", _SAMPLE)
+    walk = _Walk(client, table)
+    page = await walk.page(b"", _SAMPLE)
     if page.more:
         replica = random.choice([replica for replica in table.replicas if replica is not None] or [None])
         if replica is not None:
@@ -159,7 +173,7 @@ async def randomkey(client: CommandContext, args: Sequence[bytes]) -> bytes | No
                 last = index.scan(b"", None, reverse=True, limit=1).entries
             if last:
                 start = _between(page.keys[0], last[0][0])
-                page = await _page(client, table, start, _SAMPLE)
+                page = await walk.page(start, _SAMPLE)
     return random.choice(page.keys) if page.keys else None
 
 

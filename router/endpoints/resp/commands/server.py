@@ -117,38 +117,41 @@ async def dbsize(client: CommandContext, args: Sequence[bytes]) -> int:
 
 
 async def _count(client: CommandContext, table: ServedTable) -> int:
-    """The keys of what is counted here, with everything that this server acknowledged."""
+    """The keys of what is counted here, with everything that this server had acknowledged when the command came."""
     table.look()
+    seen = tuple(table.seen)
     count, others = 0, list[Partition]()
     for partition in client.server.own_partitions(table):
         replica = table.replicas[partition]
         if replica is None:
             others.append(partition)
             continue
-        if replica.index.applied < table.seen[partition]:
-            await replica.wait_applied(table.seen[partition], timeout=REQUEST_TIMEOUT_S)
+        if replica.index.applied < seen[partition]:
+            await replica.wait_applied(seen[partition], timeout=REQUEST_TIMEOUT_S)
         count += replica.index.count()
-    return count + (await _count_of_others(client, table, others) if others else 0)
+    return count + (await _count_of_others(client, table, others, seen) if others else 0)
 
 
-async def _count_of_others(client: CommandContext, table: ServedTable, partitions: Sequence[Partition]) -> int:
+async def _count_of_others(
+    client: CommandContext, table: ServedTable, partitions: Sequence[Partition], seen: Sequence[Offset]
+) -> int:
     """The keys of partitions that no replica here can count, as the nodes report them.
 
-    Of a replica that still replays its log, or that lags behind what this server acknowledged, another report is waited
-    for. Counts of other nodes are about a second old.
+    Of a replica that still replays its log, or that lags behind `seen`, another report is waited for. Counts of
+    other nodes are about a second old.
     """
     backoff = Backoff(_COUNT_PAUSE_S, _COUNT_PAUSE_MAX_S, deadline_s=client.server.loop.time() + REQUEST_TIMEOUT_S)
     while True:
         described = await client.server.connection.describe_table(table.ref.name, timeout=REQUEST_TIMEOUT_S)
         reports = [described.partitions[partition] for partition in partitions]
-        late = [each for each in reports if not _can_count(each, table.seen[each.partition])]
+        late = [each for each in reports if not _can_count(each, seen[each.partition])]
         if not late:
             return sum(each.keys for each in reports)
         if not await backoff.pause():
             first = late[0]
             raise Problem(
                 f"TRYAGAIN partition {first.partition} of {table.ref.name} cannot be counted: its replica is "
-                f"{first.state} at offset {first.applied}, and {table.seen[first.partition]} was acknowledged here"
+                f"{first.state} at offset {first.applied}, and {seen[first.partition]} was acknowledged here"
             )
 
 
@@ -171,21 +174,22 @@ async def wait(client: CommandContext, args: Sequence[bytes]) -> int:
     table = await client.current_table()
     loop = client.server.loop
     deadline = loop.time() + (timeout_ms / 1000 if timeout_ms else REQUEST_TIMEOUT_S)
+    seen = tuple(table.seen)  # of now: what others write meanwhile is not waited for
     while True:
-        reached = _reached(client, table)
+        reached = _reached(client, table, seen)
         if reached >= wanted or loop.time() >= deadline or client.closing:
             return reached
         await asyncio.sleep(_WAIT_PAUSE_S)
 
 
-def _reached(client: CommandContext, table: ServedTable) -> int:
-    """The fewest further replicas that have applied what was seen, over all partitions that were written."""
+def _reached(client: CommandContext, table: ServedTable, offsets: Sequence[Offset]) -> int:
+    """The fewest further replicas that have applied these offsets, over all partitions that were written."""
     membership = client.server.membership
     if membership is None:
         return 0
     counts: list[int] = []
     for partition in map(Partition, range(table.partitions)):
-        seen = table.seen[partition]
+        seen = offsets[partition]
         if seen != NOTHING:
             views = (
                 member.view.replicas.get(PartitionId(table.ref.id, partition)) for member in membership.members.values()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
-from log_tier.model.errors import DuramenError, TableNotFound
+from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
 from router.data.freshness import Decision, Freshness, decide, may_answer
@@ -14,10 +14,11 @@ from router.data.requests import ReadPart
 from router.data.seam import DataPlane
 from router.endpoints.resp.data.local_reads import LocalReads, by_partition, entries_of
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, MGET_BYTES_MAX, REQUEST_TIMEOUT_S
+from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.problems import BAD_KEY
 from serving_tier.fold.entry import Entry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+from serving_tier.replica.replica import Replica
 
 __all__ = ["Reads", "check_keys"]
 
@@ -76,49 +77,78 @@ class Reads(LocalReads):
         return found
 
     async def _here(self, table: ServedTable, keys: Sequence[bytes]) -> dict[bytes, Entry | None] | None:
-        """The entries from the replicas that are here, after they have applied what was written; None without them."""
+        """The entries from the replicas that are here, after they have applied what was written; None without them.
+
+        What they must have applied is decided once, before the first wait. Asked again later, it would be higher as
+        long as others write, and the read would wait again.
+        """
         table.look()
         found = self.at_once(table, keys)
         if found is not None:
             return found
         many = len(keys) > AT_ONCE_KEYS_MAX
+        seen, replicas = tuple(table.seen), tuple(table.replicas)
         groups = await asyncio.to_thread(by_partition, table, keys) if many else by_partition(table, keys)
+        shares: list[_Share] = []
         for partition, mine in groups.items():
-            replica = table.replicas[partition]
+            replica = replicas[partition]
             if replica is None:
                 return None
             # To look at each of many keys would take as long as to read them.
-            needed = table.seen[partition] if many else table.needed(partition, mine)
-            if decide(replica.index.applied, needed, replica.failure) not in (Decision.ANSWER, Decision.WAIT):
+            needed = seen[partition] if many else table.needed(partition, mine)
+            shares.append(_Share(partition, mine, replica, needed))
+        for share in shares:
+            replica = share.replica
+            if decide(replica.index.applied, share.needed, replica.failure) not in (Decision.ANSWER, Decision.WAIT):
                 return None
-            await replica.wait_applied(needed, timeout=REQUEST_TIMEOUT_S)
-        found = self.at_once(table, keys)
-        return found if found is not None else await self._in_thread(table, groups)
+            await replica.wait_applied(share.needed, timeout=REQUEST_TIMEOUT_S)
+        return await self._from_shares(table, shares, many=many)
 
-    async def _in_thread(
-        self, table: ServedTable, groups: Mapping[Partition, Sequence[bytes]]
+    async def _from_shares(
+        self, table: ServedTable, shares: Sequence[_Share], *, many: bool
     ) -> dict[bytes, Entry | None] | None:
-        """Many entries, or large ones, from the replicas that are here; None if one of them cannot answer.
+        """Entries from the replicas that are here and have waited; None if one of them cannot answer.
 
-        A thread reads each partition's in one transaction, so they have one applied offset; other clients are served
-        meanwhile.
+        Each partition's are read in one transaction, so they have one applied offset. A thread reads many, or large
+        ones; other clients are served meanwhile.
         """
         found: dict[bytes, Entry | None] = {}
-        for partition, keys in groups.items():
-            replica = table.replicas[partition]
-            if replica is None:
-                return None
+        for partition, keys, replica, needed in shares:
+            if table.replicas[partition] is not replica:
+                return None  # its successor must show what it has shown: more than `needed`, perhaps
             try:
                 with replica.reading() as index:
-                    if not may_answer(index.applied, table.seen[partition], replica.failure):
+                    if not may_answer(index.applied, needed, replica.failure):
                         return None
-                    found |= await asyncio.to_thread(_entries, index, keys)
+                    stored = None if many else _few(index, keys)
+                    if stored is not None:
+                        found |= entries_of(keys, stored, index.log_time_ms)
+                    else:
+                        found |= await asyncio.to_thread(_entries, index, keys)
             except DuramenError:
                 return None  # closed, damaged, or too much for one reply: the data plane says so
             cache = table.caches[partition]
             if cache is not None:
                 cache.passed()
         return found
+
+
+class _Share(NamedTuple):
+    """What a read asks of one replica of this process."""
+
+    partition: Partition
+    keys: Sequence[bytes]
+    replica: Replica
+    needed: Offset
+    """What the replica must have applied: what was acknowledged, or shown, before the read came."""
+
+
+def _few(index: LmdbIndex, keys: Sequence[bytes]) -> list[bytes | None] | None:
+    """The stored forms of a few keys, read on the event loop; None if they are too large for that."""
+    try:
+        return index.stored_many(keys, bytes_max=AT_ONCE_BYTES_MAX)
+    except LimitExceeded:
+        return None
 
 
 def _entries(index: LmdbIndex, keys: Sequence[bytes]) -> dict[bytes, Entry | None]:

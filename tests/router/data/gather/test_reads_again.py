@@ -1,0 +1,59 @@
+"""Reads that are asked again: for what was asked at first, and not for what the session has seen meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from kit.deadlines import within
+
+from log_tier.model.errors import Disconnected, DuramenError, LimitExceeded, ReplicaBehind
+from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.table_ref import TableRef
+from router.data.gather.reads import ReadCoalescer
+from router.data.requests import ReadPart, ReadResult
+
+ZERO: Final = Partition(0)
+REF: Final = TableRef(TableId("AAAAAAAAAAAAAAAAAAAAAA"), "busy", 1)
+
+
+class WritingSession:
+    """A session that writes at each request, and a connection that refuses the first ones."""
+
+    def __init__(self, *refusals: DuramenError) -> None:
+        self.refusals = list(refusals)
+        self.seen = Offset(7)
+        self.asked: list[Offset] = []
+
+    def offsets(self, table: TableRef) -> Sequence[Offset]:
+        return [self.seen]
+
+    def saw(self, table: TableRef, partition: Partition, offset: Offset) -> None:
+        assert offset == 7
+
+    async def read(self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0) -> list[Any]:
+        self.asked += [part.after for part in parts]
+        self.seen = Offset(self.seen + 1)
+        if self.refusals:
+            return [self.refusals.pop(0)] * len(parts)
+        return [ReadResult(Offset(7), [b"value"] * len(part.keys), [1] * len(part.keys), None) for part in parts]
+
+
+async def asked_of(writing: WritingSession) -> list[Offset]:
+    reads = ReadCoalescer(cast("Any", writing), cast("Any", writing))
+    deadline = asyncio.get_running_loop().time() + 60
+    async with within(20):
+        found = await reads.submit(REF, ZERO, [b"a", b"b"], after=None, strong=False, seen=True, deadline=deadline)
+    assert list(found.values) == [b"value"] * 2
+    await reads.close()
+    return writing.asked
+
+
+async def test_what_a_read_asks_for_is_decided_once() -> None:
+    behind, gone = ReplicaBehind("behind", partition=ZERO), Disconnected("gone", sent=0)
+    assert await asked_of(WritingSession(behind, gone, gone)) == [7] * 4
+
+
+async def test_the_halves_of_a_large_read_ask_for_the_same() -> None:
+    assert await asked_of(WritingSession(LimitExceeded("too large", limit=1, size=2))) == [7] * 3
