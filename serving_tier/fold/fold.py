@@ -164,7 +164,8 @@ def _judge_producer(header: BatchHeader, skip: int, producers: ProducerOverlay, 
         effects.judgements.append(Judgement(offset, seen, Verdict.DUPLICATE, -1, state.original_of(sequence)))
         effects.duplicates += seen
     if seen < span:
-        producers.set(header.producer_id, ProducerState(sequence + seen, Offset(offset + seen), span - seen))
+        newest = ProducerState(sequence + seen, Offset(offset + seen), span - seen)
+        producers.set(header.producer_id, newest, before=state)
     return seen
 
 

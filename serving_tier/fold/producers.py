@@ -73,11 +73,12 @@ class ProducerOverlay:
             return self.changed[producer_id]
         return self._view.producer(producer_id)
 
-    def set(self, producer_id: int, state: ProducerState) -> None:
-        """A batch took effect. It lies above all before it, so its producer becomes the youngest."""
+    def set(self, producer_id: int, state: ProducerState, *, before: ProducerState | None) -> None:
+        """A batch took effect. It lies above all before it, so its producer becomes the youngest. `before`: what `get`
+        says."""
         if self._count is None:
             self._count = self._view.producer_count()
-        if self.get(producer_id) is None:
+        if before is None:
             self._count += 1
         self.changed.pop(producer_id, None)
         self.changed[producer_id] = state

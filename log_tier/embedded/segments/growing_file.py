@@ -51,7 +51,8 @@ class GrowingFile:
 
     def used(self) -> None:
         """Count as the most recently used file."""
-        self._files.used(self)
+        if self._files.newest is not self:
+            self._files.used(self)
 
     def begin(self, path: Path, size: int) -> None:
         """Create a segment's file with `size` bytes or more allocated. If that fails, no file is left. One sync."""

@@ -32,6 +32,8 @@ class OpenFiles:
     def __init__(self, files_max: int) -> None:
         self.files_max = files_max
         self._open: OrderedDict[Releasable, None] = OrderedDict()
+        self.newest: Releasable | None = None
+        """Who called `used` last, if its file is open: it need not say so again."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -40,10 +42,13 @@ class OpenFiles:
         """`owner` has its file open and uses it now."""
         self._open[owner] = None
         self._open.move_to_end(owner)
+        self.newest = owner
 
     def closed(self, owner: Releasable) -> None:
         """`owner` has closed its file."""
         self._open.pop(owner, None)
+        if self.newest is owner:
+            self.newest = None
 
     def make_room(self) -> None:
         """Close files until one more may be opened. A commit over more partitions than the bound goes beyond it."""

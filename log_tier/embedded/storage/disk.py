@@ -34,7 +34,9 @@ class SyncFailed(OSError):
 
 
 class named:  # noqa: N801  (a context, read as a word)
-    """Have an `OSError` name its file; one of a sync becomes `SyncFailed`. A class: some 0.2 µs a call."""
+    """Have an `OSError` name its file; one of a sync becomes `SyncFailed`. Keeps no state of a block, so one object
+    serves all blocks of a file, in any thread. A class: some 0.2 µs a call.
+    """
 
     __slots__ = ("_path", "_sync")
 
@@ -128,13 +130,14 @@ class Disk(Protocol):
 
 
 class _LocalFile:
-    __slots__ = ("_fd", "_path")
+    __slots__ = ("_fd", "_named", "_named_sync", "_path")
 
     def __init__(self, fd: int, path: Path) -> None:
         self._fd, self._path = fd, path
+        self._named, self._named_sync = named(path), named(path, sync=True)
 
     def pread(self, size: int, position: int) -> bytes:
-        with named(self._path):
+        with self._named:
             return self._pread(size, position)
 
     def _pread(self, size: int, position: int) -> bytes:
@@ -152,7 +155,7 @@ class _LocalFile:
         return b"".join(parts)
 
     def pwrite(self, buffers: Sequence[bytes], position: int) -> None:
-        with named(self._path):
+        with self._named:
             self._pwrite(buffers, position)
 
     def _pwrite(self, buffers: Sequence[bytes], position: int) -> None:
@@ -167,15 +170,15 @@ class _LocalFile:
             written += os.pwrite(self._fd, rest[written:], position + written)
 
     def fdatasync(self) -> None:
-        with named(self._path, sync=True):
+        with self._named_sync:
             os.fdatasync(self._fd)
 
     def preallocate(self, position: int, size: int) -> None:
-        with named(self._path):
+        with self._named:
             os.posix_fallocate(self._fd, position, size)
 
     def truncate(self, size: int) -> None:
-        with named(self._path):
+        with self._named:
             os.ftruncate(self._fd, size)
 
     def size(self) -> int:

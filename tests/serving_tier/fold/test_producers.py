@@ -43,7 +43,7 @@ def test_what_is_kept_are_the_producers_of_the_newest_batches(chunks: list[list[
     for chunk in chunks:
         overlay = ProducerOverlay(held, producers_max=producers_max)
         for producer_id in chunk:
-            overlay.set(producer_id, ProducerState(0, Offset(offset), 1))
+            overlay.set(producer_id, ProducerState(0, Offset(offset), 1), before=overlay.get(producer_id))
             newest.pop(producer_id, None)
             newest[producer_id] = offset
             offset += 1
