@@ -13,7 +13,7 @@ from log_tier.model.table_ref import TableRef
 from router.data.requests import PartitionDescription, TableDescription
 from router.endpoints.resp.commands.server import dbsize, wait
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.value_cache import CacheRoom
+from router.endpoints.resp.data.value_cache import CacheBudget
 from router.membership.views import ReplicaView
 
 ZERO: Final = Partition(0)
@@ -26,7 +26,7 @@ class BusyTable:
     """
 
     def __init__(self) -> None:
-        self.table = ServedTable(REF, None, CacheRoom(0))
+        self.table = ServedTable(REF, None, CacheBudget(0))
         self.table.saw(ZERO, Offset(100))
         self.looks = 0
 
