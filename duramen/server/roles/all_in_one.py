@@ -93,7 +93,7 @@ class SingleServer:
                 opened,
                 shell,
                 data_plane,
-                data_plane.catalog,
+                machine.node.follower,
                 resp_endpoint,
                 sockets,
                 node=data_plane.node,

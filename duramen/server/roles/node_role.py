@@ -154,7 +154,7 @@ class NodeRole:
                     opened,
                     shell,
                     resp_connection,
-                    catalog,
+                    node.follower,
                     resp_endpoint,
                     sockets,
                     node=data_plane.node,

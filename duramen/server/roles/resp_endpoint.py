@@ -7,7 +7,7 @@ from typing import Final
 
 from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.readers import Readers
-from log_tier.catalog.catalog import Maps
+from log_tier.catalog.map_follower import MapFollower
 from router.admin.admin import OpenAdmin
 from router.data.seam import Connection
 from router.endpoints.resp.server.peers import MembershipPeers, RespEndpointService
@@ -29,7 +29,7 @@ async def open_resp_endpoint(
     opened: AsyncExitStack,
     shell: GrpcServer,
     connection: Connection,
-    maps: Maps,
+    follower: MapFollower,
     settings: RespSettings,
     sockets: RespSockets,
     *,
@@ -46,7 +46,7 @@ async def open_resp_endpoint(
         return ()
     resp_server = await RespServer.open(
         connection,
-        maps,
+        follower,
         settings,
         sockets,
         node=node,

@@ -82,7 +82,8 @@ class RouterRole:
                 opened.push_async_callback(log.close)
                 catalog = await Catalog.open(log)
                 opened.push_async_callback(catalog.close)
-                membership = await LiveMembership.open(MapFollower(catalog), failed=failing(ended))
+                follower = MapFollower(catalog)
+                membership = await LiveMembership.open(follower, failed=failing(ended))
                 opened.push_async_callback(membership.close)
                 unless_opened.pop_all()
             connection = RoutedConnection.for_router(log, catalog, membership)
@@ -105,7 +106,7 @@ class RouterRole:
                 opened,
                 shell,
                 connection,
-                catalog,
+                follower,
                 resp_endpoint,
                 sockets,
                 node_id="router",

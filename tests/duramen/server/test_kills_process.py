@@ -71,8 +71,8 @@ def test_kill_9_while_others_put(new_server: NewServer, tmp_path: Path) -> None:
         before = len(acknowledged)
         writers = [Writer(server.target, f"{kill}-{number}") for number in range(2)]
         try:
-            moment = chance.randint(2, ACKNOWLEDGED_MAX)
-            wait_until(partial(acknowledgements_reach, writers, moment), what=f"{moment} writes are acknowledged")
+            enough = chance.randint(2, ACKNOWLEDGED_MAX)
+            wait_until(partial(acknowledgements_reach, writers, enough), what=f"{enough} writes are acknowledged")
             server.kill9()
         finally:
             for writer in writers:
@@ -154,9 +154,9 @@ def test_kill_9_during_load(new_server: NewServer, tmp_path: Path) -> None:
         arguments = ["load", name, str(path), "-k", "id", "--json", "--at", server.target]
         load = subprocess.Popen([sys.executable, "-m", "duramen", *arguments], stdout=subprocess.PIPE)
         try:
-            moment = chance.randint(1, ROWS * 3 // 4)
+            enough = chance.randint(1, ROWS * 3 // 4)
             with server.connect() as database:
-                wait_until(partial(records_reach, database, name, moment), what=f"{moment} rows are loaded")
+                wait_until(partial(records_reach, database, name, enough), what=f"{enough} rows are loaded")
             interrupted += load.poll() is None
             server.restart()
             output, _ = load.communicate(timeout=120)

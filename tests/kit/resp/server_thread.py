@@ -13,6 +13,7 @@ from duramen.server.roles.readers import Readers
 from kit.cluster.one_machine import one_machine
 from kit.deadlines import patience_s, within
 from kit.resp.raw_client import Raw
+from log_tier.catalog.map_follower import MapFollower
 from router.data.local_data import LocalData
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
@@ -25,7 +26,7 @@ T = TypeVar("T")
 async def open_resp(data_plane: LocalData, settings: RespSettings, **how: Any) -> RespServer:
     """An endpoint without reader processes."""
     return await RespServer.open(
-        data_plane, data_plane.catalog, settings, RespSockets.take(settings), node=data_plane.node, **how
+        data_plane, MapFollower(data_plane.catalog), settings, RespSockets.take(settings), node=data_plane.node, **how
     )
 
 
@@ -67,7 +68,11 @@ class ServerThread:
             self.data_plane = await opened.enter_async_context(one_machine(self._folder))
             sockets = RespSockets.take(self._settings)
             self.server = await RespServer.open(
-                self.data_plane, self.data_plane.catalog, self._settings, sockets, node=self.data_plane.node
+                self.data_plane,
+                MapFollower(self.data_plane.catalog),
+                self._settings,
+                sockets,
+                node=self.data_plane.node,
             )
             opened.push_async_callback(self.server.close)
             self.readers = await Readers.start(self.server, self._settings, sockets)

@@ -104,13 +104,13 @@ def test_every_operation_that_a_client_has() -> None:
 
 
 def test_expiries() -> None:
-    moment = datetime(2030, 1, 1, 0, 0, 0, 1500, tzinfo=UTC)
-    at = int(moment.timestamp() * 1000)
+    expiry = datetime(2030, 1, 1, 0, 0, 0, 1500, tzinfo=UTC)
+    at = int(expiry.timestamp() * 1000)
     rows = batch(
         key=[b"a", b"b", b"c"],
         value=[b"1", b"2", None],
         operation=["put", "put", "delete"],
-        expires_at=pa.array([moment, None, moment], pa.timestamp("us", "Europe/Berlin")),
+        expires_at=pa.array([expiry, None, expiry], pa.timestamp("us", "Europe/Berlin")),
     )
     assert drafted(rows)[Partition(0)] == [
         ("put", b"a", b"1", Expiry.AT, at),

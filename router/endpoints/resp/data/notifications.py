@@ -29,6 +29,7 @@ from contextlib import aclosing
 from typing import Any, Final, Protocol, cast
 
 from log_tier.catalog.catalog import Maps
+from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
@@ -61,9 +62,6 @@ _SEND_STEPS: Final = 200
 
 # After a watch has ended by an error, the next one begins from where it was.
 _PAUSE_S: Final = 0.2
-
-# Listeners that left are noticed so late by the task that looks for new tables; those are noticed at once.
-_NEW_TABLES_S: Final = 5.0
 
 numbered_table: Final = re.compile(rb"__key(?:space|event)@(\d{1,4})__:").match
 """The number of the table that a channel or a pattern means, as group 1; None: it names none."""
@@ -126,8 +124,6 @@ class Notifications:
         self._watches: dict[int, _Watch] = {}
         self._subscribing: list[Sequence[bytes]] = []
         """The names of subscriptions that are not confirmed yet."""
-        self._new_tables: asyncio.Task[None] | None = None
-        """Waits for numbered tables that are made while a client listens to all of them."""
         self._any = False
         """A client listens to all numbered tables, or is about to."""
         self._spent = 0
@@ -220,8 +216,6 @@ class Notifications:
             watch.task = self._loop.create_task(self._watch(watch), name=f"notifications of db{number}")
         for number in self._watches.keys() - wanted:
             self._watches.pop(number).task.cancel()
-        if self._any and self._new_tables is None:
-            self._new_tables = self._loop.create_task(self._follow_new_tables(), name="notifications: new tables")
 
     def _numbers(self, names: Sequence[bytes]) -> Iterator[int]:
         """The databases that channels or patterns may be about. One that names no number is about all that are
@@ -239,21 +233,10 @@ class Notifications:
         there = {table.name for table in self._maps.map.tables.values()}
         return [number for number in range(1, NUMBERS) if f"db{number}" in there]
 
-    async def _follow_new_tables(self) -> None:
-        """While a client listens to all databases, look for new ones."""
-        maps = self._maps
-        while self._any:
-            if not self._watches.keys() >= set(self._numbers_there()):
-                self.compare()
-            version = maps.map.version
-            try:
-                await maps.wait_for(
-                    lambda cluster, seen=version: cluster.version > seen,  # type: ignore[misc]
-                    timeout=_NEW_TABLES_S,
-                )
-            except DuramenError:
-                await asyncio.sleep(_PAUSE_S)
-        self._new_tables = None
+    def map_changed(self, _: ClusterMap) -> None:
+        """Called with each newer map: watch numbered tables that were created while a client listens to all of them."""
+        if self._any and not self._watches.keys() >= set(self._numbers_there()):
+            self.compare()
 
     def watching(self, number: int) -> bool:
         """Does the watch of a numbered table have its positions, so that it misses nothing from now on?"""
@@ -355,8 +338,8 @@ class Notifications:
 
     async def close(self) -> None:
         """End every watch."""
-        tasks = [self._new_tables, *(watch.task for watch in self._watches.values())]
-        self._watches, self._new_tables, self._closed = {}, None, True
+        tasks = [watch.task for watch in self._watches.values()]
+        self._watches, self._closed = {}, True
         await end_tasks(*tasks)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Maps
+from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.concurrency.tasks import TaskSet
@@ -119,13 +120,15 @@ class RespServer:
         self._tasks = TaskSet()
         self._touched: list[AdmittedClient] = []
         self._servers: list[asyncio.Server] = []
+        self._leave: Leave | None = None
+        """Ends the registration with the follower of the map."""
         self._sockets = sockets
 
     @classmethod
     async def open(
         cls,
         connection: Connection,
-        maps: Maps,
+        follower: MapFollower,
         settings: RespSettings,
         sockets: RespSockets,
         *,
@@ -138,12 +141,13 @@ class RespServer:
     ) -> RespServer:
         """Let clients in. `sockets`: those that were taken for `settings`; the endpoint closes them.
 
-        `node`: the replicas in this process, which are read directly. `membership`: what WAIT asks. `peers`: with them
-        it is a node of a cluster, which names the other nodes to its clients. `admin`: what FLUSHDB needs.
+        `follower`: of this process's cluster map. `node`: the replicas in this process, which are read directly.
+        `membership`: what WAIT asks. `peers`: with them it is a node of a cluster, which names the other nodes to its
+        clients. `admin`: what FLUSHDB needs.
         """
         server = cls(
             connection,
-            maps,
+            follower.maps,
             settings,
             sockets,
             node=node,
@@ -173,6 +177,7 @@ class RespServer:
             server._servers.append(
                 await server.loop.create_unix_server(client, sock=sockets.unix, backlog=LISTEN_BACKLOG)
             )
+        server._leave = await follower.follow(server.notifications.map_changed, name="notifications: new tables")
         return server
 
     def reader_tasks(self) -> list[ReaderTask]:
@@ -302,6 +307,8 @@ class RespServer:
             server.close()
         for closing in list(self.lingering):
             closing.close()
+        if self._leave is not None:
+            await self._leave()
         await self.notifications.close()
         await self.changes.close()
         await self.writer.close()

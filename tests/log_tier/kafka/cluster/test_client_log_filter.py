@@ -21,15 +21,15 @@ def refused(client: str, address: str) -> logging.LogRecord:
 
 def test_one_address_is_logged_once_a_minute_for_all_clients() -> None:
     now = 100.0
-    news = ClientLogFilter(lambda: now)
-    assert news.filter(refused("duramen#consumer-4", "10.0.0.1:9092"))
-    assert not news.filter(refused("duramen#producer-2", "10.0.0.1:9092"))
-    assert news.filter(refused("duramen#producer-2", "10.0.0.2:9092"))
+    log_filter = ClientLogFilter(lambda: now)
+    assert log_filter.filter(refused("duramen#consumer-4", "10.0.0.1:9092"))
+    assert not log_filter.filter(refused("duramen#producer-2", "10.0.0.1:9092"))
+    assert log_filter.filter(refused("duramen#producer-2", "10.0.0.2:9092"))
     now = 160.0
-    assert news.filter(refused("duramen#producer-2", "10.0.0.1:9092"))
+    assert log_filter.filter(refused("duramen#producer-2", "10.0.0.1:9092"))
 
 
 def test_everything_else_is_logged() -> None:
-    news = ClientLogFilter(lambda: 0.0)
+    log_filter = ClientLogFilter(lambda: 0.0)
     for _ in range(2):
-        assert news.filter(record("FAIL [duramen#producer-2] SASL authentication failed"))
+        assert log_filter.filter(record("FAIL [duramen#producer-2] SASL authentication failed"))

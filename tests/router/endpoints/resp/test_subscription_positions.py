@@ -14,6 +14,7 @@ from kit.cluster.one_machine import puts
 from kit.deadlines import until, within
 from kit.resp.raw_client import packed, read_reply
 
+from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import TableExists
 from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
@@ -66,7 +67,7 @@ async def endpoint(cluster: TestCluster) -> AsyncIterator[RespServer]:
     settings = RespSettings(port=0)
     router = cluster.routers[0]
     opened = await RespServer.open(
-        router.connection, router.catalog, settings, RespSockets.take(settings), node=None, node_id="r"
+        router.connection, MapFollower(router.catalog), settings, RespSockets.take(settings), node=None, node_id="r"
     )
     try:
         yield opened
