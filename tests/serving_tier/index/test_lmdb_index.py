@@ -91,11 +91,10 @@ class TestLmdbIndex(IndexContract):
 
     def test_what_an_apply_trims_it_has_forgotten(self, tmp_path: Path) -> None:
         log, index = StoredLog(), open_at(tmp_path / "index", limits=IndexLimits(results=2, verdicts=1))
-        index.apply(log.append(*(add(b"n", b"1") for _ in range(4)), add(b"n", b"x"), add(b"n", b"x")))
-        kept = index.outcomes(Offset(0), Offset(5))
-        assert [at for at in kept if at >= index.verdicts_from] == [5]
-        for first in range(6):
-            assert index.outcomes(Offset(first), Offset(5)) == {at: it for at, it in kept.items() if at >= first}
+        index.apply(log.append(*(add(b"n", b"1") for _ in range(4))))
+        assert list(index.outcomes(Offset(0), Offset(3))) == [2, 3]
+        index.apply(log.append(add(b"n", b"x"), add(b"n", b"x")))
+        assert (list(index.outcomes(Offset(4), Offset(5))), index.verdicts_from) == ([5], 5)
         index.close()
 
     def test_stored_forms(self, tmp_path: Path) -> None:
