@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from log_tier.catalog.catalog import Maps
 from log_tier.concurrency.broadcast import Broadcast
@@ -46,23 +46,28 @@ from serving_tier.service.replica_status import (
     status_of_pending,
 )
 
-__all__ = ["SUBSCRIBERS_MAX", "Hosts", "NodeStatusFeed", "Running"]
+__all__ = ["STATUS_SETTINGS", "Hosts", "NodeStatusFeed", "Running", "StatusSettings"]
 
 logger = logging.getLogger(__name__)
-
-# A router that learns within 50 ms where a write is applied seldom sends a reader to wait; twenty small messages a
-# second are nothing to either side.
-_PUSH_EVERY_S: Final = 0.05
-_HEARTBEAT_S: Final = 0.25
-
-# Sizes are for people, and each is a look into the file.
-_SIZES_EVERY_S: Final = 5.0
 
 # Messages that are kept for those who are slow: some 3 s of them, after which a router counts the node as lost anyway.
 _KEPT: Final = 64
 
-# Each is a router, or a client that connects to the nodes directly; a message to one costs some 50 µs.
-SUBSCRIBERS_MAX: Final = 1000
+
+class StatusSettings(NamedTuple):
+    """How often a node reports, and to how many."""
+
+    push_every_s: float = 0.05
+    """A router that learns within 50 ms where a write is applied seldom sends a reader to wait; twenty small messages
+    a second are nothing to either side."""
+    heartbeat_s: float = 0.25
+    sizes_every_s: float = 5.0
+    """Sizes are for people, and each is a look into the file."""
+    subscribers_max: int = 1000
+    """Each is a router, or a client that connects to the nodes directly; a message to one costs some 50 µs."""
+
+
+STATUS_SETTINGS: Final = StatusSettings()
 
 
 class Progress(Protocol):
@@ -105,8 +110,10 @@ class NodeStatusFeed:
         *,
         running: Running = _no_tasks,
         clock: Clock = SYSTEM_CLOCK,
+        settings: StatusSettings = STATUS_SETTINGS,
     ) -> None:
         """Every status carries the wall clock, so that a wrong one shows."""
+        self.settings = settings
         self._hosts, self._load, self._running = hosts, load, running
         self._clock = clock
         self._started_s = clock.monotonic_s()
@@ -151,10 +158,10 @@ class NodeStatusFeed:
 
         Raises `Overloaded` for one subscriber too many, and for one that does not keep up.
         """
-        if self._subscribers >= SUBSCRIBERS_MAX:
+        if self._subscribers >= self.settings.subscribers_max:
             raise Overloaded(
-                f"{SUBSCRIBERS_MAX} others follow this node's status already: ask a router instead",
-                limit=SUBSCRIBERS_MAX,
+                f"{self._subscribers} others follow this node's status already: ask a router instead",
+                limit=self.settings.subscribers_max,
             )
         self._subscribers += 1
         try:
@@ -192,14 +199,15 @@ class NodeStatusFeed:
     # --- reporting
 
     async def _run(self) -> None:
-        beat_s = self._clock.monotonic_s() + _HEARTBEAT_S
+        pause_s, heartbeat_s = self.settings.push_every_s, self.settings.heartbeat_s
+        beat_s = self._clock.monotonic_s() + heartbeat_s
         measuring: asyncio.Task[None] | None = None
         try:
             while True:
                 slept_s = self._clock.monotonic_s()
-                await asyncio.sleep(_PUSH_EVERY_S)
+                await asyncio.sleep(pause_s)
                 now_s = self._clock.monotonic_s()
-                self._late_s = max(self._late_s, now_s - slept_s - _PUSH_EVERY_S)
+                self._late_s = max(self._late_s, now_s - slept_s - pause_s)
                 if measuring is None or measuring.done():
                     if measuring is not None:
                         measuring.result()
@@ -207,7 +215,7 @@ class NodeStatusFeed:
                 beat = now_s >= beat_s
                 self._tick(beat=beat)
                 if beat:
-                    beat_s, self._late_s = now_s + _HEARTBEAT_S, 0.0
+                    beat_s, self._late_s = now_s + heartbeat_s, 0.0
         finally:
             if measuring is not None:
                 measuring.cancel()
@@ -285,7 +293,7 @@ class NodeStatusFeed:
     async def _measure(self) -> None:
         """Look up the sizes of those that moved, in a thread; not more often than every few seconds."""
         now_s = self._clock.monotonic_s()
-        if self._sized_s is not None and now_s - self._sized_s < _SIZES_EVERY_S:
+        if self._sized_s is not None and now_s - self._sized_s < self.settings.sizes_every_s:
             return
         self._sized_s = now_s
         node = self._hosts.node

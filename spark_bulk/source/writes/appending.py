@@ -26,17 +26,23 @@ from log_tier.model.record import PLAIN_PUT
 from spark_bulk.source.writes.identities import TaskIdentity
 from spark_bulk.source.writes.rows import Drafted
 
-__all__ = ["Appender"]
+__all__ = ["AppendLimits", "Appender"]
 
-# A batch of a task: large enough to share its sync, small enough to be applied in some 20 ms.
-_BATCH_RECORDS: Final = 8_192
-_BATCH_BYTES: Final = 2 << 20
 
-# What waits in all partitions together; beyond it a round leaves with batches that are not full.
-_WAITING_BYTES: Final = 64 << 20
+@dataclass(frozen=True, slots=True)
+class AppendLimits:
+    """The size of a batch, what may wait, and the pauses between attempts."""
 
-_PAUSE_FIRST_S: Final = 0.05
-_PAUSE_MAX_S: Final = 2.0
+    batch_records_max: int = 8_192
+    """Large enough to share its sync, small enough to be applied in some 20 ms."""
+    batch_bytes_max: int = 2 << 20
+    waiting_bytes_max: int = 64 << 20
+    """What waits in all partitions together; beyond it a round leaves with batches that are not full."""
+    pause_first_s: float = 0.05
+    pause_max_s: float = 2.0
+
+
+_LIMITS: Final = AppendLimits()
 
 
 @dataclass(slots=True)
@@ -60,14 +66,17 @@ class _Waiting:
         self.expiries = _joined(self.expiries, columns.expiries, before, after, 0)
         self.bytes += drafted.bytes
 
-    def take(self) -> Columns:
+    def is_full(self, limits: AppendLimits) -> bool:
+        return len(self.keys) >= limits.batch_records_max or self.bytes >= limits.batch_bytes_max
+
+    def take(self, limits: AppendLimits) -> Columns:
         """The next batch."""
-        count = min(len(self.keys), _BATCH_RECORDS)
-        if self.bytes > _BATCH_BYTES:
+        count = min(len(self.keys), limits.batch_records_max)
+        if self.bytes > limits.batch_bytes_max:
             size = 0
             for place in range(count):
                 size += len(self.keys[place]) + len(self.values[place])
-                if size > _BATCH_BYTES:
+                if size > limits.batch_bytes_max:
                     count = max(place, 1)
                     break
         taken = Columns(
@@ -103,12 +112,14 @@ class Appender:
         *,
         compress: bool,
         timeout_s: float,
+        limits: AppendLimits = _LIMITS,
     ) -> None:
         """`opening` gives a log of our own, in the thread that appends."""
         self._table = table
         self._identity = identity
         self._compress = compress
         self._timeout_s = timeout_s
+        self._limits = limits
         self._waiting: dict[Partition, _Waiting] = {}
         self._bytes = 0
         self._under_way: Future[None] | None = None
@@ -125,9 +136,9 @@ class Appender:
         waiting.add(drafted)
         self._bytes += drafted.bytes
         self.records += len(drafted.columns.keys)
-        while len(waiting.keys) >= _BATCH_RECORDS or waiting.bytes >= _BATCH_BYTES:
+        while waiting.is_full(self._limits):
             self._send(all_of_them=False)
-        while self._bytes >= _WAITING_BYTES:
+        while self._bytes >= self._limits.waiting_bytes_max:
             self._send(all_of_them=True)
 
     def finish(self) -> None:
@@ -140,13 +151,12 @@ class Appender:
         """Encode a round, and let it leave when the one before it is done."""
         parts: dict[Partition, bytes] = {}
         for partition, waiting in self._waiting.items():
-            full = len(waiting.keys) >= _BATCH_RECORDS or waiting.bytes >= _BATCH_BYTES
-            if not waiting.keys or not (full or all_of_them):
+            if not waiting.keys or not (all_of_them or waiting.is_full(self._limits)):
                 continue
             first = self._identity.sequence(waiting.written)
             before = waiting.bytes
             parts[partition] = encode_batch(
-                waiting.take(),
+                waiting.take(self._limits),
                 producer_id=self._identity.producer_id(partition),
                 sequence=first,
                 compress=self._compress,
@@ -168,7 +178,7 @@ class Appender:
         if self._log is None:
             self._log = await self._opening()
         deadline_s = asyncio.get_running_loop().time() + self._timeout_s
-        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S, deadline_s=deadline_s)
+        backoff = Backoff(self._limits.pause_first_s, self._limits.pause_max_s, deadline_s=deadline_s)
         left = dict(parts)
         while left:
             results = await self._log.append_many(

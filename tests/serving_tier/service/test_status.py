@@ -23,7 +23,7 @@ from serving_tier.node.load import Load
 from serving_tier.node.node import Node
 from serving_tier.proto import node_pb2
 from serving_tier.service import status_feed as module
-from serving_tier.service.status_feed import NodeStatusFeed
+from serving_tier.service.status_feed import STATUS_SETTINGS, NodeStatusFeed, StatusSettings
 
 
 class Follower:
@@ -90,8 +90,8 @@ async def test_a_follower_hears_of_writes_and_of_nothing_twice(nodes: TwoNodes) 
         assert (list(quiet.replicas), list(quiet.gone), quiet.node) == ([], [], "n1")
 
 
-async def test_what_changed_does_not_wait_for_a_heartbeat(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_HEARTBEAT_S", 1000.0)
+async def test_what_changed_does_not_wait_for_a_heartbeat(nodes: TwoNodes) -> None:
+    nodes.nodes[0].feed.settings = StatusSettings(heartbeat_s=1000.0)
     name = PartitionId(nodes.topic.id, ZERO)
     async with following(nodes.nodes[0]) as follower:
         await follower.hear()
@@ -107,7 +107,9 @@ async def test_a_silent_node_is_heard_at_least_every_second(nodes: TwoNodes) -> 
         begun = loop.time()
         for _ in range(4):
             await follower.hear()
-        assert loop.time() - begun >= 3 * module._HEARTBEAT_S - module._PUSH_EVERY_S, "and not all the time"
+        assert loop.time() - begun >= 3 * STATUS_SETTINGS.heartbeat_s - STATUS_SETTINGS.push_every_s, (
+            "and not all the time"
+        )
 
 
 async def test_replicas_come_and_go(nodes: TwoNodes) -> None:
@@ -144,8 +146,8 @@ async def test_a_replica_that_stops_says_why(nodes: TwoNodes) -> None:
         assert follower.replicas[name].reason == "a bug of ours"
 
 
-async def test_sizes_are_reported_again_when_they_changed(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SIZES_EVERY_S", 0.0)
+async def test_sizes_are_reported_again_when_they_changed(nodes: TwoNodes) -> None:
+    nodes.nodes[0].feed.settings = StatusSettings(sizes_every_s=0.0)
     name = PartitionId(nodes.topic.id, ZERO)
     async with following(nodes.nodes[0]) as follower:
         await follower.hear()
@@ -201,10 +203,9 @@ async def test_one_computation_for_all_and_none_for_nobody(nodes: TwoNodes, monk
     assert (len(compared), len(first.replicas)) == (done + 1, 1)
 
 
-async def test_a_follower_that_does_not_keep_up_begins_anew(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PUSH_EVERY_S", 0.001)
-    monkeypatch.setattr(module, "_HEARTBEAT_S", 0.001)
+async def test_a_follower_that_does_not_keep_up_begins_anew(nodes: TwoNodes) -> None:
     feed = nodes.nodes[0].feed
+    feed.settings = StatusSettings(push_every_s=0.001, heartbeat_s=0.001)
     slow = Follower(feed.subscribe())
     await slow.hear()
     begun = feed._number
@@ -217,9 +218,9 @@ async def test_a_follower_that_does_not_keep_up_begins_anew(nodes: TwoNodes, mon
     await again._messages.aclose()
 
 
-async def test_only_so_many_follow(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SUBSCRIBERS_MAX", 1)
+async def test_only_so_many_follow(nodes: TwoNodes) -> None:
     served = nodes.nodes[0]
+    served.feed.settings = StatusSettings(subscribers_max=1)
     async with following(served) as first:
         await first.hear()
         async with following(served) as second:

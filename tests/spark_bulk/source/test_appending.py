@@ -6,6 +6,8 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,14 @@ from log_tier.model.record import Operation
 from log_tier.open import open_log
 from serving_tier.index.memory_index import MemoryIndex
 from spark_bulk.source.model.place import find_table
-from spark_bulk.source.writes import appending
-from spark_bulk.source.writes.appending import Appender
+from spark_bulk.source.writes.appending import Appender, AppendLimits
 from spark_bulk.source.writes.identities import TaskIdentity
 from spark_bulk.source.writes.rows import Drafted
 
 PARTITIONS = 3
+
+SMALL = AppendLimits(batch_records_max=10, pause_first_s=0.001)
+"""A few hundred rows are many rounds."""
 
 
 class LossyLog:
@@ -138,23 +142,26 @@ def values_of(drafted: list[Drafted]) -> dict[bytes, bytes]:
     return expected
 
 
-def attempt(folder: Path, topic: Topic, drafted: list[Drafted], *, epoch: int = 0, **lossy: Any) -> Appender:
+def attempt(
+    folder: Path,
+    topic: Topic,
+    drafted: list[Drafted],
+    *,
+    epoch: int = 0,
+    limits: AppendLimits = SMALL,
+    **lossy: Any,
+) -> Appender:
     identity = TaskIdentity(topic.id, "job", 1, epoch)
-    with Appender(opening(folder, **lossy), topic.id, identity, compress=False, timeout_s=60) as appender:
+    with Appender(
+        opening(folder, **lossy), topic.id, identity, compress=False, timeout_s=60, limits=limits
+    ) as appender:
         for each in drafted:
             appender.add(each)
         appender.finish()
     return appender
 
 
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a few hundred rows are many rounds."""
-    monkeypatch.setattr(appending, "_BATCH_RECORDS", 10)
-    monkeypatch.setattr(appending, "_PAUSE_FIRST_S", 0.001)
-
-
-def test_all_of_it_in_order(tmp_path: Path, small_batches: None) -> None:
+def test_all_of_it_in_order(tmp_path: Path) -> None:
     drafted = rows(500)
     with topic_in(tmp_path) as topic:
         appender = attempt(tmp_path, topic, drafted)
@@ -170,7 +177,7 @@ def test_all_of_it_in_order(tmp_path: Path, small_batches: None) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_lost_replies_and_a_busy_log(tmp_path: Path, small_batches: None, seed: int) -> None:
+def test_lost_replies_and_a_busy_log(tmp_path: Path, seed: int) -> None:
     drafted = rows(400)
     with topic_in(tmp_path) as topic:
         attempt(tmp_path, topic, drafted, seed=seed, rate=0.3)
@@ -187,20 +194,17 @@ def fill_and_fail(appender: Appender, drafted: list[Drafted]) -> None:
         raise ZeroDivisionError
 
 
-def test_a_task_that_fails_and_is_tried_again(
-    tmp_path: Path, small_batches: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_fails_and_is_tried_again(tmp_path: Path) -> None:
     """The second attempt cuts its batches at other rows, and goes further than the first."""
     drafted = rows(300)
     with topic_in(tmp_path) as topic:
         identity = TaskIdentity(topic.id, "job", 1)
-        appender = Appender(opening(tmp_path), topic.id, identity, compress=False, timeout_s=60)
+        appender = Appender(opening(tmp_path), topic.id, identity, compress=False, timeout_s=60, limits=SMALL)
         with pytest.raises(ZeroDivisionError):
             fill_and_fail(appender, drafted[:170])
         written = sum(map(len, records_of(tmp_path, topic).values()))
         assert 0 < written < 170
-        monkeypatch.setattr(appending, "_BATCH_RECORDS", 23)
-        attempt(tmp_path, topic, drafted)
+        attempt(tmp_path, topic, drafted, limits=replace(SMALL, batch_records_max=23))
         state = folded(tmp_path, topic)
     assert state.pop(b"")[1] == written
     assert {key: value for key, (value, _) in state.items()} == values_of(drafted)
@@ -218,10 +222,8 @@ def test_a_micro_batch_that_is_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_two_attempts_side_by_side(
-    server: ServerProcess, database: Database, table_name: str, small_batches: None, seed: int
-) -> None:
-    """A slow task and its speculative upstream connection, in any interleaving; the slow one is killed somewhere."""
+def test_two_attempts_side_by_side(server: ServerProcess, database: Database, table_name: str, seed: int) -> None:
+    """A slow task and its speculative second copy, in any interleaving; the slow one is killed somewhere."""
     table = database.create_table(table_name, partitions=1)
     place = asyncio.run(find_table(server.target, table_name, timeout_s=20))
     drafted = [each._replace(partition=Partition(0)) for each in rows(200)]
@@ -229,7 +231,8 @@ def test_two_attempts_side_by_side(
 
     def appender() -> Appender:
         identity = TaskIdentity(place.topic.id, "job", 1)
-        return Appender(lambda: open_log(place.log_url), place.topic.id, identity, compress=False, timeout_s=60)
+        opened = partial(open_log, place.log_url)
+        return Appender(opened, place.topic.id, identity, compress=False, timeout_s=60, limits=SMALL)
 
     with appender() as slow, appender() as fast:
         left = {slow: iter(drafted[: coin.randrange(60, 190)]), fast: iter(drafted)}
@@ -244,12 +247,11 @@ def test_two_attempts_side_by_side(
     assert table.get_many(list(expected), level="strong") == list(expected.values())
 
 
-def test_long_values_are_cut_into_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appending, "_BATCH_BYTES", 1000)
-    monkeypatch.setattr(appending, "_WAITING_BYTES", 5000)
+def test_long_values_are_cut_into_batches(tmp_path: Path) -> None:
+    limits = AppendLimits(batch_bytes_max=1000, waiting_bytes_max=5000)
     drafted = [*rows(30, value_bytes=400), *rows(6, value_bytes=5000)]
     with topic_in(tmp_path) as topic:
-        attempt(tmp_path, topic, drafted)
+        attempt(tmp_path, topic, drafted, limits=limits)
         state = folded(tmp_path, topic)
         state.pop(b"")
     assert {key: value for key, (value, _) in state.items()} == values_of(drafted)
@@ -263,7 +265,7 @@ def test_an_error_that_no_repetition_helps_ends_the_task(tmp_path: Path) -> None
             attempt(tmp_path, gone, rows(1))
 
 
-def test_a_round_that_failed_is_not_forgotten_by_the_next(tmp_path: Path, small_batches: None) -> None:
+def test_a_round_that_failed_is_not_forgotten_by_the_next(tmp_path: Path) -> None:
     class FailsFirst(LossyLog):
         async def append_many(self, parts: Sequence[tuple[PartitionId, bytes]]) -> list[Appended | DuramenError]:
             if self.lost:
@@ -276,7 +278,7 @@ def test_a_round_that_failed_is_not_forgotten_by_the_next(tmp_path: Path, small_
 
     with topic_in(tmp_path) as topic:
         identity = TaskIdentity(topic.id, "job", 1)
-        appender = Appender(opened, topic.id, identity, compress=False, timeout_s=9)
+        appender = Appender(opened, topic.id, identity, compress=False, timeout_s=9, limits=SMALL)
         with pytest.raises(InvalidRequest, match="the first round is refused"):
             add_all(appender, rows(200))
         assert sum(map(len, records_of(tmp_path, topic).values())) == 0, "nothing may follow what was refused"
