@@ -72,7 +72,7 @@ def model_of(table: Table, records: int) -> dict[str, int]:
 
 async def run_replica(target: str, table_id: str, folder: str) -> None:
     """Follow the log at `target`; answer every offset on the standard input with the state at that offset."""
-    from log_tier.model.identifiers import Offset, Partition
+    from log_tier.model.identifiers import Offset
     from log_tier.open import open_log
     from serving_tier.node.node import Node
 
@@ -80,7 +80,7 @@ async def run_replica(target: str, table_id: str, folder: str) -> None:
     node = await Node.open(log, Path(folder))
     try:
         (topic,) = [topic for topic in await log.topics() if topic.id == table_id]
-        replica = await node.host(topic, Partition(0))
+        replica = await node.host(topic, topic.partition(0))
         for line in sys.stdin:
             await replica.wait_applied(Offset(int(line)), timeout=30)
             found = replica.index.get_many([name.encode() for name in VARIABLES])

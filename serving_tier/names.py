@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId, TableId, partition_id
 
 __all__ = [
     "COPIES_FOLDER",
@@ -161,15 +161,14 @@ _SNAPSHOT: Final = re.compile(r"([A-Za-z0-9_-]{22})/(\d{1,4})/(-?\d{19,20})-([0-
 class SnapshotPath(NamedTuple):
     """What a snapshot's place in its store says."""
 
-    table: TableId
-    partition: Partition
+    partition: PartitionId
     offset: Offset
     id: str
 
 
-def snapshot_path(table: TableId, partition: Partition, offset: Offset, snapshot_id: str) -> str:
+def snapshot_path(partition: PartitionId, offset: Offset, snapshot_id: str) -> str:
     """A snapshot's folder below its store's root. Sorted by name is sorted by offset."""
-    return f"{table}/{partition}/{offset:020d}-{snapshot_id}"
+    return f"{partition}/{offset:020d}-{snapshot_id}"
 
 
 def parse_snapshot_path(path: str) -> SnapshotPath | None:
@@ -177,4 +176,4 @@ def parse_snapshot_path(path: str) -> SnapshotPath | None:
     match = _SNAPSHOT.fullmatch(path)
     if match is None:
         return None
-    return SnapshotPath(TableId(match[1]), Partition(int(match[2])), Offset(int(match[3])), match[4])
+    return SnapshotPath(partition_id(TableId(match[1]), int(match[2])), Offset(int(match[3])), match[4])

@@ -139,7 +139,7 @@ def take_partition(plan: BuildPlan, wanted: Wanted, *, folder: Path) -> Partitio
             base = base._replace(offset=copy_found.applied)
         base = base._replace(log_time_ms=max(base.log_time_ms, copy_found.log_time_ms))
         index = work / "index"
-        with IndexWriter.open(index, table_id=plan.table.id, partition=partition, base=base) as writer:
+        with IndexWriter.open(index, partition=plan.table.partition(partition), base=base) as writer:
             if file is not None:
                 with file:
                     for rows in file.rows(log_time_ms=base.log_time_ms):
@@ -154,9 +154,8 @@ def take_partition(plan: BuildPlan, wanted: Wanted, *, folder: Path) -> Partitio
             store_index(
                 index,
                 plan.store(),
-                table_id=plan.table.id,
+                partition=plan.table.partition(partition),
                 table_name=plan.table.name,
-                partition=partition,
                 start=base.start,
                 snapshot_id=plan.snapshot_id(),
             )
@@ -177,9 +176,7 @@ def changed_rows(plan: BuildPlan, manifest: SnapshotManifest, function: Change |
     work = Path(tempfile.mkdtemp(prefix="duramen-repush-", dir=work_folder()))
     try:
         index = work / "index"
-        wait_for(
-            install_snapshot(plan.store(), manifest.path, index, table_id=manifest.table, partition=manifest.partition)
-        )
+        wait_for(install_snapshot(plan.store(), manifest.path, index, partition=manifest.partition_id))
         file = IndexFile.open(index / DATA_FILE)
     finally:
         rmtree(work, ignore_errors=True)

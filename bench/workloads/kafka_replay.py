@@ -27,7 +27,6 @@ from bench.drivers.kafka import KAFKA_NEEDS, BareProducer, bare_consumer, one_br
 from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
 from bench.workloads.replay import RECORDS, RECORDS_PER_BATCH, RECORDS_PER_TRANSACTION
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.identifiers import Partition
 from log_tier.model.log import Log, Topic
 from log_tier.open import open_log
 from serving_tier.node.node import Node
@@ -97,7 +96,7 @@ async def _timed(log: Log, topic: Topic, folder: Path, *, records: int) -> float
         gc.collect()
         gc.freeze()
         started = perf_counter()
-        await node.host(topic, Partition(0))
+        await node.host(topic, topic.partition(0))
         await node.wait_ready()
         seconds = perf_counter() - started
         replica = node.replica(topic.partition(0))

@@ -14,7 +14,6 @@ from bench.callers import run_async
 from bench.data import chunks, make_pairs
 from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
 from log_tier.model.batch import Columns, encode_batch
-from log_tier.model.identifiers import Partition
 from log_tier.open import open_log
 from serving_tier.node.node import Node
 
@@ -39,7 +38,7 @@ async def _replay(settings: RunSettings) -> Measurement:
         node = await Node.open(log, settings.folder / "index")
         try:
             started = perf_counter()
-            await node.host(topic, Partition(0))
+            await node.host(topic, topic.partition(0))
             await node.wait_ready()
             seconds = perf_counter() - started
             replica = node.replica(topic.partition(0))

@@ -51,7 +51,7 @@ async def _restored(settings: RunSettings, records: int) -> Measurement:
             await log.append(topic.partition(partition), batches.encode_batch(columns))
         first = await nodes.Node.open(log, settings.folder / "first")
         began = perf_counter()
-        replica = await first.host(topic, partition)
+        replica = await first.host(topic, topic.partition(partition))
         await replica.wait_ready()
         replayed = perf_counter() - began
         store = snapshots.SnapshotStore.open(settings.folder / "store")
@@ -66,11 +66,10 @@ async def _restored(settings: RunSettings, records: int) -> Measurement:
             store,
             manifest.path,
             second.replica_folder(topic.partition(partition)),
-            table_id=topic.id,
-            partition=partition,
+            partition=topic.partition(partition),
         )
         installed = perf_counter() - began
-        fresh = await second.host(topic, partition)
+        fresh = await second.host(topic, topic.partition(partition))
         await fresh.wait_ready()
         ready = perf_counter() - began
         if fresh.index.count() != records:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from bench.callers import run_async
 from bench.drivers.duramen import SERVER_NEEDS
 from bench.workload import Bar, Measurement, Needs, RunSettings, Side, Workload
+from log_tier.model.identifiers import PartitionId
 
 __all__ = ["VERSIONS"]
 
@@ -57,8 +58,7 @@ def _writer(settings: RunSettings) -> Measurement:
     began = perf_counter()
     with writing.IndexWriter.open(
         settings.folder / "index",
-        table_id=ids.table_id_from_bytes(bytes(16)),
-        partition=ids.Partition(0),
+        partition=PartitionId(ids.table_id_from_bytes(bytes(16)), ids.Partition(0)),
         base=writing.Base(ids.Offset(7), 0),
     ) as writer:
         for keys, values in chunks:
@@ -125,13 +125,13 @@ async def _built(folder: Path, table: Any, bases: list[int], rows: int) -> tuple
     store = stores.VersionStore.open(url)
     index = folder / "built"
     with writing.IndexWriter.open(
-        index, table_id=table.id, partition=ids.Partition(0), base=writing.Base(ids.Offset(bases[0]), 0)
+        index, partition=table.partition(ids.Partition(0)), base=writing.Base(ids.Offset(bases[0]), 0)
     ) as writer:
         for keys, values in _rows(rows):
             writer.write(keys, values)
         writer.finish()
     snapshot = await writing.store_index(
-        index, store.snapshots, table_id=table.id, table_name=table.name, partition=ids.Partition(0)
+        index, store.snapshots, partition=table.partition(ids.Partition(0)), table_name=table.name
     )
     part = manifests.part_of(snapshot)
     await store.put(manifests.VersionManifest("b" * 16, table.id, table.name, 1, "slot", 0, "bench", (part,)))

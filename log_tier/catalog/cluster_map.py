@@ -175,6 +175,11 @@ class Task:
     note: str = ""
     """What came of it: a result, or why it failed."""
 
+    @property
+    def partition_id(self) -> PartitionId:
+        """The partition that it is about."""
+        return partition_id(self.table, self.partition)
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -210,6 +215,11 @@ class SnapshotEntry:
     """The node that took the snapshot."""
     version: int = 1
     """Which version of the table it is."""
+
+    @property
+    def partition_id(self) -> PartitionId:
+        """The partition that it is of."""
+        return partition_id(self.table, self.partition)
 
 
 class TableFacts(NamedTuple):
@@ -318,6 +328,6 @@ class ClusterMap:
                     if task.state not in FINISHED and node in (None, task.node):
                         yield job, number, task
 
-    def snapshots_of(self, table_id: TableId, partition: Partition) -> tuple[SnapshotEntry, ...]:
+    def snapshots_of(self, partition: PartitionId) -> tuple[SnapshotEntry, ...]:
         """The known snapshots of a partition, the oldest first."""
-        return self.snapshots.get(PartitionId(table_id, partition), ())
+        return self.snapshots.get(partition, ())

@@ -367,7 +367,7 @@ class Admin:
         times = [0]
         for partition, offset in offsets.items():
             if offset < bounds[partition].earliest:  # a snapshot has that offset, or there is nothing
-                known = situation.cluster.snapshots_of(table.id, partition)
+                known = situation.cluster.snapshots_of(table.partition(partition))
                 times.extend(snapshot.log_time_ms for snapshot in known if snapshot.offset == offset)
                 continue
             header = await header_at(self._log, table.id, partition, offset)

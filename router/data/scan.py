@@ -54,9 +54,9 @@ def _read_pages(
     applied: dict[Partition, Offset] = {}
     versions: dict[Partition, int] = {}
     for replica in replicas:
-        with replica.reading(request.table_versions.get(replica.partition)) as index:
-            versions[replica.partition] = index.version
+        with replica.reading(request.table_versions.get(replica.id.partition)) as index:
+            versions[replica.id.partition] = index.version
             page = index.scan(request.start, request.end, reverse=request.reverse, limit=share, bytes_max=bytes_max)
         pages.append(PartitionPage(page.entries, page.more))
-        applied[replica.partition] = page.applied
+        applied[replica.id.partition] = page.applied
     return pages, applied, versions

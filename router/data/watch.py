@@ -44,11 +44,11 @@ async def watch_replicas(
     """
     positions: dict[Partition, Offset] = {}
     for replica in replicas:
-        wanted = start.get(replica.partition)
+        wanted = start.get(replica.id.partition)
         if wanted is None:
             bounds = await log.bounds(replica.id)
             wanted = Offset(bounds.latest + 1)
-        positions[replica.partition] = wanted
+        positions[replica.id.partition] = wanted
     unknown = set(start) - set(positions)
     if unknown:
         raise InvalidRequest(f"the watch names partition {min(unknown)}, the table has {len(replicas)}")
@@ -56,7 +56,9 @@ async def watch_replicas(
 
     events: asyncio.Queue[WatchEvent | DuramenError] = asyncio.Queue(_EVENTS_MAX)
     followers = [
-        asyncio.create_task(_follow(log, replica, positions[replica.partition], events), name=f"watch {replica.name}")
+        asyncio.create_task(
+            _follow(log, replica, positions[replica.id.partition], events), name=f"watch {replica.name}"
+        )
         for replica in replicas
     ]
     try:
@@ -70,7 +72,7 @@ async def watch_replicas(
 
 
 async def _follow(log: Log, replica: Replica, start: Offset, events: asyncio.Queue[WatchEvent | DuramenError]) -> None:
-    topic, partition = replica.topic, replica.partition
+    topic, partition = replica.topic, replica.id.partition
     try:
         reader = log.read(topic.partition(partition), start, follow=True, chunk_bytes=_CHUNK_BYTES)
         async with aclosing(reader) as chunks:
@@ -102,7 +104,7 @@ def _check_remembered(replica: Replica, start: Offset) -> None:
         raise OffsetTrimmed(
             f"the watch of {replica.name} asks for offset {start}; which records were rejected is known from "
             f"{remembered} on: begin there",
-            partition=replica.partition,
+            partition=replica.id.partition,
             asked=start,
             earliest=remembered,
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from log_tier.catalog.actions import Action
 from log_tier.model.errors import InvalidRequest, OffsetTrimmed
-from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.identifiers import Offset
 from log_tier.model.log import Log
 from serving_tier.jobs.point_in_time import copy_partition
 from serving_tier.jobs.snapshotting import NodeSnapshots
@@ -26,34 +26,34 @@ def node_actions(log: Log, hosting: Hosting, snapshots: NodeSnapshots | None) ->
         The source may leave as soon as the target is a member of the map. Nobody has to wait for the routers' maps: a
         router that still asks the source gets `NotHosted`, waits for the newer map and asks the target, in one call.
         """
-        name = PartitionId(run.task.table, run.task.partition)
+        name = run.task.partition_id
         source = await hosting.wait_ready(name, run.progress)
         await run.ready()
         return f"came from {source}"
 
     async def add(run: TaskRun) -> str:
-        return f"came from {await hosting.wait_ready(PartitionId(run.task.table, run.task.partition), run.progress)}"
+        return f"came from {await hosting.wait_ready(run.task.partition_id, run.progress)}"
 
     async def rebuild(run: TaskRun) -> str:
         wanted = str(run.task.arguments.get("source", "auto"))
-        name = PartitionId(run.task.table, run.task.partition)
+        name = run.task.partition_id
         return f"came from {await hosting.rebuild(name, source=wanted, progress=run.progress)}"
 
     async def snapshot(run: TaskRun) -> str:
-        replica = hosting.node.replica(PartitionId(run.task.table, run.task.partition))
+        replica = hosting.node.replica(run.task.partition_id)
         entry = await _store(snapshots).take(replica, progress=run.progress)
         return f"{entry.path} at offset {entry.offset}"
 
     async def trim(run: TaskRun) -> str:
         before = _allowed(run, "before")
         run.progress("trimming")
-        earliest = await log.trim(PartitionId(run.task.table, run.task.partition), before)
+        earliest = await log.trim(run.task.partition_id, before)
         return f"the log begins at {earliest}"
 
     async def compact(run: TaskRun) -> str:
         below = _allowed(run, "below")
         run.progress("compacting")
-        dropped = await log.compact(PartitionId(run.task.table, run.task.partition), below)
+        dropped = await log.compact(run.task.partition_id, below)
         return f"{dropped} records were dropped"
 
     async def copy(run: TaskRun) -> str:
@@ -87,7 +87,7 @@ def _store(snapshots: NodeSnapshots | None) -> NodeSnapshots:
 def _allowed(run: TaskRun, argument: str) -> Offset:
     """The offset up to which the log may lose records (J4): nothing beyond the newest snapshot."""
     wanted = Offset(int(run.task.arguments[argument]))
-    known = run.cluster.snapshots_of(run.task.table, run.task.partition)
+    known = run.cluster.snapshots_of(run.task.partition_id)
     covered = known[-1].offset + 1 if known else 0
     if wanted > covered:
         raise OffsetTrimmed(

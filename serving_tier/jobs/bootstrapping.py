@@ -8,7 +8,7 @@ from typing import Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.cluster_map import NodeEntry
-from log_tier.model.identifiers import FIRST, Partition
+from log_tier.model.identifiers import FIRST, PartitionId
 from log_tier.model.log import Log, Topic
 from serving_tier.node.hosting import Bootstrap
 from serving_tier.snapshots.peer_copy import CopySource
@@ -33,19 +33,19 @@ def node_bootstrap(
     """The bootstrap of a node: snapshot, peer, log, in this order (decision 11). `peer` makes a source of a node."""
 
     async def fill(
-        topic: Topic, partition: Partition, folder: Path, wanted: str, progress: Callable[[str, int, int], None]
+        topic: Topic, partition: PartitionId, folder: Path, wanted: str, progress: Callable[[str, int, int], None]
     ) -> str:
-        bounds = await log.bounds(topic.partition(partition))
+        bounds = await log.bounds(partition)
         cluster = maps.map
-        table = cluster.tables.get(topic.id)
-        start = FIRST if table is None else table.start(partition)
-        holders: Sequence[str] = () if table is None else table.readable(partition)
+        table = cluster.tables.get(partition.table)
+        start = FIRST if table is None else table.start(partition.partition)
+        holders: Sequence[str] = () if table is None else table.readable(partition.partition)
         peers = [
             peer(cluster.nodes[holder])
             for holder in holders
             if holder != node_id and holder in cluster.nodes and cluster.nodes[holder].address
         ]
-        offered = Offered(bounds, start, cluster.snapshots_of(topic.id, partition), peers)
+        offered = Offered(bounds, start, cluster.snapshots_of(partition), peers)
         version = 1 if table is None else table.live_version
         plan = plan_sources(offered, Goal(wanted=wanted, version=version, trivial_records=_REPLAY_RECORDS))
         return await bootstrap(

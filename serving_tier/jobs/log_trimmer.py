@@ -17,7 +17,7 @@ from log_tier.catalog.cluster_map import ClusterMap, NodeEntry, TableEntry
 from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Log
 from serving_tier.jobs.retention import TrimLimit, trim_limit
 from serving_tier.node.hosting import Hosting
@@ -31,9 +31,7 @@ logger = logging.getLogger(__name__)
 # of a table that has a bound, and nothing for the others.
 _ROUND_S: Final = 60.0
 
-Place = PartitionId
-
-AskApplied = Callable[[NodeEntry], Awaitable[Mapping[Place, Offset]]]
+AskApplied = Callable[[NodeEntry], Awaitable[Mapping[PartitionId, Offset]]]
 """What each replica of another node has applied. Raises a `DuramenError` where that node does not answer."""
 
 
@@ -42,7 +40,7 @@ class LogTrimmer:
 
     def __init__(self, log: Log, catalog: Catalog, hosting: Hosting, store: SnapshotStore, ask: AskApplied) -> None:
         self._log, self._catalog, self._hosting, self._store, self._ask = log, catalog, hosting, store, ask
-        self._held: dict[Place, str] = {}
+        self._held: dict[PartitionId, str] = {}
         """Why nothing may go of a partition, as it was last logged."""
         self._ticker: asyncio.Task[None] | None = None
 
@@ -74,27 +72,26 @@ class LogTrimmer:
         cluster = self._catalog.map
         bounded = [
             (table, partition)
-            for table_id, partition in held
-            if (table := cluster.tables.get(table_id)) is not None and table.retention.is_bounded
+            for partition in held
+            if (table := cluster.tables.get(partition.table)) is not None and table.retention.is_bounded
         ]
         if not bounded:
             return
         elsewhere = await self._applied_elsewhere(cluster, bounded)
         for table, partition in bounded:
-            place = PartitionId(table.id, partition)
-            applied = [held[place].applied, *(replies[place] for replies in elsewhere if place in replies)]
+            applied = [held[partition].applied, *(said[partition] for said in elsewhere if partition in said)]
             try:
-                await self._trim(place, applied)
+                await self._trim(partition, applied)
             except DuramenError as error:
-                logger.warning("the log of %s/%d is not shortened: %s", table.name, partition, error)
+                logger.warning("the log of %s/%d is not shortened: %s", table.name, partition.partition, error)
 
     async def _applied_elsewhere(
-        self, cluster: ClusterMap, bounded: Iterable[tuple[TableEntry, Partition]]
-    ) -> list[Mapping[Place, Offset]]:
+        self, cluster: ClusterMap, bounded: Iterable[tuple[TableEntry, PartitionId]]
+    ) -> list[Mapping[PartitionId, Offset]]:
         """What the other holders have applied. One that does not answer is not alive: it comes back from a snapshot."""
-        names = {replica.node for table, partition in bounded for replica in table.assignments[partition]}
+        names = {replica.node for table, (_, number) in bounded for replica in table.assignments[number]}
         names.discard(self._hosting.node_id)
-        found: list[Mapping[Place, Offset]] = []
+        found: list[Mapping[PartitionId, Offset]] = []
         for entry in (cluster.nodes[name] for name in sorted(names) if name in cluster.nodes):
             try:
                 found.append(await self._ask(entry))
@@ -102,39 +99,37 @@ class LogTrimmer:
                 logger.info("node %s does not say what it has applied: %s", entry.id, error)
         return found
 
-    async def _trim(self, place: Place, applied: list[Offset]) -> None:
-        table_id, partition = place
+    async def _trim(self, partition: PartitionId, applied: list[Offset]) -> None:
         # The newest map: a job may have begun since the round did.
         cluster = await self._catalog.refresh()
-        table = cluster.tables.get(table_id)
+        table = cluster.tables.get(partition.table)
         if table is None or not table.retention.is_bounded:
             return
-        limit = trim_limit(cluster, table, partition, applied)
-        self._note(table, partition, limit)
-        earliest = (await self._log.bounds(PartitionId(table_id, partition))).earliest
+        limit = trim_limit(cluster, partition, applied)
+        name = f"{table.name}/{partition.partition}"
+        self._note(partition, name, limit)
+        earliest = (await self._log.bounds(partition)).earliest
         if limit.below <= earliest:
             return
         # A snapshot that is gone or damaged covers nothing, whatever the catalog says.
-        await self._store.read_manifest(cluster.snapshots_of(table_id, partition)[-1].path)
-        after = await self._log.retain(PartitionId(table_id, partition), table.retention, below=limit.below)
+        await self._store.read_manifest(cluster.snapshots_of(partition)[-1].path)
+        after = await self._log.retain(partition, table.retention, below=limit.below)
         if after > earliest:
             logger.info(
-                "the log of %s/%d begins at offset %d: its retention (%d ms, %d bytes) let %d offsets go",
-                table.name,
-                partition,
+                "the log of %s begins at offset %d: its retention (%d ms, %d bytes) let %d offsets go",
+                name,
                 after,
                 table.retention_ms,
                 table.retention_bytes,
                 after - earliest,
             )
 
-    def _note(self, table: TableEntry, partition: Partition, limit: TrimLimit) -> None:
+    def _note(self, partition: PartitionId, name: str, limit: TrimLimit) -> None:
         """Log once why nothing goes, and again when the reason is another one."""
-        place = PartitionId(table.id, partition)
-        if limit.held_by != self._held.get(place, ""):
-            self._held[place] = limit.held_by
+        if limit.held_by != self._held.get(partition, ""):
+            self._held[partition] = limit.held_by
             if limit.held_by:
-                logger.warning("the log of %s/%d keeps everything: %s", table.name, partition, limit.held_by)
+                logger.warning("the log of %s keeps everything: %s", name, limit.held_by)
 
     async def close(self) -> None:
         """Stop. Idempotent."""

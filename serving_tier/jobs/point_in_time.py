@@ -23,8 +23,8 @@ from typing import Any, Final
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_cut import cut_run
 from log_tier.model.errors import DuramenError, OffsetTrimmed, TokenAhead
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
-from log_tier.model.log import Log, Topic
+from log_tier.model.identifiers import Offset, PartitionId, TableId
+from log_tier.model.log import Log
 from log_tier.model.record import Expiry, Operation, attribute_of
 from serving_tier.fold.entry import Entry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -46,17 +46,17 @@ async def copy_partition(run: TaskRun, log: Log, hosting: Hosting, snapshots: No
     """Do one `copy` task. Raises `OffsetTrimmed` where the past is gone, `TokenAhead` where it is yet to come."""
     arguments = run.task.arguments
     table = run.cluster.table(TableId(str(arguments["source_table"])))
-    partition = Partition(int(arguments["source_partition"]))
-    source, start = table.topic, table.start(partition)
+    partition = table.partition(int(arguments["source_partition"]))
+    start = table.start(partition.partition)
     until = Offset(int(arguments["offset"]))
     folder = past_folder(hosting.node.folder, run.job.id, run.number)
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     try:
         if until >= start:  # else nothing was there yet
-            await _fill(run, log, snapshots, source, partition, start, until, folder)
-        index = await asyncio.to_thread(LmdbIndex.open, folder, table_id=source.id, partition=partition, start=start)
+            await _fill(run, log, snapshots, partition, start, until, folder)
+        index = await asyncio.to_thread(LmdbIndex.open, folder, partition=partition, start=start)
         try:
-            await _replay(run, log, source, partition, index, until)
+            await _replay(run, log, partition, index, until)
             return await _write(run, log, index)
         finally:
             await asyncio.to_thread(index.close, clean=False)
@@ -68,22 +68,21 @@ async def _fill(
     run: TaskRun,
     log: Log,
     snapshots: NodeSnapshots | None,
-    source: Topic,
-    partition: Partition,
+    partition: PartitionId,
     start: Offset,
     until: Offset,
     folder: Path,
 ) -> None:
     """Begin with the newest snapshot that is not too new; with an empty folder where there is none."""
-    bounds = await log.bounds(PartitionId(source.id, partition))
+    name, bounds = f"{run.cluster.table(partition.table).name}/{partition.partition}", await log.bounds(partition)
     if until > bounds.latest:
         raise TokenAhead(
-            f"{source.name}/{partition} is to be restored at offset {until}, its log ends at {bounds.latest}",
-            partition=partition,
+            f"{name} is to be restored at offset {until}, its log ends at {bounds.latest}",
+            partition=partition.partition,
             asked=until,
             latest=bounds.latest,
         )
-    entries = () if snapshots is None else run.cluster.snapshots_of(source.id, partition)
+    entries = () if snapshots is None else run.cluster.snapshots_of(partition)
     offered: Offered[CopySource] = Offered(bounds, start, entries)
     plan = plan_sources(offered, Goal(until=until))
     tried = list(plan.passed_over)
@@ -99,18 +98,18 @@ async def _fill(
             tried.append(f"{entry.path}: {error.message}")
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     raise OffsetTrimmed(
-        f"{source.name}/{partition} cannot be restored at offset {until}: its log begins at {bounds.earliest}, and "
-        f"no good snapshot lies between: {'; '.join(tried)}",
-        partition=partition,
+        f"{name} cannot be restored at offset {until}: its log begins at {bounds.earliest}, and no good snapshot lies "
+        f"between: {'; '.join(tried)}",
+        partition=partition.partition,
         asked=until,
         earliest=bounds.earliest,
     )
 
 
-async def _replay(run: TaskRun, log: Log, source: Topic, partition: Partition, index: LmdbIndex, until: Offset) -> None:
+async def _replay(run: TaskRun, log: Log, partition: PartitionId, index: LmdbIndex, until: Offset) -> None:
     if index.applied >= until:
         return
-    reader: Any = log.read(PartitionId(source.id, partition), Offset(index.applied + 1), follow=False)
+    reader: Any = log.read(partition, Offset(index.applied + 1), follow=False)
     async with aclosing(reader) as chunks:
         async for chunk in chunks:
             data = cut_run(chunk.data, until, index.place)
@@ -124,15 +123,15 @@ async def _replay(run: TaskRun, log: Log, source: Topic, partition: Partition, i
 
 async def _write(run: TaskRun, log: Log, index: LmdbIndex) -> str:
     """Put everything that is in the index into the new table."""
-    target, partition = run.task.table, run.task.partition
-    name = f"{target} {partition} {run.job.id} {run.number}".encode()
+    target = run.task.partition_id
+    name = f"{target.table} {target.partition} {run.job.id} {run.number}".encode()
     producer_id = (int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1) | 1
     total = await asyncio.to_thread(index.count)
     written = 0
     pages = _pages(index)
     while page := await asyncio.to_thread(next, pages, None):
         batch = encode_batch(_columns(page), producer_id=producer_id, sequence=written)
-        await log.append(PartitionId(target, partition), batch)
+        await log.append(target, batch)
         written += len(page)
         run.progress("writing", written, total)
     return f"{written} keys of offset {index.applied}"

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from log_tier.catalog.actions import COPIES_INDEX, Action
-from log_tier.catalog.cluster_map import ClusterMap, Job, TableEntry, Task
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.catalog.cluster_map import ClusterMap, Task
+from log_tier.model.identifiers import Offset, PartitionId
 
 __all__ = ["TrimLimit", "trim_limit"]
 
@@ -34,25 +34,25 @@ class TrimLimit(NamedTuple):
     """Why nothing may go; empty where something may."""
 
 
-def trim_limit(cluster: ClusterMap, table: TableEntry, partition: Partition, applied: Iterable[Offset]) -> TrimLimit:
+def trim_limit(cluster: ClusterMap, partition: PartitionId, applied: Iterable[Offset]) -> TrimLimit:
     """The limit of one partition. `applied`: by each of its replicas that is alive. O(tasks under way)."""
-    known = cluster.snapshots_of(table.id, partition)
+    known = cluster.snapshots_of(partition)
     if not known:
         return TrimLimit(_NOTHING_GOES, "no verified snapshot of it is known: take one (`duramen admin snapshot`)")
     for job, _, task in cluster.unfinished_tasks():
-        if _reads(job, task, table, partition):
+        if _reads(task, partition):
             return TrimLimit(_NOTHING_GOES, f"job {job.id} ({job.kind}) reads it")
-    for version in table.versions:
+    for version in cluster.table(partition.table).versions:
         if version.state == "staging":
             return TrimLimit(_NOTHING_GOES, f"version {version.number} catches up with it")
     seen = min(applied, default=known[-1].offset)
     return TrimLimit(Offset(min(known[-1].offset, seen) + 1), "")
 
 
-def _reads(job: Job, task: Task, table: TableEntry, partition: Partition) -> bool:
+def _reads(task: Task, partition: PartitionId) -> bool:
     if task.action not in _READS_THE_LOG:
         return False
     if task.action == Action.COPY:  # its own place is the one that it writes to
         source = (task.arguments.get("source_table"), task.arguments.get("source_partition"))
-        return source == (table.id, partition)
-    return (task.table, task.partition) == (table.id, partition)
+        return source == partition
+    return task.partition_id == partition

@@ -22,7 +22,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import CommandRejected, DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from serving_tier.jobs.schedule import SnapshotSchedule
 from serving_tier.names import SNAPSHOT_WORK_FOLDER
 from serving_tier.node.hosting import Hosting
@@ -78,12 +78,11 @@ class NodeSnapshots:
 
     async def take(self, replica: Replica, *, progress: Progress | None = None) -> SnapshotEntry:
         """Take a snapshot of a replica and make it known. Raises what taking and storing raise."""
-        topic, partition = replica.topic, replica.partition
         before = replica.index.version
         manifest = await take_snapshot(
             replica.reading,
             self.store,
-            table_name=topic.name,
+            table_name=replica.topic.name,
             work_folder=self._work_folder,
             progress=progress,
         )
@@ -96,17 +95,17 @@ class NodeSnapshots:
             with suppress(DuramenError):  # the table was dropped meanwhile
                 await self.store.delete(entry.path)
             raise
-        await self.remove_old(topic.id, partition)
+        await self.remove_old(replica.id)
         return entry
 
-    async def remove_old(self, table_id: TableId, partition: Partition) -> None:
+    async def remove_old(self, partition: PartitionId) -> None:
         """Keep the newest ones. A store that does not answer keeps more for now."""
-        known = self._catalog.map.snapshots_of(table_id, partition)
+        known = self._catalog.map.snapshots_of(partition)
         old = snapshots_to_remove(known, keep=self._keep, in_use=self._in_use)
         if not old:
             return
         try:
-            await self._catalog.submit(ForgetSnapshots(table_id, partition, tuple(entry.id for entry in old)))
+            await self._catalog.submit(ForgetSnapshots(*partition, tuple(entry.id for entry in old)))
         except CommandRejected as error:
             logger.info("another node removes old snapshots: %s", error)
             return
@@ -120,23 +119,21 @@ class NodeSnapshots:
         """Bring a snapshot into `folder`, verified. Raises as `install_snapshot` does."""
         self._in_use.add(entry.id)
         try:
-            await install_snapshot(
-                self.store, entry.path, folder, table_id=entry.table, partition=entry.partition, progress=progress
-            )
+            await install_snapshot(self.store, entry.path, folder, partition=entry.partition_id, progress=progress)
         finally:
             self._in_use.discard(entry.id)
 
     async def _tick(self, schedule: SnapshotSchedule) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
-            for (table_id, partition), replica in list(self._hosting.node.hosted().items()):
+            for partition, replica in list(self._hosting.node.hosted().items()):
                 if replica.state != "ready":
                     continue
-                known = self._catalog.map.snapshots_of(table_id, partition)
+                known = self._catalog.map.snapshots_of(partition)
                 newest = known[-1].offset if known else NOTHING
-                rank = self._hosting.node.rank(PartitionId(table_id, partition))
+                rank = self._hosting.node.rank(partition)
                 if not schedule.is_due(
-                    PartitionId(table_id, partition),
+                    partition,
                     newest=Offset(newest),
                     applied=replica.applied,
                     rank=rank,
@@ -148,7 +145,7 @@ class NodeSnapshots:
                     logger.info("snapshot %s was taken by schedule", entry.path)
                 except DuramenError as error:
                     logger.warning("%s: no snapshot could be taken: %s", replica.name, error)
-                    schedule.forget(PartitionId(table_id, partition))
+                    schedule.forget(partition)
 
     async def close(self) -> None:
         """Stop the schedule. Idempotent."""

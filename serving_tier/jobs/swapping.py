@@ -8,7 +8,6 @@ from typing import Final
 from log_tier.catalog.version_fold import ended_by_swap, keep_of
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.log import Log
 from serving_tier.jobs.worker import TaskRun
 from serving_tier.node.hosting import Hosting
@@ -23,7 +22,7 @@ async def stage_version(run: TaskRun, hosting: Hosting) -> str:
 
     Raises what keeps it: the job then fails, and the version goes on being tried as long as the map has it.
     """
-    name, number = PartitionId(run.task.table, run.task.partition), int(run.job.arguments["version"])
+    name, number = run.task.partition_id, int(run.job.arguments["version"])
     await hosting.wait_version(run.cluster.version)
     await hosting.staging.wait_level(name, number, run.progress)
     return f"level with version {number}"
@@ -42,10 +41,10 @@ async def put_barriers(run: TaskRun, log: Log) -> str:
     barrier = Barrier(number, run.job.id, "" if version is None else version.url, ended)
     run.progress("putting barriers", 0, table.partitions)
     parts = []
-    for partition in map(Partition, range(table.partitions)):
-        name = f"{_PRODUCER} {table.id} {partition} {run.job.id}".encode()
+    for partition in map(table.partition, range(table.partitions)):
+        name = f"{_PRODUCER} {table.id} {partition.partition} {run.job.id}".encode()
         producer_id = (int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1) | 1
-        parts.append((PartitionId(table.id, partition), barrier_batch(barrier, producer_id=producer_id, sequence=0)))
+        parts.append((partition, barrier_batch(barrier, producer_id=producer_id, sequence=0)))
     results = await log.append_many(parts)
     for result in results:
         if isinstance(result, DuramenError):

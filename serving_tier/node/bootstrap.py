@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
 
 __all__ = ["Bootstrap", "Pending", "Progress", "replay_only"]
@@ -14,7 +14,7 @@ __all__ = ["Bootstrap", "Pending", "Progress", "replay_only"]
 Progress = Callable[[str, int, int], None]
 """Hears how far it is: phase, done, total; in bytes, where there are any."""
 
-Bootstrap = Callable[[Topic, Partition, Path, str, Progress], Awaitable[str]]
+Bootstrap = Callable[[Topic, PartitionId, Path, str, Progress], Awaitable[str]]
 """Fills a folder that does not exist with an index's files, or leaves it missing: then the log is replayed from its
 beginning. Gets the wanted source (auto, snapshot, peer, log) and a callable for progress (phase, done, total bytes);
 returns where the content came from, for people. Raises what kept it, `OffsetTrimmed` where there is no way at all."""
@@ -25,7 +25,7 @@ class Pending:
     """A replica that is being brought up."""
 
     topic: Topic
-    partition: Partition
+    partition: PartitionId
     phase: str = "opening"
     done: int = 0
     total: int = 0
@@ -37,6 +37,6 @@ class Pending:
         self.phase, self.done, self.total = phase, done, total
 
 
-async def replay_only(topic: Topic, partition: Partition, folder: Path, source: str, progress: Progress) -> str:
+async def replay_only(topic: Topic, partition: PartitionId, folder: Path, source: str, progress: Progress) -> str:
     """The `Bootstrap` of a node that has neither snapshots nor peers."""
     return "log"

@@ -30,7 +30,7 @@ from log_tier.model.errors import (
     SnapshotStoreUnavailable,
     Unavailable,
 )
-from log_tier.model.identifiers import Partition, PartitionId
+from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
 from serving_tier.node.bootstrap import Bootstrap, Pending, Progress
 from serving_tier.node.node import Node
@@ -117,7 +117,7 @@ class BringUp:
         self._run(name, replica.topic, self._replace(name, replica, delete=delete))
 
     def _run(self, name: PartitionId, topic: Topic, work: Coroutine[Any, Any, None]) -> None:
-        self.pending[name] = Pending(topic, name[1])
+        self.pending[name] = Pending(topic, name)
         task = asyncio.create_task(work, name=f"bring up {topic.name}/{name[1]}")
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._brought(name, task))
@@ -192,15 +192,15 @@ class BringUp:
         source = "log"
         while await asyncio.to_thread(promote, folder):
             try:
-                await self._node.host(topic, name[1], start=start, rank=rank, repair=False)
+                await self._node.host(topic, name, start=start, rank=rank, repair=False)
             except (IndexDamaged, OffsetTrimmed) as error:
                 logger.warning("%s/%s: %s; it is fetched again", topic.name, name[1], error)
                 self._fetched_anew(name, error)
                 await asyncio.to_thread(discard, folder)
             else:
                 return
-        source = await self.fetched(topic, name[1], folder, "auto", pending.progress)
-        await self._node.host(topic, name[1], start=start, rank=rank, source=source)
+        source = await self.fetched(topic, name, folder, "auto", pending.progress)
+        await self._node.host(topic, name, start=start, rank=rank, source=source)
 
     def _fetched_anew(self, name: PartitionId, reason: DuramenError) -> None:
         """From now on the partition is not here, and another node is asked. What was wrong with its index concerns the
@@ -209,12 +209,12 @@ class BringUp:
         self._node.refusals.pop(name, None)
         self.pending[name].trouble = reason.message
 
-    async def fetched(self, topic: Topic, partition: Partition, folder: Path, source: str, progress: Progress) -> str:
+    async def fetched(self, topic: Topic, name: PartitionId, folder: Path, source: str, progress: Progress) -> str:
         """Fetch a copy of an index into `folder`; returns where it came from. Some are fetched at the same time."""
         progress("waiting for other bootstraps", 0, 0)
         async with self._bootstraps:
             progress("bootstrapping", 0, 0)
-            return await self._bootstrap(topic, partition, folder, source, progress)
+            return await self._bootstrap(topic, name, folder, source, progress)
 
     async def close(self) -> None:
         """End what is under way. Idempotent."""

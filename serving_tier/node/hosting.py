@@ -169,7 +169,7 @@ class Hosting:
         async for table_id, bounds in self.node.bounds_of(list(missing)):
             for name in missing[table_id]:
                 table, rank = self._wanted[name]
-                found.append(RestingReplica(table.topic, name[1], table.start(name[1]), rank, bounds[name[1]]))
+                found.append(RestingReplica(table.topic, name, table.start(name[1]), rank, bounds[name[1]]))
         await self.node.host_resting(found)
 
     async def _compare_table(
@@ -178,7 +178,7 @@ class Hosting:
         """Take over what a table's entry wants of this node; return the replicas that it wants no more."""
         gone: list[PartitionId] = []
         for partition in map(Partition, range(table.partitions)):
-            name = PartitionId(table.id, partition)
+            name = table.partition(partition)
             nodes = [replica.node for replica in table.assignments[partition]]
             if self.node_id not in nodes:
                 if name in self._wanted or name in self.node.hosted():
@@ -193,7 +193,7 @@ class Hosting:
         return gone
 
     def _names_of(self, table: TableEntry) -> list[PartitionId]:
-        return [PartitionId(table.id, Partition(number)) for number in range(table.partitions)]
+        return [table.partition(number) for number in range(table.partitions)]
 
     async def _let_go(self, name: PartitionId, cluster: ClusterMap) -> None:
         await self._bring_up.let_go(name, lambda: self._absence(cluster, name))
@@ -214,7 +214,7 @@ class Hosting:
             case "version_missing":
                 self.staging.version_missing(replica)
             case "switched":
-                self.staging.compare(self.maps.map, [PartitionId(replica.topic.id, replica.partition)])
+                self.staging.compare(self.maps.map, [replica.id])
 
     def _replace(self, replica: Replica) -> None:
         """For `staging`: discard the whole replica and bring it up anew."""
@@ -228,7 +228,7 @@ class Hosting:
         table = self.maps.map.table(name[0])
         async with self._bring_up.lock(name):
             rebuilding = Rebuilding(
-                self.node, self.staging, self._bring_up.fetched, table, name[1], rank=lambda: self._rank(name)
+                self.node, self.staging, self._bring_up.fetched, table, name, rank=lambda: self._rank(name)
             )
             found = await rebuilding.run(source, progress)
         self.staging.compare(self.maps.map, [name])

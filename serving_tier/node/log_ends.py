@@ -109,7 +109,7 @@ class LogEnds:
         asked_s = self._clock()
         bounds = await self._log.all_bounds(group[0].topic.id)
         for replica in group:
-            replica.hear(bounds[replica.partition].latest, asked_s=asked_s)
+            replica.hear(bounds[replica.id.partition].latest, asked_s=asked_s)
 
     async def _ask_one(self, group: list[Replica]) -> None:
         topic = group[0].topic

@@ -21,7 +21,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.model.errors import DuramenError, NotHosted
-from log_tier.model.identifiers import FIRST, Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import FIRST, Offset, PartitionId, TableId
 from log_tier.model.log import Bounds, Log, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
@@ -47,7 +47,7 @@ class RestingReplica(NamedTuple):
     """A replica that may be hosted without a look at its file."""
 
     topic: Topic
-    partition: Partition
+    partition: PartitionId
     start: Offset
     """The first offset of the table."""
     rank: int
@@ -93,7 +93,7 @@ class Node:
     async def host(
         self,
         topic: Topic,
-        partition: Partition,
+        partition: PartitionId,
         *,
         start: Offset = FIRST,
         rank: int = 0,
@@ -106,23 +106,23 @@ class Node:
         `repair`: an index that cannot be trusted is discarded and folded from the log; else that raises
         `IndexDamaged`. Raises what `Replica.open` raises; `replica()` raises it again until another try succeeds.
         """
-        name = PartitionId(topic.id, partition)
-        assert name not in self._replicas, f"{topic.name}/{partition} is hosted already"
+        assert partition not in self._replicas, f"{topic.name}/{partition.partition} is hosted already"
         try:
-            replica = await self._opened(topic, partition, self.replica_folder(name), repair=repair, start=start)
+            folder = self._folder_of(partition, self.replica_folder(partition), start)
+            replica = await Replica.open(topic, folder, log=self._log, applier=self._applier, repair=repair)
         except DuramenError as error:
-            self.refusals[name] = error
+            self.refusals[partition] = error
             raise
         replica.source = source
-        self._add(name, replica, rank)
+        self._add(replica, rank)
         return replica
 
-    def _add(self, name: PartitionId, replica: Replica, rank: int) -> None:
+    def _add(self, replica: Replica, rank: int) -> None:
         # The owner is looked up at each event: a node is opened before its `Hosting`.
         replica.owner = lambda replica, event: self.owner(replica, event)
-        self.refusals.pop(name, None)
-        self._ranks[name] = rank
-        self._replicas = self._replicas.with_entry(name, replica)
+        self.refusals.pop(replica.id, None)
+        self._ranks[replica.id] = rank
+        self._replicas = self._replicas.with_entry(replica.id, replica)
         self.idle_expiry.watch(replica)
 
     async def host_resting(self, wanted: Sequence[RestingReplica]) -> None:
@@ -134,30 +134,28 @@ class Node:
         found = await asyncio.to_thread(self._resting, wanted)
         for at in range(0, len(found), _RESTING_RUN):
             for one, index in found[at : at + _RESTING_RUN]:
-                name = PartitionId(one.topic.id, one.partition)
-                folder = self._folder_of(one.topic, one.partition, self.replica_folder(name), one.start)
+                folder = self._folder_of(one.partition, self.replica_folder(one.partition), one.start)
                 replica = Replica.at_rest(
                     one.topic, folder, index, log=self._log, applier=self._applier, latest=one.bounds.latest
                 )
-                self._add(name, replica, one.rank)
+                self._add(replica, one.rank)
             await asyncio.sleep(0)
 
     def _resting(self, wanted: Sequence[RestingReplica]) -> list[tuple[RestingReplica, LmdbIndex]]:
         found: list[tuple[RestingReplica, LmdbIndex]] = []
         listed: dict[TableId, set[str]] = {}
         for one in wanted:
-            topic, partition = one.topic, one.partition
-            names = listed.get(topic.id)
+            table_id, number = one.partition
+            names = listed.get(table_id)
             if names is None:
-                names = listed[topic.id] = _names_in(self.folder / topic.id)
-            folder_name = str(partition)
+                names = listed[table_id] = _names_in(self.folder / table_id)
+            folder_name = str(number)
             if any(is_version_of(name, folder_name) for name in names):
                 continue
             if folder_name not in names and one.bounds.latest >= one.start:
                 continue  # `host` fetches a copy from a peer, or folds the log
             try:
-                folder = self._folder_of(topic, partition, self.replica_folder(topic.partition(partition)), one.start)
-                index = folder.at_rest()
+                index = self._folder_of(one.partition, self.replica_folder(one.partition), one.start).at_rest()
             except (DuramenError, OSError):
                 continue  # `host` meets it again, and raises it
             if (
@@ -186,22 +184,17 @@ class Node:
     async def open_aside(
         self,
         topic: Topic,
-        partition: Partition,
+        partition: PartitionId,
         folder: Path,
         *,
         start: Offset = FIRST,
     ) -> Replica:
         """Open a second replica of a hosted partition, in another folder; reads do not use it."""
-        return await self._opened(topic, partition, folder, repair=False, start=start)
+        place = self._folder_of(partition, folder, start)
+        return await Replica.open(topic, place, log=self._log, applier=self._applier, repair=False)
 
-    async def _opened(
-        self, topic: Topic, partition: Partition, folder: Path, *, repair: bool, start: Offset
-    ) -> Replica:
-        place = self._folder_of(topic, partition, folder, start)
-        return await Replica.open(topic, place, log=self._log, applier=self._applier, repair=repair)
-
-    def _folder_of(self, topic: Topic, partition: Partition, path: Path, start: Offset) -> ReplicaFolder:
-        return ReplicaFolder(path, topic.id, partition, start, self._environments)
+    def _folder_of(self, partition: PartitionId, path: Path, start: Offset) -> ReplicaFolder:
+        return ReplicaFolder(path, partition, start, self._environments)
 
     def set_rank(self, name: PartitionId, rank: int) -> None:
         """Its place among the partition's replicas; 0 does what only one should do."""
@@ -213,13 +206,12 @@ class Node:
 
     async def unhost(self, partition: PartitionId, reason: DuramenError, *, delete: bool = True) -> None:
         """Close a replica; its waiters get `reason`. With `delete` its index is removed."""
-        name = partition
-        replica = self._replicas.get(name)
+        replica = self._replicas.get(partition)
         if replica is not None:
-            self._replicas = self._replicas.without(name)
+            self._replicas = self._replicas.without(partition)
             self.idle_expiry.forget(replica)
-        self._ranks.pop(name, None)
-        self.refusals.pop(name, None)
+        self._ranks.pop(partition, None)
+        self.refusals.pop(partition, None)
         try:
             if replica is not None:
                 await replica.close(reason)

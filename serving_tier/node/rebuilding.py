@@ -15,7 +15,7 @@ from pathlib import Path
 
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import InvalidRequest, Unavailable
-from log_tier.model.identifiers import Partition, PartitionId
+from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Topic
 from serving_tier.names import old_folder, rebuild_folder
 from serving_tier.node.bootstrap import Progress
@@ -30,7 +30,7 @@ __all__ = ["Rebuilding"]
 
 logger = logging.getLogger(__name__)
 
-Fetch = Callable[[Topic, Partition, Path, str, Progress], Awaitable[str]]
+Fetch = Callable[[Topic, PartitionId, Path, str, Progress], Awaitable[str]]
 """As `serving_tier.node.bootstrap.Bootstrap`, a few at a time."""
 
 
@@ -43,26 +43,26 @@ class Rebuilding:
         staging: Staging,
         fetch: Fetch,
         table: TableEntry,
-        partition: Partition,
+        partition: PartitionId,
         *,
         rank: Callable[[], int],
     ) -> None:
         """`rank`: its place among the partition's replicas, which may change until the new index is hosted."""
         self._node, self._staging, self._fetch = node, staging, fetch
         self._topic, self._partition, self._rank = table.topic, partition, rank
-        self._start = table.start(partition)
-        self._name = PartitionId(table.id, partition)
-        self._folder = node.replica_folder(self._name)
+        self._start = table.start(partition.partition)
+        self._folder = node.replica_folder(partition)
         self._new = rebuild_folder(self._folder)
 
     async def run(self, source: str, progress: Progress) -> str:
         """Do it; returns where the content came from. Raises what kept it."""
         found = await self._fetched(source, progress)
-        if self._name in self._node.hosted():
+        if self._partition in self._node.hosted():
             found = await self._level(found, source, progress)
-            reason = Unavailable(f"replica {self._topic.name}/{self._partition} is put in place anew: ask again")
-            await self._staging.forget(self._name)
-            await self._node.unhost(self._name, reason, delete=False)
+            where = f"{self._topic.name}/{self._partition.partition}"
+            reason = Unavailable(f"replica {where} is put in place anew: ask again")
+            await self._staging.forget(self._partition)
+            await self._node.unhost(self._partition, reason, delete=False)
         await asyncio.to_thread(remove_versions, self._folder)
         old = old_folder(self._folder)
         await asyncio.to_thread(exchange, self._folder, self._new, old)

@@ -46,7 +46,7 @@ from log_tier.model.errors import (
     SnapshotStoreUnavailable,
     TableNotFound,
 )
-from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.node.node import Node
 from serving_tier.replica.replica import Replica
 from serving_tier.versions.empty import is_empty, make_empty
@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 
-FetchVersion = Callable[[str, TableEntry, Partition, Path, Progress], Awaitable[None]]
+FetchVersion = Callable[[str, TableEntry, PartitionId, Path, Progress], Awaitable[None]]
 """Brings one partition of the version at a URL into a folder, verified."""
 
 _RETRY_FIRST_S: Final = 0.5
@@ -75,7 +75,7 @@ _FETCHES_MAX: Final = 2
 VersionName = tuple[PartitionId, int]
 
 
-async def fetch_version(url: str, table: TableEntry, partition: Partition, folder: Path, progress: Progress) -> None:
+async def fetch_version(url: str, table: TableEntry, partition: PartitionId, folder: Path, progress: Progress) -> None:
     """The `FetchVersion` of a node that can reach the versions' store. Raises what `VersionStore.fetch` does."""
     if is_empty(url):
         await make_empty(url, table, partition, folder)
@@ -83,7 +83,7 @@ async def fetch_version(url: str, table: TableEntry, partition: Partition, folde
     store = VersionStore.open(url)
     version = await store.get()
     check_version_of(table, version.table, version.partitions, version.partitioner, url)
-    await store.fetch(version, partition, folder, progress=progress)
+    await store.fetch(version, partition.partition, folder, progress=progress)
 
 
 def check_version_of(table: TableEntry, table_id: str, partitions: int, partitioner: str, url: str) -> None:
@@ -142,7 +142,7 @@ class Staging:
         """A replica waits at a barrier: bring the version, or bring the whole replica up anew."""
         barrier = replica.awaited_barrier
         assert barrier is not None, f"{replica.name} waits for no version"
-        name, number = PartitionId(replica.topic.id, replica.partition), barrier.version
+        name, number = replica.id, barrier.version
         if (name, number) in self._tasks:
             return
         table = self._maps.map.tables.get(name[0])
@@ -198,7 +198,7 @@ class Staging:
         self._moved.notify_all()
 
     async def _stage(self, replica: Replica, table: TableEntry, number: int, url: str, *, needed: bool = False) -> None:
-        name: VersionName = (PartitionId(replica.topic.id, replica.partition), number)
+        name: VersionName = (replica.id, number)
 
         def progress(phase: str, done: int, total: int) -> None:
             self._progress[name] = (phase, done, total)
@@ -210,7 +210,7 @@ class Staging:
                 async with self._room:
                     if not await asyncio.to_thread(folder.exists):
                         progress("fetching", 0, 0)
-                        await self._fetch(url, table, replica.partition, folder, progress)
+                        await self._fetch(url, table, replica.id, folder, progress)
                 # Outside of `_room`: a version may be ahead of the live one, and the live one may be waiting at a
                 # barrier for a version that has to be fetched first.
                 progress("catching up", 0, 0)
@@ -234,7 +234,7 @@ class Staging:
 
     def _still(self, replica: Replica, number: int, *, needed: bool = False) -> bool:
         """Is it still asked for, of a replica that is still here? `needed`: by a barrier at least."""
-        name = PartitionId(replica.topic.id, replica.partition)
+        name = replica.id
         table = self._maps.map.tables.get(name[0])
         asked = table is not None and (needed or table.version(number) is not None)
         if not asked or self._node.hosted().get(name) is not replica:
@@ -256,7 +256,7 @@ class Staging:
         False: the version is the live one now, or one of the two is not here any more. One question to the log.
         """
         backoff = Backoff(_RETRY_FIRST_S, _RETRY_AWAY_MAX_S)
-        name = PartitionId(replica.topic.id, replica.partition)
+        name = replica.id
         end: Offset | None = None
         while self._node.hosted().get(name) is replica and number in replica.versions.here():
             try:

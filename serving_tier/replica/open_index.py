@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from log_tier.model.errors import DuramenError, IndexDamaged, LogDamaged, OffsetTrimmed
-from log_tier.model.identifiers import Partition
-from log_tier.model.log import Bounds, Topic
+from log_tier.model.log import Bounds
 from serving_tier.index.lmdb.folder import folder_trouble
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.applier import Applier
@@ -21,10 +20,9 @@ __all__ = ["open_index"]
 logger = logging.getLogger(__name__)
 
 
-async def open_index(
-    topic: Topic, folder: ReplicaFolder, bounds: Bounds, *, applier: Applier, repair: bool
-) -> LmdbIndex:
+async def open_index(name: str, folder: ReplicaFolder, bounds: Bounds, *, applier: Applier, repair: bool) -> LmdbIndex:
     """The index in `folder`, which the log within `bounds` can carry on; a new one begins at the folder's `start`.
+    `name` is for messages.
 
     With `folder.environments` it may come at rest: its file is opened when it is needed. Raises as `Replica.open` does.
     """
@@ -40,10 +38,10 @@ async def open_index(
     except IndexDamaged as error:
         if not repair:
             raise
-        logger.warning("%s/%s: %s; it is built again from the log", topic.name, folder.partition, error)
+        logger.warning("%s: %s; it is built again from the log", name, error)
         await asyncio.to_thread(_discard, folder.path)
         index = await _run_to_its_end(applier, opening)
-    refusal = _refusal(index, topic, folder.partition, bounds, folder.path)
+    refusal = _refusal(index, name, folder, bounds)
     if refusal is not None:
         await applier.run(lambda: index.close(clean=True))
         raise refusal
@@ -74,21 +72,21 @@ async def _close_when_open(applier: Applier, running: asyncio.Future[LmdbIndex])
     await applier.run(lambda: index.close(clean=True))
 
 
-def _refusal(index: LmdbIndex, topic: Topic, partition: Partition, bounds: Bounds, folder: Path) -> DuramenError | None:
+def _refusal(index: LmdbIndex, name: str, folder: ReplicaFolder, bounds: Bounds) -> DuramenError | None:
     """Why this log cannot carry this index on."""
     applied = index.applied
     if applied > bounds.latest:
         return LogDamaged(
-            f"the index of {topic.name}/{partition} has applied {applied}, the log ends at {bounds.latest}: "
+            f"the index of {name} has applied {applied}, the log ends at {bounds.latest}: "
             f"{applied - bounds.latest} acknowledged records are gone from the log. Nothing was changed. Bring the "
-            f"log back from a copy; or, to accept the loss, remove {folder} and start again",
+            f"log back from a copy; or, to accept the loss, remove {folder.path} and start again",
             offset=bounds.latest,
         )
     if applied + 1 < bounds.earliest:
         return OffsetTrimmed(
-            f"the index of {topic.name}/{partition} has applied {applied}, the log begins at {bounds.earliest}: "
+            f"the index of {name} has applied {applied}, the log begins at {bounds.earliest}: "
             "what lies between can only come from a copy of the index",
-            partition=partition,
+            partition=folder.partition.partition,
             asked=applied + 1,
             earliest=bounds.earliest,
         )

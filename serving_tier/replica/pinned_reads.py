@@ -17,7 +17,7 @@ from copy import copy
 from typing import Final
 
 from log_tier.model.errors import DuramenError, OffsetPassed, Overloaded
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from serving_tier.index.lmdb.pinned_read import PinnedRead
 from serving_tier.replica.progress import Progress
 
@@ -41,8 +41,8 @@ class _Wanted:
 class PinnedReads:
     """The waiters for pinned reads of one replica, and the pinned reads that are open. Belongs to one event loop."""
 
-    def __init__(self, name: str, partition: Partition, progress: Progress) -> None:
-        self._name, self._partition, self._progress = name, partition, progress
+    def __init__(self, progress: Progress) -> None:
+        self._name, self._progress = progress.name, progress
         self._wanted: list[_Wanted] = []
         self._open: list[PinnedRead] = []
         """The pinned reads that were handed out; closed ones leave the list when the next one is wanted."""
@@ -125,7 +125,7 @@ class PinnedReads:
     def _passed(self, offset: Offset, applied: Offset) -> OffsetPassed:
         return OffsetPassed(
             f"replica {self._name} has applied {applied}, beyond {offset}: ask for a later offset",
-            partition=self._partition,
+            partition=self._progress.id.partition,
             asked=offset,
             applied=applied,
         )

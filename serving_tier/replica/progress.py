@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Literal
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.log import Bounds, Log, Topic
+from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.log import Bounds, Log
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.lag import Lag, LagBounds, lag_event
 from serving_tier.replica.refusals import behind, token_ahead
@@ -29,8 +29,8 @@ class Progress:
 
     def __init__(
         self,
-        topic: Topic,
-        partition: Partition,
+        name: str,
+        partition: PartitionId,
         index: LmdbIndex,
         *,
         log: Log,
@@ -38,16 +38,13 @@ class Progress:
         lag_bounds: LagBounds,
         clock: Callable[[], float],
     ) -> None:
-        """`latest`: where the log ends now. `clock`: monotonic seconds."""
+        """`name`: the replica's, for messages. `latest`: where the log ends now. `clock`: monotonic seconds."""
         self.clock = clock
         self.index = index
         """The live index; a swap sets another one."""
         self.changes = 0
         """Rises whenever the applied offset, or the log's end as known, may have changed."""
-        self.name: Final = f"{topic.name}/{partition}"
-        """The replica's, for messages."""
-        self._id: Final = topic.partition(partition)
-        self._partition, self._log = partition, log
+        self.name, self.id, self._log = name, partition, log
         self._opened_at = latest
         self._bounds = lag_bounds
         self._lag = Lag(latest=latest, applied=index.applied, now=clock())
@@ -99,7 +96,7 @@ class Progress:
 
     async def _ask_bounds(self) -> Bounds:
         asked_s = self.clock()
-        bounds = await self._log.bounds(self._id)
+        bounds = await self._log.bounds(self.id)
         self.answered(bounds.latest, asked_s=asked_s)
         return bounds
 
@@ -118,14 +115,14 @@ class Progress:
                     # What was last heard of the log may be old: ask it.
                     bounds = await self._ask_bounds()
                     if offset > bounds.latest + bounds.unsettled:
-                        raise token_ahead(self.name, self._partition, asked=offset, bounds=bounds)
+                        raise token_ahead(self.name, self.id.partition, asked=offset, bounds=bounds)
                 if self.index.applied < offset:
                     await self._waiters.wait(offset)
         except DuramenError:
             raise
         except TimeoutError:
             applied = self.index.applied
-            raise behind(self.name, self._partition, applied=applied, asked=offset, latest=self.latest) from None
+            raise behind(self.name, self.id.partition, applied=applied, asked=offset, latest=self.latest) from None
 
     def fail(self, error: DuramenError) -> None:
         """The replica will not advance any more: wake all waiters with `error`, now and from now on."""

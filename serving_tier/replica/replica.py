@@ -90,8 +90,7 @@ class Replica:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.topic = topic
-        self.partition = folder.partition
-        self.id: Final = topic.partition(folder.partition)
+        self.id: Final = folder.partition
         self.index = index
         self.state: ReplicaState = "replaying"
         self.source = "log"
@@ -106,15 +105,13 @@ class Replica:
         that it raises about "version_missing" stops the replica."""
         self.observers: list[ReplicaObserver] = []
         """They keep something of what the index holds."""
-        self.name: Final = f"{topic.name}/{folder.partition}"
+        self.name: Final = f"{topic.name}/{self.id.partition}"
         """For messages: table/partition."""
-        self.progress = Progress(
-            topic, folder.partition, index, log=log, latest=latest, lag_bounds=lag_bounds, clock=clock
-        )
+        self.progress = Progress(self.name, self.id, index, log=log, latest=latest, lag_bounds=lag_bounds, clock=clock)
         self.versions = StandbyVersions(topic, folder, self.progress, log=log, applier=applier)
         self._log = log
         self._changes = 0
-        self._pinned_reads = PinnedReads(self.name, self.partition, self.progress)
+        self._pinned_reads = PinnedReads(self.progress)
         self._voids = UnreadableWarnings(self.name, index.statistics().void, clock=clock)
         self._applying = Applying(
             self.name, self.progress, self.versions, self._pinned_reads, self._voids, applier=applier
@@ -143,8 +140,9 @@ class Replica:
         log no longer holds what the index needs next, and `DiskFull` or `FolderReadOnly` where the folder cannot be
         made.
         """
-        bounds = await log.bounds(topic.partition(folder.partition))
-        first = await open_index(topic, folder, bounds, applier=applier, repair=repair)
+        bounds = await log.bounds(folder.partition)
+        name = f"{topic.name}/{folder.partition.partition}"
+        first = await open_index(name, folder, bounds, applier=applier, repair=repair)
         index, others = await open_versions(first, folder, applier)
         latest = bounds.latest
         replica = cls(topic, folder, index, log=log, applier=applier, latest=latest, lag_bounds=lag_bounds, clock=clock)
@@ -325,7 +323,7 @@ class Replica:
         except TimeoutError:
             latest = self.progress.latest
             raise pinned_too_late(
-                self.name, self.partition, applied=self.applied, asked=offset, latest=latest
+                self.name, self.id.partition, applied=self.applied, asked=offset, latest=latest
             ) from None
 
     def check_open(self) -> None:

@@ -75,7 +75,7 @@ class StandbyVersions:
         """Why a version is not here any more."""
         self.ended: set[int] = set()
         """Versions that the log has left for good: the live index has passed the barrier that says so."""
-        self._topic, self._partition, self._log, self._applier = topic, folder.partition, log, applier
+        self._topic, self._log, self._applier = topic, log, applier
         self._progress = progress
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """The tasks of versions that catch up, by version."""
@@ -304,10 +304,9 @@ class StandbyVersions:
         assert index.applied <= until, f"{self._name(index.version)} stands at {index.applied}, the live one at {until}"
         if index.applied == until:
             return
-        place = place_of(self._topic.partition(self._partition))
-        reader: Any = self._log.read(
-            self._topic.partition(self._partition), Offset(index.applied + 1), follow=False, chunk_bytes=_CHUNK_BYTES
-        )
+        partition = self.folder.partition
+        place = place_of(partition)
+        reader: Any = self._log.read(partition, Offset(index.applied + 1), follow=False, chunk_bytes=_CHUNK_BYTES)
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
                 batches = cut_at([decode_batch(batch, place) for batch in split_batches(chunk.data)], until)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from log_tier.model.errors import IndexDamaged
-from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
+from log_tier.model.identifiers import FIRST, Offset, PartitionId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.names import is_version_of, version_folder
@@ -39,8 +39,7 @@ class ReplicaFolder:
 
     path: Path
     """The replica's own folder."""
-    table_id: TableId
-    partition: Partition
+    partition: PartitionId
     start: Offset = FIRST
     """The table's first offset."""
     environments: OpenEnvironments | None = None
@@ -53,24 +52,14 @@ class ReplicaFolder:
     def open(self, path: Path | None = None) -> LmdbIndex:
         """Open the index in `path` (None: the replica's own folder). Raises as `LmdbIndex.open`."""
         return LmdbIndex.open(
-            path or self.path,
-            table_id=self.table_id,
-            partition=self.partition,
-            start=self.start,
-            environments=self.environments,
+            path or self.path, partition=self.partition, start=self.start, environments=self.environments
         )
 
     def at_rest(self) -> LmdbIndex | None:
         """The replica's own index with its file closed, where that can be; see `LmdbIndex.at_rest`."""
         if self.environments is None:
             return None
-        return LmdbIndex.at_rest(
-            self.path,
-            table_id=self.table_id,
-            partition=self.partition,
-            start=self.start,
-            environments=self.environments,
-        )
+        return LmdbIndex.at_rest(self.path, partition=self.partition, start=self.start, environments=self.environments)
 
 
 def version_folders(folder: Path) -> list[Path]:

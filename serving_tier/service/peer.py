@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from log_tier.model.errors import DeadlineExceeded, Disconnected
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_from_bytes, table_id_to_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes, table_id_to_bytes
 from log_tier.rpc.wire import Wire
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.snapshots.peer_copy import CopyPart
@@ -23,7 +23,7 @@ class NodePeer:
         self.name = name
         self._target = target
 
-    async def copy(self, table_id: TableId, partition: Partition) -> AsyncGenerator[CopyPart, None]:
+    async def copy(self, partition: PartitionId) -> AsyncGenerator[CopyPart, None]:
         """A copy made now, over a connection of its own; close it with `aclose()`.
 
         There is no deadline: the peer writes the whole copy before the first part comes. One that is dead or paused is
@@ -32,7 +32,7 @@ class NodePeer:
         wire = Wire(self._target)
         try:
             stub = node_pb2_grpc.NodeStub(wire.channel)  # type: ignore[no-untyped-call]
-            request = node_pb2.CopyRequest(table_id=table_id_to_bytes(table_id), partition=partition)
+            request = node_pb2.CopyRequest(table_id=table_id_to_bytes(partition.table), partition=partition.partition)
             replies: Any = wire.stream(stub.Copy, request)
             async with aclosing(replies) as chunks:
                 async for chunk in chunks:
@@ -60,9 +60,7 @@ class NodePeer:
         finally:
             await wire.close()
 
-    async def voids(
-        self, table_id: TableId, partition: Partition, first: Offset, last: Offset, *, timeout: float
-    ) -> Sequence[int]:
+    async def voids(self, partition: PartitionId, first: Offset, last: Offset, *, timeout: float) -> Sequence[int]:
         """The offsets between `first` and `last` whose records changed nothing; waits until `last` is applied there.
 
         Over a connection of its own. Raises what `serving_tier.service.voids.void_offsets` raises, and `Disconnected`.
@@ -71,7 +69,7 @@ class NodePeer:
         try:
             stub = node_pb2_grpc.NodeStub(wire.channel)  # type: ignore[no-untyped-call]
             request = node_pb2.VoidsRequest(
-                table_id=table_id_to_bytes(table_id), partition=partition, first=first, last=last
+                table_id=table_id_to_bytes(partition.table), partition=partition.partition, first=first, last=last
             )
             reply = await wire.ask(stub.Voids, request, timeout=timeout)
             return list(reply.offsets)

@@ -46,7 +46,7 @@ async def void_offsets(replica: Replica, first: Offset, last: Offset, *, timeout
             raise OffsetTrimmed(
                 f"which records of {replica.name} were rejected is known from offset {remembered} on, offset {first} "
                 "was asked for: begin there",
-                partition=replica.partition,
+                partition=replica.id.partition,
                 asked=first,
                 earliest=remembered,
             )

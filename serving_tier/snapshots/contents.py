@@ -12,7 +12,7 @@ import lmdb
 
 from log_tier.concurrency.threads import Stop
 from log_tier.model.errors import SnapshotDamaged
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import PartitionId
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import IDENTITY, STATE, State, unpack_identity
 from serving_tier.index.scan import digest_of
@@ -29,8 +29,7 @@ class Contents(NamedTuple):
     """What an index says about itself."""
 
     index_version: int
-    table: TableId
-    partition: Partition
+    partition: PartitionId
     state: State
     keys: int
     digest: str
@@ -103,7 +102,7 @@ def read_contents(folder: Path, *, digest: bool = False) -> Contents:
             meta = env.open_db(b"meta", create=False)
             data = env.open_db(b"data", create=False)
             with env.begin() as txn:
-                version, table, partition = unpack_identity(txn.get(IDENTITY, db=meta) or b"")
+                version, partition = unpack_identity(txn.get(IDENTITY, db=meta) or b"")
                 state = State.unpack(txn.get(STATE, db=meta) or b"")
                 keys = int(txn.stat(data)["entries"])
                 said = digest_of(txn.cursor(data).iternext(), log_time_ms=state.log_time_ms) if digest else ""
@@ -111,14 +110,13 @@ def read_contents(folder: Path, *, digest: bool = False) -> Contents:
         raise SnapshotDamaged(
             f"{folder / DATA_FILE} does not say what it is ({error}): use another snapshot", file=str(folder)
         ) from error
-    return Contents(version, table, partition, state, keys, said)
+    return Contents(version, partition, state, keys, said)
 
 
 def check_contents(contents: Contents, manifest: SnapshotManifest, where: str) -> None:
     """Raise `SnapshotDamaged` if an index is not the one that its manifest describes."""
     inside = {
         "index format": contents.index_version,
-        "table": contents.table,
         "partition": contents.partition,
         "applied offset": contents.state.applied,
         "log time": contents.state.log_time_ms,
@@ -126,8 +124,7 @@ def check_contents(contents: Contents, manifest: SnapshotManifest, where: str) -
     }
     outside = {
         "index format": manifest.index_version,
-        "table": manifest.table,
-        "partition": manifest.partition,
+        "partition": manifest.partition_id,
         "applied offset": manifest.offset,
         "log time": manifest.log_time_ms,
         "number of keys": manifest.keys,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import SnapshotDamaged, UnknownFormat
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import PartitionId
 from serving_tier.index.lmdb.folder import claim_folder, release_folder
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
 from serving_tier.names import incoming_folder, replaced_folder
@@ -34,8 +34,7 @@ async def install_snapshot(
     path: str,
     folder: Path,
     *,
-    table_id: TableId,
-    partition: Partition,
+    partition: PartitionId,
     progress: Progress | None = None,
     folders: Folders = Folders(),  # noqa: B008  (immutable)
 ) -> SnapshotManifest:
@@ -45,18 +44,17 @@ async def install_snapshot(
     partition, `UnknownFormat`, `SnapshotStoreUnavailable`, `DiskFull`; what was in `folder` is then what it was.
     """
     manifest = await store.read_manifest(path)
-    check_identity(manifest, table_id=table_id, partition=partition)
+    check_identity(manifest, partition=partition)
     async with receiving(folder, manifest, folders=folders) as incoming:
         await store.fetch(manifest, incoming, progress=progress)
     return manifest
 
 
-def check_identity(manifest: SnapshotManifest, *, table_id: TableId, partition: Partition) -> None:
+def check_identity(manifest: SnapshotManifest, *, partition: PartitionId) -> None:
     """Raise `SnapshotDamaged` for another partition's snapshot, `UnknownFormat` for an index of a newer format."""
-    if (manifest.table, manifest.partition) != (table_id, partition):
+    if manifest.partition_id != partition:
         raise SnapshotDamaged(
-            f"snapshot {manifest.id} is of table {manifest.table} partition {manifest.partition}, not of table "
-            f"{table_id} partition {partition}: use another snapshot",
+            f"snapshot {manifest.id} is of {manifest.partition_id}, not of {partition}: use another snapshot",
             file=manifest.path,
         )
     if manifest.index_version != INDEX_FORMAT_VERSION:
@@ -104,7 +102,7 @@ def _check(incoming: Path, manifest: SnapshotManifest) -> None:
     """What the index itself says; its files were checked, so it can be opened."""
     check_contents(read_contents(incoming), manifest, str(incoming))
     # The marker says the same as the manifest, or it is refused here; then it is written anew and synced.
-    claim_folder(incoming, table_id=manifest.table, partition=manifest.partition)
+    claim_folder(incoming, partition=manifest.partition_id)
     release_folder(incoming)
 
 

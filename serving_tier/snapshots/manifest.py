@@ -20,7 +20,16 @@ from typing import Any, Final
 import google_crc32c
 
 from log_tier.model.errors import SnapshotDamaged
-from log_tier.model.identifiers import NOTHING, PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.identifiers import (
+    NOTHING,
+    PARTITIONS_MAX,
+    Offset,
+    Partition,
+    PartitionId,
+    TableId,
+    partition_id,
+    table_id_to_bytes,
+)
 from log_tier.model.sealed_json import SealedKind
 from serving_tier.names import INDEX_FILES, snapshot_path
 
@@ -121,9 +130,14 @@ class SnapshotManifest:
         return sum(file.size for file in self.files)
 
     @property
+    def partition_id(self) -> PartitionId:
+        """The partition that it is of."""
+        return partition_id(self.table, self.partition)
+
+    @property
     def path(self) -> str:
         """Its folder below the store's root. Sorted by name is sorted by offset."""
-        return snapshot_path(self.table, self.partition, self.offset, self.id)
+        return snapshot_path(self.partition_id, self.offset, self.id)
 
     def __str__(self) -> str:
         return f"snapshot {self.id} of {self.table_name}/{self.partition} at {self.offset}"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import SnapshotDamaged
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import PartitionId
 from serving_tier.snapshots.contents import FileCheck
 from serving_tier.snapshots.install import check_identity, receiving
 from serving_tier.snapshots.local_disk import Folders, begin_writing
@@ -47,7 +47,7 @@ class CopySource(Protocol):
         """The node, for people."""
         ...
 
-    def copy(self, table_id: TableId, partition: Partition) -> AsyncGenerator[CopyPart, None]:
+    def copy(self, partition: PartitionId) -> AsyncGenerator[CopyPart, None]:
         """A copy made now. Raises what the peer raises (`NotHosted`, …), or `Unavailable` where it is away."""
         ...
 
@@ -71,8 +71,7 @@ async def install_copy(
     folder: Path,
     *,
     peer: str,
-    table_id: TableId,
-    partition: Partition,
+    partition: PartitionId,
     accept: Callable[[SnapshotManifest], None] = lambda _: None,
     progress: Progress | None = None,
     folders: Folders = Folders(),  # noqa: B008  (immutable)
@@ -86,7 +85,7 @@ async def install_copy(
     where = f"the copy from {peer}"
     first = await anext(parts, None)
     manifest = parse_manifest(b"" if first is None else first.manifest, where)
-    check_identity(manifest, table_id=table_id, partition=partition)
+    check_identity(manifest, partition=partition)
     accept(manifest)
     done = 0
     async with receiving(folder, manifest, folders=folders) as incoming:

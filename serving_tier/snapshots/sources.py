@@ -23,7 +23,7 @@ from log_tier.model.errors import (
     TableNotFound,
     Unavailable,
 )
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import PartitionId
 from log_tier.model.log import Bounds, Topic
 from serving_tier.snapshots.install import install_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest
@@ -44,7 +44,7 @@ async def bootstrap(
     *,
     store: SnapshotStore | None,
     topic: Topic,
-    partition: Partition,
+    partition: PartitionId,
     folder: Path,
     progress: Progress | None = None,
 ) -> str:
@@ -55,7 +55,7 @@ async def bootstrap(
     Raises `OffsetTrimmed` naming each source and its trouble where none is left; `Unavailable` with the same text
     where one of them was only away, so that another try can help; `DiskFull`, `FolderReadOnly`.
     """
-    name, bounds = f"{topic.name}/{partition}", offered.bounds
+    name, bounds = f"{topic.name}/{partition.partition}", offered.bounds
     tried = list(plan.passed_over)
     away = False
     for choice in plan.choices:
@@ -64,11 +64,11 @@ async def bootstrap(
                 if store is None:
                     raise SnapshotStoreUnavailable("this node has no snapshot store: set one in its configuration")
                 taken = await install_snapshot(
-                    store, choice.snapshot.path, folder, table_id=topic.id, partition=partition, progress=progress
+                    store, choice.snapshot.path, folder, partition=partition, progress=progress
                 )
                 return f"snapshot {taken.id} at {taken.offset}"
             if choice.peer is not None:
-                copied = await _copied(choice.peer, topic, partition, bounds, folder, progress)
+                copied = await _copied(choice.peer, partition, bounds, folder, progress)
                 return f"{choice} at {copied.offset}"
             return "log"
         except _OURS:
@@ -83,19 +83,18 @@ async def bootstrap(
         + f". The log holds {bounds.earliest} to {bounds.latest}: bring back a node that has it, or a snapshot"
     )
     if away:
-        raise Unavailable(text, partition=partition, earliest=bounds.earliest)
-    raise OffsetTrimmed(text, partition=partition, asked=offered.start, earliest=bounds.earliest)
+        raise Unavailable(text, partition=partition.partition, earliest=bounds.earliest)
+    raise OffsetTrimmed(text, partition=partition.partition, asked=offered.start, earliest=bounds.earliest)
 
 
 async def _copied(
-    peer: CopySource, topic: Topic, partition: Partition, bounds: Bounds, folder: Path, progress: Progress | None
+    peer: CopySource, partition: PartitionId, bounds: Bounds, folder: Path, progress: Progress | None
 ) -> SnapshotManifest:
-    async with aclosing(peer.copy(topic.id, partition)) as parts:
+    async with aclosing(peer.copy(partition)) as parts:
         return await install_copy(
             parts,
             folder,
             peer=peer.name,
-            table_id=topic.id,
             partition=partition,
             accept=partial(_check_way_on, bounds=bounds),
             progress=progress,

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from log_tier.concurrency.threads import Progress, Stop, in_thread
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId, TableId
 from serving_tier.names import MANIFEST_FILE, parse_snapshot_path
 from serving_tier.snapshots.contents import FileCheck, pieces_of
 from serving_tier.snapshots.local_disk import begin_writing, linked, replace_file, sync_folder
@@ -49,8 +49,7 @@ _BLOCK_BYTES: Final = 16 << 20
 class StoredSnapshot(NamedTuple):
     """A snapshot as the names in the store describe it."""
 
-    table: TableId
-    partition: Partition
+    partition: PartitionId
     offset: Offset
     id: str
     path: str
@@ -218,23 +217,20 @@ class SnapshotStore:
             )
         return manifest
 
-    async def snapshots(self, table: TableId | None = None, partition: Partition | None = None) -> list[StoredSnapshot]:
+    async def snapshots(self, of: TableId | PartitionId | None = None) -> list[StoredSnapshot]:
         """The finished snapshots: of everything, of a table, or of a partition; by path, so by offset at last.
 
         One listing; what is in the manifests is not looked at.
         """
-        assert partition is None or table is not None, "a partition of which table?"
-        return await in_thread(lambda _: self._listed(table, partition)[0])
+        return await in_thread(lambda _: self._listed(of)[0])
 
-    async def unfinished(self, table: TableId | None = None) -> list[StoredSnapshot]:
+    async def unfinished(self, of: TableId | PartitionId | None = None) -> list[StoredSnapshot]:
         """What puts left that died, and what those have so far that are under way. One listing."""
-        return await in_thread(lambda _: self._listed(table, None)[1])
+        return await in_thread(lambda _: self._listed(of)[1])
 
-    def _listed(
-        self, table: TableId | None, partition: Partition | None
-    ) -> tuple[list[StoredSnapshot], list[StoredSnapshot]]:
+    def _listed(self, of: TableId | PartitionId | None) -> tuple[list[StoredSnapshot], list[StoredSnapshot]]:
         """Finished and unfinished ones."""
-        below = "/".join(str(part) for part in (table, partition) if part is not None)
+        below = "" if of is None else str(of)
         finished: dict[str, bool] = {}
         with self._named(below, missing=None):
             self._fs.invalidate_cache()
@@ -272,9 +268,9 @@ class SnapshotStore:
             if self._fs.exists(self._at(path)):
                 self._fs.rm(self._at(path), recursive=True)
 
-    async def remove_unfinished(self, table: TableId, partition: Partition) -> list[str]:
+    async def remove_unfinished(self, partition: PartitionId) -> list[str]:
         """Remove what puts left that died before a newer snapshot was finished; return the paths."""
-        whole, unfinished = await in_thread(lambda _: self._listed(table, partition))
+        whole, unfinished = await in_thread(lambda _: self._listed(partition))
         dead = [one.path for one in unfinished if whole and one.offset < whole[-1].offset]
         for path in dead:
             await self.delete(path)

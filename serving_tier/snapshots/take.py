@@ -75,7 +75,7 @@ async def take_snapshot(
             await store.delete(manifest.path)
         raise
     try:
-        removed = await store.remove_unfinished(manifest.table, manifest.partition)
+        removed = await store.remove_unfinished(manifest.partition_id)
     except DuramenError as error:
         logger.warning("leftovers next to %s stay for now: %s", manifest, error)
     else:
@@ -107,9 +107,9 @@ async def copied_index(
         contents = await in_thread(lambda _: read_contents(folder, digest=digest))
         manifest = SnapshotManifest(
             id=snapshot_id,
-            table=contents.table,
+            table=contents.partition.table,
             table_name=table_name,
-            partition=contents.partition,
+            partition=contents.partition.partition,
             offset=contents.state.applied,
             log_time_ms=contents.state.log_time_ms,
             keys=contents.keys,
@@ -134,8 +134,8 @@ def _copy(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Stop)
 
 def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Stop) -> tuple[SnapshotFile, ...]:
     folder.mkdir(parents=True)
-    table_id, partition = index.identity()
-    claim_folder(folder, table_id=table_id, partition=partition)
+    partition = index.identity()
+    claim_folder(folder, partition=partition)
     source, sink = os.pipe()
     fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, PIECE_BYTES)
 
@@ -151,7 +151,7 @@ def _copied(index: LmdbIndex, folder: Path, progress: Progress | None, stop: Sto
             # Left with an error this closes the pipe, and that ends LMDB's side.
             with open(source, "rb", buffering=0) as pipe, open(folder / DATA_FILE, "wb", buffering=0) as out:
                 passing = _written(pieces_of(pipe, stop), out, progress)
-                data = describe_file(DATA_FILE, passing, f"the copy of {table_id}/{partition}")
+                data = describe_file(DATA_FILE, passing, f"the copy of {partition}")
                 os.fsync(out.fileno())
         except SnapshotDamaged:
             # What LMDB itself said about the index comes first: the file is short because of it.

@@ -19,7 +19,7 @@ from log_tier.catalog.cluster_map import EMPTY, TableEntry
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import InvalidRequest
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.record import Operation
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.names import incoming_folder
@@ -53,20 +53,20 @@ def empty_offsets(url: str, partitions: int) -> list[Offset]:
     return offsets
 
 
-async def make_empty(url: str, table: TableEntry, partition: Partition, folder: Path) -> None:
+async def make_empty(url: str, table: TableEntry, partition: PartitionId, folder: Path) -> None:
     """Make one partition of it in `folder`, which is there when it is complete. A few ms, two syncs.
 
     Raises `InvalidRequest`, `DiskFull`.
     """
-    offset = empty_offsets(url, table.partitions)[partition]
-    await asyncio.to_thread(_make, table, partition, offset, folder)
+    offset = empty_offsets(url, table.partitions)[partition.partition]
+    await asyncio.to_thread(_make, partition, table.start(partition.partition), offset, folder)
 
 
-def _make(table: TableEntry, partition: Partition, offset: Offset, folder: Path) -> None:
+def _make(partition: PartitionId, start: Offset, offset: Offset, folder: Path) -> None:
     incoming = incoming_folder(folder)
     with local_troubles(folder):
         shutil.rmtree(incoming, ignore_errors=True)
-        index = LmdbIndex.open(incoming, table_id=table.id, partition=partition, start=table.start(partition))
+        index = LmdbIndex.open(incoming, partition=partition, start=start)
         try:
             if offset > index.applied:
                 index.apply(

@@ -15,7 +15,14 @@ from typing import Any, Final
 import google_crc32c
 
 from log_tier.model.errors import SnapshotDamaged
-from log_tier.model.identifiers import PARTITIONS_MAX, Offset, Partition, TableId, table_id_to_bytes
+from log_tier.model.identifiers import (
+    PARTITIONS_MAX,
+    Offset,
+    PartitionId,
+    TableId,
+    partition_id,
+    table_id_to_bytes,
+)
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.sealed_json import SealedKind
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
@@ -167,18 +174,18 @@ def _manifest_of(document: dict[str, Any]) -> VersionManifest:
         partitioner=check_partitioner(document["partitioner"]),
         created_ms=document["created_ms"],
         source=document["source"],
-        parts=tuple(_part_of(part, table, Partition(number)) for number, part in enumerate(document["parts"])),
+        parts=tuple(_part_of(part, partition_id(table, number)) for number, part in enumerate(document["parts"])),
     )
 
 
-def _part_of(document: dict[str, Any], table: TableId, partition: Partition) -> VersionPart:
+def _part_of(document: dict[str, Any], partition: PartitionId) -> VersionPart:
     for name in ("offset", "log_time_ms", "keys", "bytes"):
         if type(document[name]) is not int or document[name] < 0:
-            raise ValueError(f"{name} of partition {partition} is {document[name]!r}")
+            raise ValueError(f"{name} of {partition} is {document[name]!r}")
     path, offset = document["path"], Offset(document["offset"])
-    stem = f"{table}/{partition}/{offset:020d}-"
+    stem = f"{partition}/{offset:020d}-"
     if type(path) is not str or not path.startswith(stem) or not path.removeprefix(stem).isalnum():
-        raise ValueError(f"partition {partition} at offset {offset} lies at {path!r}")
+        raise ValueError(f"{partition} at offset {offset} lies at {path!r}")
     return VersionPart(
         path=path,
         offset=offset,

@@ -18,7 +18,7 @@ import google_crc32c
 
 from log_tier.concurrency.threads import Progress
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import Partition, PartitionId
 from serving_tier.names import VERSION_FILE
 from serving_tier.snapshots.install import check_identity, receiving
 from serving_tier.snapshots.local_disk import Folders
@@ -106,7 +106,7 @@ class VersionStore:
         """A part's own manifest, which is the one that the version means."""
         part = version.parts[partition]
         manifest = await self.snapshots.read_manifest(part.path)
-        check_identity(manifest, table_id=version.table, partition=partition)
+        check_identity(manifest, partition=PartitionId(version.table, partition))
         found = google_crc32c.value(format_manifest(manifest))
         if found != part.check:
             raise SnapshotDamaged(

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from log_tier.concurrency.threads import Progress, in_thread
 from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
-from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
+from log_tier.model.identifiers import FIRST, Offset, PartitionId
 from log_tier.model.record import KEY_BYTES_MAX, VALUE_BYTES_MAX
 from serving_tier.fold.entry import NEVER, stored_entry
 from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, Databases, named_troubles, open_environment
@@ -90,8 +90,7 @@ class IndexWriter:
         cls,
         folder: Path,
         *,
-        table_id: TableId,
-        partition: Partition,
+        partition: PartitionId,
         base: Base,
         map_bytes: int = MAP_BYTES_MAX,
     ) -> Iterator[Self]:
@@ -101,12 +100,12 @@ class IndexWriter:
         """
         assert base.offset >= 0, f"an index of rows has at least offset 0, not {base.offset}"
         assert not folder.exists(), f"{folder} is there"
-        claim_folder(folder, table_id=table_id, partition=partition)
+        claim_folder(folder, partition=partition)
         env, databases = open_environment(folder, map_bytes=map_bytes)
         writer = cls(env, databases, folder, base, map_bytes)
         try:
             with writer._writing() as txn:
-                txn.put(IDENTITY, pack_identity(table_id, partition), db=databases.meta)
+                txn.put(IDENTITY, pack_identity(partition), db=databases.meta)
                 if base.start > FIRST:
                     txn.put(START, pack_start(base.start), db=databases.meta)
             # With an identity and no state it is no index, and no new folder either.
@@ -225,9 +224,8 @@ async def store_index(
     folder: Path,
     store: SnapshotStore,
     *,
-    table_id: TableId,
     table_name: str,
-    partition: Partition,
+    partition: PartitionId,
     start: Offset = FIRST,
     snapshot_id: str = "",
     progress: Progress | None = None,
@@ -240,7 +238,7 @@ async def store_index(
 
     @contextmanager
     def reading() -> Iterator[LmdbIndex]:
-        index = LmdbIndex.open(folder, table_id=table_id, partition=partition, start=start)
+        index = LmdbIndex.open(folder, partition=partition, start=start)
         try:
             yield index
         finally:

@@ -78,7 +78,7 @@ def build_partition(
     try:
         index = work / "index"
         try:
-            with IndexWriter.open(index, table_id=table.id, partition=partition, base=base) as writer:
+            with IndexWriter.open(index, partition=table.partition(partition), base=base) as writer:
                 for batch in batches:
                     taken = rows.take(batch)
                     if taken is not None:
@@ -93,9 +93,8 @@ def build_partition(
             store_index(
                 index,
                 plan.store(),
-                table_id=table.id,
+                partition=table.partition(partition),
                 table_name=table.name,
-                partition=partition,
                 start=base.start,
                 snapshot_id=plan.snapshot_id(),
             )

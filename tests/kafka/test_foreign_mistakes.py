@@ -27,7 +27,7 @@ from kit.kafka.foreign import (
 from duramen.client.database import Database
 from log_tier.kafka.records.header import HEADER_NAME, pack_header
 from log_tier.model.errors import ReplicaBehind, UnknownFormat
-from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.identifiers import Offset
 from log_tier.model.record import PLAIN_PUT, Condition, Expiry, Operation, attribute_of
 from serving_tier.fold.verdicts import Verdict
 from serving_tier.replica.replica import Replica
@@ -218,7 +218,7 @@ async def test_transactions_show_when_they_have_ended(kafka: str, tmp_path: Path
         await wait_level(one, first, [offset])
         (replica,) = await replicas_of(one, first)
         table = (await first.describe()).table
-        bounds = await data_plane_of(one).log.bounds(PartitionId(table.id, replica.partition))
+        bounds = await data_plane_of(one).log.bounds(replica.id)
         assert (bounds.latest, bounds.unsettled) == (offset - 1, 2)
         assert await first.get(b"behind", level="strong") is None
         # One that was there before, and one that comes now: its fetches report more than may be read.
@@ -233,7 +233,7 @@ async def test_transactions_show_when_they_have_ended(kafka: str, tmp_path: Path
         watched = asyncio.create_task(_first_key(one))
         await asyncio.to_thread(held.commit_transaction, DEADLINE_S)
         async with within(DEADLINE_S):  # it returns before the partition has the marker
-            while (await data_plane_of(one).log.bounds(PartitionId(table.id, replica.partition))).latest < behind:  # noqa: ASYNC110
+            while (await data_plane_of(one).log.bounds(replica.id)).latest < behind:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert await first.get(b"behind", after=token(table.id, 0, behind)) == b"it"
         assert await first.get(b"held") == b"in a transaction"

@@ -63,7 +63,7 @@ def list_partitions(situation: Situation, bounds: LogBounds, *, table: str = "")
 
 def _partition(situation: Situation, table: TableEntry, partition: Partition, bounds: Bounds) -> pb.AdminPartition:
     replicas = [_replica(situation, table, partition, each, bounds) for each in table.assignments[partition]]
-    known = situation.cluster.snapshots_of(table.id, partition)
+    known = situation.cluster.snapshots_of(table.partition(partition))
     readable = [each for each in replicas if each.role != "joining"]
     return pb.AdminPartition(
         table=table.name,
@@ -148,7 +148,7 @@ def list_snapshots(situation: Situation, bounds: LogBounds, *, table: str = "") 
     for entry in situation.tables(table):
         limits: Sequence[Bounds] = bounds.get(entry.id, ())
         for partition in map(Partition, range(len(limits))):
-            for snapshot in situation.cluster.snapshots_of(entry.id, partition):
+            for snapshot in situation.cluster.snapshots_of(entry.partition(partition)):
                 earliest, latest, _ = limits[partition]
                 found.append(
                     pb.AdminSnapshot(

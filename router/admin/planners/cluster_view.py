@@ -48,7 +48,7 @@ class Situation:
         0 where nobody knows.
         """
         held = [self.replica(table, partition, node).bytes for node, _ in table.assignments[partition]]
-        known = self.cluster.snapshots_of(table.id, partition)
+        known = self.cluster.snapshots_of(table.partition(partition))
         return max(held, default=0) or (known[-1].bytes if known else 0)
 
     def workers(self, table: TableEntry, partition: Partition) -> list[str]:

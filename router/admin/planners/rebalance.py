@@ -100,7 +100,7 @@ class _Holdings:
 def _changing(situation: Situation) -> set[PartitionId]:
     """Partitions whose replicas a job that is not over is changing."""
     return {
-        PartitionId(task.table, task.partition)
+        task.partition_id
         for job in situation.cluster.jobs.values()
         if job.state in ("running", "failed")
         for task in job.tasks

@@ -108,7 +108,7 @@ def check_restorable(
         )
     if bounds.earliest <= table.start(partition):
         return
-    known = situation.cluster.snapshots_of(table.id, partition)
+    known = situation.cluster.snapshots_of(table.partition(partition))
     usable = [
         entry.offset
         for entry in known

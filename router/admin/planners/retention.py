@@ -21,4 +21,4 @@ def held_by(situation: Situation, table: TableEntry, partition: Partition) -> st
         if situation.is_alive(node)
     ]
     applied = [view.applied for view in views if view.state != ReportedState.UNKNOWN]
-    return trim_limit(situation.cluster, table, partition, applied).held_by
+    return trim_limit(situation.cluster, table.partition(partition), applied).held_by

@@ -106,7 +106,7 @@ def _below_snapshots(
 
 def _covered(situation: Situation, table: TableEntry, partition: Partition) -> Offset | None:
     """The first offset that no snapshot holds; None where there is no snapshot."""
-    known = situation.cluster.snapshots_of(table.id, partition)
+    known = situation.cluster.snapshots_of(table.partition(partition))
     return Offset(known[-1].offset + 1) if known else None
 
 

@@ -33,7 +33,7 @@ from lmdb.verify import VerifyError, verify
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.model.errors import DiskFull, DuramenError, FolderReadOnly, IndexDamaged
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import PartitionId
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
 from serving_tier.index.lmdb.pages import METAS_BYTES_MAX, NoMetaPage, newest_meta
 from serving_tier.index.lmdb.summary import IndexSummary
@@ -80,7 +80,7 @@ def read_boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def claim_folder(path: Path, *, table_id: TableId, partition: Partition, boot_id: BootId = read_boot_id) -> None:
+def claim_folder(path: Path, *, partition: PartitionId, boot_id: BootId = read_boot_id) -> None:
     """Make the folder of an index, or check the one that is there; then mark it as in use by this boot.
 
     Two syncs where the marker said that it is clean; else a crash of the machine takes the folder back to a state that
@@ -91,23 +91,21 @@ def claim_folder(path: Path, *, table_id: TableId, partition: Partition, boot_id
     path.mkdir(parents=True, exist_ok=True)
     was_clean = False
     if any(path.iterdir()):
-        marker = check_folder(path, table_id=table_id, partition=partition, boot_id=lambda: boot)
+        marker = check_folder(path, partition=partition, boot_id=lambda: boot)
         was_clean = marker.clean
-    marker = _Marker(_FORMAT, INDEX_FORMAT_VERSION, table_id, partition, boot, clean=False)
+    marker = _Marker(_FORMAT, INDEX_FORMAT_VERSION, partition.table, partition.partition, boot, clean=False)
     _write_marker(path, marker, durable=was_clean)
 
 
-def check_folder(path: Path, *, table_id: TableId, partition: Partition, boot_id: BootId = read_boot_id) -> _Marker:
+def check_folder(path: Path, *, partition: PartitionId, boot_id: BootId = read_boot_id) -> _Marker:
     """The marker of a folder whose file can be opened. Raises `IndexDamaged`."""
     marker = _read_marker(path)
-    _check_marker(marker, path, table_id=table_id, partition=partition, boot=boot_id())
+    _check_marker(marker, path, partition=partition, boot=boot_id())
     _check_data(path / DATA_FILE)
     return marker
 
 
-def summary_of_folder(
-    path: Path, *, table_id: TableId, partition: Partition, boot: str
-) -> tuple[IndexSummary | None, bool]:
+def summary_of_folder(path: Path, *, partition: PartitionId, boot: str) -> tuple[IndexSummary | None, bool]:
     """What a folder's marker says about its file, and whether that is clean. Of the file, the two meta pages are read.
 
     No summary where the file has to be looked at: it was in use when its process ended, or an earlier version closed
@@ -116,7 +114,7 @@ def summary_of_folder(
     if not path.is_dir():
         raise FileNotFoundError(str(path))
     marker = _read_marker(path)
-    _check_marker(marker, path, table_id=table_id, partition=partition, boot=boot)
+    _check_marker(marker, path, partition=partition, boot=boot)
     if marker.summary is None:
         return None, marker.clean
     _check_data(path / DATA_FILE)
@@ -194,12 +192,10 @@ def _read_marker(path: Path) -> _Marker:
     return marker
 
 
-def _check_marker(marker: _Marker, path: Path, *, table_id: TableId, partition: Partition, boot: str) -> None:
-    if (marker.table, marker.partition) != (table_id, partition):
+def _check_marker(marker: _Marker, path: Path, *, partition: PartitionId, boot: str) -> None:
+    if (marker.table, marker.partition) != partition:
         raise IndexDamaged(
-            f"{path} is the index of table {marker.table} partition {marker.partition}, not of table {table_id} "
-            f"partition {partition}: discard it",
-            file=str(path),
+            f"{path} is the index of {marker.table}/{marker.partition}, not of {partition}: discard it", file=str(path)
         )
     if not marker.clean and marker.boot_id != boot:
         raise IndexDamaged(

@@ -24,7 +24,13 @@ import struct
 from typing import Final, NamedTuple
 
 from log_tier.model.barrier import ORIGINAL, LiveVersion
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
+from log_tier.model.identifiers import (
+    NOTHING,
+    Offset,
+    PartitionId,
+    partition_id_from_bytes,
+    table_id_to_bytes,
+)
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Verdict
 
@@ -105,15 +111,15 @@ class State(NamedTuple):
         return cls(Offset(applied), log_time_ms, Offset(verdicts_from))
 
 
-def pack_identity(table_id: TableId, partition: Partition) -> bytes:
+def pack_identity(partition: PartitionId) -> bytes:
     """The row `identity` of `meta`."""
-    return _IDENTITY_ROW.pack(INDEX_FORMAT_VERSION, partition, table_id_to_bytes(table_id))
+    return _IDENTITY_ROW.pack(INDEX_FORMAT_VERSION, partition.partition, table_id_to_bytes(partition.table))
 
 
-def unpack_identity(row: bytes) -> tuple[int, TableId, Partition]:
-    """Format version, table, partition. Raises `struct.error` for a row of another size."""
+def unpack_identity(row: bytes) -> tuple[int, PartitionId]:
+    """Format version and partition. Raises `struct.error` for a row of another size."""
     version, partition, table_id = _IDENTITY_ROW.unpack(row)
-    return version, table_id_from_bytes(table_id), Partition(partition)
+    return version, partition_id_from_bytes(table_id, partition)
 
 
 def pack_start(start: Offset) -> bytes:

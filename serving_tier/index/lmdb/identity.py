@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from log_tier.model.barrier import ORIGINAL, LiveVersion
 from log_tier.model.errors import IndexDamaged
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.index.lmdb.environment import Databases
 from serving_tier.index.lmdb.format import (
     IDENTITY,
@@ -47,7 +47,7 @@ class IndexIdentity(NamedTuple):
 
 
 def find_identity(
-    txn: Any, databases: Databases, path: Path, *, table_id: TableId, partition: Partition, start: Offset
+    txn: Any, databases: Databases, path: Path, *, partition: PartitionId, start: Offset
 ) -> IndexIdentity:
     """Whose the index at `path` is, and its state; a new index is given these rows in this write transaction.
 
@@ -56,7 +56,7 @@ def find_identity(
     meta = databases.meta
     identity, state, begun = (txn.get(row, db=meta) for row in (IDENTITY, STATE, START))
     if identity is None and state is None and txn.stat(databases.data)["entries"] == 0:
-        return _begun(txn, databases, table_id, partition, start)
+        return _begun(txn, databases, partition, start)
     try:
         found = unpack_identity(identity or b"")
         found_start = unpack_start(begun)
@@ -67,11 +67,10 @@ def find_identity(
         raise IndexDamaged(
             f"{path}: the rows of meta cannot be read ({error}): discard it and fold the log again", file=str(path)
         ) from error
-    wanted = (INDEX_FORMAT_VERSION, table_id, partition)
-    if found != wanted:
+    if found != (INDEX_FORMAT_VERSION, partition):
         raise IndexDamaged(
-            f"{path} says that it is format, table, partition {found}, and should be {wanted}: "
-            "discard it and fold the log again",
+            f"{path} says that it is partition {found[1]} in format {found[0]}, and should be {partition} in format "
+            f"{INDEX_FORMAT_VERSION}: discard it and fold the log again",
             file=str(path),
         )
     if found_start != start:
@@ -83,12 +82,12 @@ def find_identity(
     return identity_found
 
 
-def _begun(txn: Any, databases: Databases, table_id: TableId, partition: Partition, start: Offset) -> IndexIdentity:
+def _begun(txn: Any, databases: Databases, partition: PartitionId, start: Offset) -> IndexIdentity:
     """Write the first rows. Everything below `start` counts as applied, and is nothing."""
     state = State()
     if start > 0:
         state = State(applied=Offset(start - 1), verdicts_from=start)
         txn.put(START, pack_start(start), db=databases.meta)
-    txn.put(IDENTITY, pack_identity(table_id, partition), db=databases.meta)
+    txn.put(IDENTITY, pack_identity(partition), db=databases.meta)
     txn.put(STATE, state.pack(), db=databases.meta)
     return IndexIdentity(state)

@@ -25,7 +25,7 @@ import lmdb
 from log_tier.model.barrier import ORIGINAL
 from log_tier.model.batch_header import place_of
 from log_tier.model.errors import DuramenError, IndexDamaged, Overloaded, ShuttingDown
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.fold.verdicts import FoldVerdicts
 from serving_tier.index.index import IndexLimits
 from serving_tier.index.lmdb.counts import count_live, first_expiry_ms, statistics_of
@@ -67,8 +67,7 @@ class IndexFile(LmdbReads):
         self,
         path: Path,
         *,
-        table_id: TableId,
-        partition: Partition,
+        partition: PartitionId,
         start: Offset,
         map_bytes: int,
         boot_id: BootId,
@@ -76,7 +75,7 @@ class IndexFile(LmdbReads):
         environments: OpenEnvironments | None,
     ) -> None:
         super().__init__(None, _NAMES, path, map_bytes=map_bytes, begin=self._enter)
-        self._table_id, self._partition, self._start = table_id, partition, start
+        self._partition, self._start = partition, start
         self._boot_id, self._limits, self._environments = boot_id, limits, environments
         self._opening = threading.Lock()
         """Held while the file is opened or closed."""
@@ -100,7 +99,7 @@ class IndexFile(LmdbReads):
         self.shown: Offset = self.applied
         """No read that has begun shows more than this offset. Ahead of `applied` from before a commit until after it:
         readers see a commit before the thread that made it can say so."""
-        self.place = place_of(PartitionId(table_id, partition))
+        self.place = place_of(partition)
         """The place (table and partition) of the batches that it folds."""
         self.version = ORIGINAL.version
         """Which version of its table this is."""
@@ -133,7 +132,7 @@ class IndexFile(LmdbReads):
             self._claim()
         elif self._env is None and not self._is_new:
             try:
-                check_folder(self._path, table_id=self._table_id, partition=self._partition, boot_id=self._boot_id)
+                check_folder(self._path, partition=self._partition, boot_id=self._boot_id)
             except OSError as error:
                 raise folder_trouble(error, self._path) from error
         if self._env is None:
@@ -143,7 +142,7 @@ class IndexFile(LmdbReads):
     def _claim(self) -> None:
         """Mark the folder as being written. `_opening` is held."""
         try:
-            claim_folder(self._path, table_id=self._table_id, partition=self._partition, boot_id=self._boot_id)
+            claim_folder(self._path, partition=self._partition, boot_id=self._boot_id)
         except OSError as error:
             raise folder_trouble(error, self._path) from error
         self._claimed = self._unsynced = True
@@ -163,14 +162,7 @@ class IndexFile(LmdbReads):
         try:
             # A file that was not claimed holds its rows already, and is not written.
             with named_troubles(self._path, self._map_bytes), env.begin(write=self._claimed) as txn:
-                found = find_identity(
-                    txn,
-                    databases,
-                    self._path,
-                    table_id=self._table_id,
-                    partition=self._partition,
-                    start=self._start,
-                )
+                found = find_identity(txn, databases, self._path, partition=self._partition, start=self._start)
             if known is not None and not self._is_new and found != (known.state, known.version, known.live):
                 raise IndexDamaged(
                     f"{self._path} holds {found}, its marker says {known}: discard it and fold the log again",

@@ -21,7 +21,7 @@ from log_tier.model.barrier import LiveVersion
 from log_tier.model.batch import Batch, decode_batch
 from log_tier.model.batch_header import Place, split_batches
 from log_tier.model.errors import VersionMissing
-from log_tier.model.identifiers import FIRST, Offset, Partition, TableId
+from log_tier.model.identifiers import FIRST, Offset, PartitionId
 from serving_tier.fold.fold import Effects, fold
 from serving_tier.fold.verdicts import FoldVerdicts, Outcome
 from serving_tier.index.index import Applied, IndexLimits, IndexStatistics
@@ -55,8 +55,7 @@ class LmdbIndex(IndexFile):
         cls,
         path: Path,
         *,
-        table_id: TableId,
-        partition: Partition,
+        partition: PartitionId,
         start: Offset = FIRST,
         map_bytes: int = MAP_BYTES_MAX,
         boot_id: BootId = read_boot_id,
@@ -73,7 +72,6 @@ class LmdbIndex(IndexFile):
         """
         index = cls(
             path,
-            table_id=table_id,
             partition=partition,
             start=start,
             map_bytes=map_bytes,
@@ -91,8 +89,7 @@ class LmdbIndex(IndexFile):
         cls,
         path: Path,
         *,
-        table_id: TableId,
-        partition: Partition,
+        partition: PartitionId,
         environments: OpenEnvironments,
         start: Offset = FIRST,
         map_bytes: int = MAP_BYTES_MAX,
@@ -104,14 +101,13 @@ class LmdbIndex(IndexFile):
         """
         clean, is_new = True, False
         try:
-            summary, clean = summary_of_folder(path, table_id=table_id, partition=partition, boot=boot_id())
+            summary, clean = summary_of_folder(path, partition=partition, boot=boot_id())
         except FileNotFoundError:
             summary, is_new = IndexSummary.of_new(start), True
         if summary is None or summary.start != start:
             return None
         index = cls(
             path,
-            table_id=table_id,
             partition=partition,
             start=start,
             map_bytes=map_bytes,

@@ -248,8 +248,7 @@ class LmdbReads:
     def identity(self) -> PartitionId:
         """The partition that the index is of. One lookup."""
         with self._reading() as txn:
-            _, table_id, partition = unpack_identity(txn.get(IDENTITY, db=self._meta))
-        return PartitionId(table_id, partition)
+            return unpack_identity(txn.get(IDENTITY, db=self._meta))[1]
 
     def _reading(self) -> _Read:
         return _Read(self)

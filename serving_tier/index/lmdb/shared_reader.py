@@ -20,7 +20,7 @@ from typing import Self
 import lmdb
 
 from log_tier.model.errors import IndexDamaged
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.index.lmdb.environment import MAP_BYTES_MAX, open_environment
 from serving_tier.index.lmdb.format import APPLIED_OF, STATE, State
 from serving_tier.index.lmdb.reads import LmdbReads, closed
@@ -33,7 +33,7 @@ class IndexReader(LmdbReads):
     """The reads of an index. `open()` makes one, `close()` ends it; used by one thread."""
 
     @classmethod
-    def open(cls, path: Path, *, table_id: TableId, partition: Partition, map_bytes: int = MAP_BYTES_MAX) -> Self:
+    def open(cls, path: Path, *, partition: PartitionId, map_bytes: int = MAP_BYTES_MAX) -> Self:
         """Open the index in the folder `path`, which its writer has open. A few ms, whatever its size.
 
         Raises `IndexDamaged` where there is none, or another one.
@@ -49,9 +49,9 @@ class IndexReader(LmdbReads):
             found = reader.identity()
         except (struct.error, TypeError):
             found = None
-        if found != (table_id, partition):
+        if found != partition:
             reader.close()
-            raise IndexDamaged(f"{path} is the index of {found}, not of {(table_id, partition)}", file=str(path))
+            raise IndexDamaged(f"{path} is the index of {found}, not of {partition}", file=str(path))
         return reader
 
     def _state(self) -> State:

@@ -100,7 +100,7 @@ async def _voids(part: FeedPart, first: Offset, last: Offset) -> Sequence[int]:
         for peer in peers:
             try:
                 return await NodePeer(peer.name, peer.target).voids(
-                    place.topic.id, partition, first, last, timeout=_ASK_TIMEOUT_S
+                    place.topic.partition(partition), first, last, timeout=_ASK_TIMEOUT_S
                 )
             except (Unavailable, TableNotFound) as error:
                 tried.append(f"{peer.name}: {error.message}")

@@ -96,7 +96,7 @@ async def find_table(at: str, name: str, *, timeout_s: float) -> TablePlace:
             )
             for number in numbers
         ),
-        snapshots=tuple(view.map.snapshots_of(table.id, number) for number in numbers),
+        snapshots=tuple(view.map.snapshots_of(table.partition(number)) for number in numbers),
     )
 
 

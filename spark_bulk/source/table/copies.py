@@ -181,20 +181,19 @@ async def _from_one(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder:
         local = open_place(wanted.snapshots_url, None)
         if step.snapshot.offset == wanted.until and local.local:
             manifest = await store.read_manifest(step.snapshot.path)
-            check_identity(manifest, table_id=topic.id, partition=partition)
+            check_identity(manifest, partition=topic.partition(partition))
             data = Path(local.root) / step.snapshot.path / DATA_FILE
             await in_thread(lambda stop: _check_in_place(manifest, data, stop))
             return IndexCopy(data, manifest.offset, manifest.log_time_ms, str(step))
-        manifest = await install_snapshot(store, step.snapshot.path, folder, table_id=topic.id, partition=partition)
+        manifest = await install_snapshot(store, step.snapshot.path, folder, partition=topic.partition(partition))
     elif step.peer is not None:
         peer = NodePeer(step.peer.name, step.peer.target)
-        async with aclosing(peer.copy(topic.id, partition)) as parts:
+        async with aclosing(peer.copy(topic.partition(partition))) as parts:
             manifest = await install_copy(
                 parts,
                 folder,
                 peer=peer.name,
-                table_id=topic.id,
-                partition=partition,
+                partition=topic.partition(partition),
                 accept=_not_beyond(wanted) if wanted.exact else lambda _: None,
             )
     else:
@@ -235,7 +234,7 @@ async def _replayed(wanted: Wanted, step: Choice[PeerAddress], log: Log, folder:
     """Fold the log into the index in `folder`, up to exactly the wanted offset."""
     place, partition, until = wanted.place, wanted.partition, wanted.until
     start = place.starts[partition]
-    index = await in_thread(lambda _: LmdbIndex.open(folder, table_id=place.topic.id, partition=partition, start=start))
+    index = await in_thread(lambda _: LmdbIndex.open(folder, partition=place.topic.partition(partition), start=start))
     try:
         if index.applied < until:
             reader: Any = log.read(place.topic.partition(partition), Offset(index.applied + 1), follow=False)

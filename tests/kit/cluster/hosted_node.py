@@ -16,7 +16,7 @@ from log_tier.catalog.commands import (
 )
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import encode_batch
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.log import Topic
 
 __all__ = ["DEADLINE_S", "ONE", "ZERO", "Sources", "append", "make_table", "start_move"]
@@ -36,9 +36,14 @@ class Sources:
         self.gate.set()
 
     async def __call__(
-        self, topic: Topic, partition: Partition, folder: Path, source: str, progress: Callable[[str, int, int], None]
+        self,
+        topic: Topic,
+        partition: PartitionId,
+        folder: Path,
+        source: str,
+        progress: Callable[[str, int, int], None],
     ) -> str:
-        self.asked.append((topic.name, partition, source))
+        self.asked.append((topic.name, partition.partition, source))
         progress("copying", 1, 2)
         await self.gate.wait()
         if self.errors:

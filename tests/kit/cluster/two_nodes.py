@@ -117,7 +117,7 @@ async def two_nodes(folder: Path) -> AsyncIterator[TwoNodes]:
                 node = await Node.open(log, folder / node_id / "index")
                 nodes.append(ServedNode(log, node, node_id, folder / node_id))
                 await nodes[-1].server.start()
-                await node.host(topic, ZERO)
+                await node.host(topic, topic.partition(ZERO))
             yield TwoNodes(log, topic, nodes)
         finally:
             for served in nodes:

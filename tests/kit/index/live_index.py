@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.memory_index import MemoryIndex
 from serving_tier.snapshots import SnapshotManifest
@@ -20,7 +20,7 @@ class LiveIndex:
     def __init__(self, folder: Path, *, table: TableId = TABLE, partition: Partition = PARTITION) -> None:
         self.folder = folder
         self.log = StoredLog()
-        self.index = LmdbIndex.open(folder, table_id=table, partition=partition)
+        self.index = LmdbIndex.open(folder, partition=PartitionId(table, partition))
         self.readers = 0
         self._random = random.Random(7)
 
@@ -58,7 +58,7 @@ class LiveIndex:
 
 def digest_of_folder(folder: Path, *, table: TableId = TABLE, partition: Partition = PARTITION) -> tuple[Offset, str]:
     """Open an index folder as a replica does, and return its applied offset and its content."""
-    index = LmdbIndex.open(folder, table_id=table, partition=partition)
+    index = LmdbIndex.open(folder, partition=PartitionId(table, partition))
     try:
         return index.applied, index.digest()
     finally:

@@ -33,7 +33,7 @@ class ReplicaSetting:
 
     async def open(self, name: str = "0", clock: Callable[[], float] = time.monotonic) -> Replica:
         """The replica in the folder of that name."""
-        folder = ReplicaFolder(self.folder / name, self.topic.id, _ZERO)
+        folder = ReplicaFolder(self.folder / name, self.topic.partition(_ZERO))
         return await Replica.open(self.topic, folder, log=self.log, applier=self.applier, clock=clock)
 
     async def write(self, *keys: bytes, value: bytes = b"v") -> Offset:

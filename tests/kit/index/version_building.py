@@ -10,7 +10,7 @@ import google_crc32c
 
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import stamp_batch
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -31,7 +31,7 @@ async def build_version(
     for number in range(table.partitions):
         mine = {key: value for key, value in content.items() if table.partition_of(key) == number}
         folder = work / f"{name}-{number}"
-        index = LmdbIndex.open(folder, table_id=table.id, partition=Partition(number))
+        index = LmdbIndex.open(folder, partition=table.partition(number))
         index.apply(_batch(mine, Offset(bases[number])))
 
         @contextmanager

@@ -41,7 +41,7 @@ class VersionSetting:
 
     @asynccontextmanager
     async def replica(self, name: str) -> AsyncIterator[Replica]:
-        folder = ReplicaFolder(self.folder / name / "0", self.topic.id, ZERO)
+        folder = ReplicaFolder(self.folder / name / "0", self.topic.partition(ZERO))
         replica = await Replica.open(self.topic, folder, log=self.log, applier=self.applier)
         try:
             yield replica
@@ -62,7 +62,7 @@ class VersionSetting:
 
     def build(self, folder: Path, content: dict[bytes, bytes], *, base: Offset) -> None:
         """What a bulk build makes: an index with other content, at an offset of the log."""
-        index = LmdbIndex.open(folder, table_id=self.topic.id, partition=ZERO)
+        index = LmdbIndex.open(folder, partition=self.topic.partition(ZERO))
         made = StoredLog()
         assert len(content) <= base + 1
         noops = [Said(Operation.NOOP, b"", b"")] * (base + 1 - len(content))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from log_tier.model.identifiers import FIRST, Offset, Partition, table_id_from_bytes
+from log_tier.model.identifiers import FIRST, Offset, Partition, PartitionId, table_id_from_bytes
 from log_tier.model.log import Topic
 from log_tier.model.partitioner import partition_of
 from serving_tier.fold.entry import Entry
@@ -57,14 +57,14 @@ def mark(partition: int = PARTITION, partitions: int = PARTITIONS) -> pa.RecordB
 def write_index(folder: Path, rows: Iterable[tuple[bytes, bytes]], *, base: Base = BASE) -> None:
     """A finished index of these rows."""
     pairs = list(rows)
-    with IndexWriter.open(folder, table_id=TABLE, partition=PARTITION, base=base) as writer:
+    with IndexWriter.open(folder, partition=PartitionId(TABLE, PARTITION), base=base) as writer:
         writer.write([key for key, _ in pairs], [value for _, value in pairs])
         writer.finish()
 
 
 def entries_of(folder: Path, *, partition: Partition = PARTITION, start: Offset = FIRST) -> dict[bytes, Entry]:
     """Everything that a replica would serve from an index folder."""
-    index = LmdbIndex.open(folder, table_id=TABLE, partition=partition, start=start)
+    index = LmdbIndex.open(folder, partition=PartitionId(TABLE, partition), start=start)
     try:
         found: dict[bytes, Entry] = {}
         begin = b""
@@ -88,7 +88,7 @@ def content_of(version: VersionManifest, url: object, folder: Path) -> dict[byte
         partition = Partition(number)
         below = folder / f"{version.id}-{number}"
         wait_for(store.fetch(version, partition, below))
-        index = LmdbIndex.open(below, table_id=version.table, partition=partition)
+        index = LmdbIndex.open(below, partition=PartitionId(version.table, partition))
         assert (index.applied, index.log_time_ms) == (part.offset, part.log_time_ms)
         assert index.count() == part.keys
         begin, more = b"", True

@@ -35,7 +35,7 @@ async def repushed(cluster: Operated, table: TableEntry, root: Path, number: int
     url = f"file://{root}/version{number}"
     parts: list[VersionPart] = []
     for partition in map(Partition, range(table.partitions)):
-        entry = cluster.router.catalog.map.snapshots_of(table.id, partition)[-1]
+        entry = cluster.router.catalog.map.snapshots_of(table.partition(partition))[-1]
         manifest = await store.read_manifest(entry.path)
         await asyncio.to_thread(
             shutil.copytree, root / "snapshots" / entry.path, root / f"version{number}" / entry.path

@@ -48,7 +48,7 @@ def reads(data_plane: LocalData, table: TableRef, seen: SeenOffsets) -> DirectRe
 
 async def applied(data_plane: LocalData, table: TableRef) -> None:
     for replica in all_replicas(data_plane, table):
-        bounds = await data_plane.log.bounds(PartitionId(table.id, replica.partition))
+        bounds = await data_plane.log.bounds(replica.id)
         await replica.wait_applied(bounds.latest, timeout=DEADLINE_S)
 
 
@@ -95,7 +95,7 @@ async def test_a_stopped_replica_does_not_answer_for_what_it_lacks(
 
     for replica in all_replicas(data_plane, table):
         monkeypatch.setattr(replica.index, "fold_in", fail)
-        await write(data_plane, table, replica.partition, puts((b"k", b"v")), outcomes=False)
+        await write(data_plane, table, replica.id.partition, puts((b"k", b"v")), outcomes=False)
         with pytest.raises(LogDamaged):
             await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
     assert reads.get(b"k") is NOT_FRESH, "the slow path decides what a stopped replica is good for"
@@ -153,7 +153,7 @@ async def test_another_version_is_read_from_its_barrier_on(
     replica = data_plane.node.replica(PartitionId(table.id, partition))
     await replica.wait_applied(place.base_offset, timeout=DEADLINE_S)
     LmdbIndex.open(
-        replica.versions.folder.version(2), table_id=table.id, partition=partition
+        replica.versions.folder.version(2), partition=table.partition(partition)
     ).close()  # folds all of the log
     await replica.versions.add(2)
     assert reads.get(key) == b"first"

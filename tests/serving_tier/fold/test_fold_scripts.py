@@ -7,6 +7,7 @@ import pytest
 from kit.index.fold_script import play
 from kit.log.stored_log import PARTITION, TABLE
 
+from log_tier.model.identifiers import PartitionId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.memory_index import MemoryIndex
 
@@ -21,7 +22,7 @@ def test_there_are_scripts() -> None:
 def test_script(script: Path, tmp_path: Path) -> None:
     text = script.read_text(encoding="utf-8")
     in_memory = play(text, MemoryIndex())
-    index = LmdbIndex.open(tmp_path / "index", table_id=TABLE, partition=PARTITION)
+    index = LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION))
     on_disk = play(text, index)
     index.close()
     assert in_memory == on_disk

@@ -14,7 +14,7 @@ import pytest
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.errors import IndexDamaged, InvalidKey, LimitExceeded, Overloaded, ShuttingDown
-from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from serving_tier.index.lmdb import environment as lmdb_environment
 from serving_tier.index.lmdb import index_file
 from serving_tier.index.lmdb.folder import read_boot_id
@@ -26,8 +26,7 @@ from serving_tier.index.pins import PIN
 def resting(folder: Path, environments: OpenEnvironments, *, boot: str = "") -> LmdbIndex:
     index = LmdbIndex.at_rest(
         folder,
-        table_id=TABLE,
-        partition=PARTITION,
+        partition=PartitionId(TABLE, PARTITION),
         environments=environments,
         boot_id=(lambda: boot) if boot else read_boot_id,
     )
@@ -36,7 +35,7 @@ def resting(folder: Path, environments: OpenEnvironments, *, boot: str = "") -> 
 
 
 def opened(folder: Path, environments: OpenEnvironments) -> LmdbIndex:
-    return LmdbIndex.open(folder, table_id=TABLE, partition=PARTITION, environments=environments)
+    return LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION), environments=environments)
 
 
 def is_open(index: LmdbIndex) -> bool:
@@ -231,7 +230,7 @@ def test_the_next_process_knows_what_it_may_believe(tmp_path: Path, end: str) ->
         if end == "killed after a write":
             index.apply(log.append(put(b"a", b"2")))
             del index  # a killed process closes nothing
-    again = LmdbIndex.at_rest(folder, table_id=TABLE, partition=PARTITION, environments=environments)
+    again = LmdbIndex.at_rest(folder, partition=PartitionId(TABLE, PARTITION), environments=environments)
     if end == "killed after a write":
         assert again is None, "the file has to be looked at"
         return
@@ -241,7 +240,7 @@ def test_the_next_process_knows_what_it_may_believe(tmp_path: Path, end: str) ->
     assert again.get_value(b"a") == b"1"
     again.close()
     other = LmdbIndex.at_rest(
-        folder, table_id=TABLE, partition=PARTITION, environments=environments, boot_id=lambda: "later"
+        folder, partition=PartitionId(TABLE, PARTITION), environments=environments, boot_id=lambda: "later"
     )
     assert other is not None, "closed cleanly, it is trusted after a crash of the machine too"
 
@@ -280,7 +279,7 @@ def test_a_marker_of_an_earlier_version_has_the_file_opened(tmp_path: Path) -> N
     document = json.loads(marker.read_bytes())
     del document["summary"]
     marker.write_text(json.dumps(document))
-    assert LmdbIndex.at_rest(folder, table_id=TABLE, partition=PARTITION, environments=environments) is None
+    assert LmdbIndex.at_rest(folder, partition=PartitionId(TABLE, PARTITION), environments=environments) is None
     index = opened(folder, environments)
     assert index.get_value(b"a") == b"1"
     index.close()

@@ -8,7 +8,7 @@ import pytest
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.errors import IndexDamaged
-from log_tier.model.identifiers import Partition, TableId, table_id_from_bytes
+from log_tier.model.identifiers import Partition, PartitionId, TableId, table_id_from_bytes
 from serving_tier.index.lmdb.folder import claim_folder, read_boot_id, verify_index
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
@@ -16,7 +16,7 @@ OTHER = table_id_from_bytes(bytes(16))
 
 
 def open_at(path: Path, *, boot: str = "first", table: TableId = TABLE, partition: Partition = PARTITION) -> LmdbIndex:
-    return LmdbIndex.open(path, table_id=table, partition=partition, boot_id=lambda: boot)
+    return LmdbIndex.open(path, partition=PartitionId(table, partition), boot_id=lambda: boot)
 
 
 @pytest.fixture
@@ -69,16 +69,16 @@ def test_the_marker_says_unclean_while_the_index_is_open(folder: Path) -> None:
 
 
 def test_another_tables_index_is_refused(folder: Path) -> None:
-    with pytest.raises(IndexDamaged, match=f"table {TABLE} partition 3, not of table {OTHER} partition 3"):
+    with pytest.raises(IndexDamaged, match=f"of {TABLE}/3, not of {OTHER}/3"):
         open_at(folder, table=OTHER)
-    with pytest.raises(IndexDamaged, match=f"not of table {TABLE} partition 4"):
+    with pytest.raises(IndexDamaged, match=f"not of {TABLE}/4"):
         open_at(folder, partition=Partition(4))
 
 
 def test_files_without_a_marker_are_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(IndexDamaged, match=r"no index\.json: discard"):
-        claim_folder(tmp_path, table_id=TABLE, partition=PARTITION)
+        claim_folder(tmp_path, partition=PartitionId(TABLE, PARTITION))
     assert os.listdir(tmp_path) == ["letter.txt"]
 
 
@@ -148,6 +148,6 @@ def test_verify_passes_a_good_file_and_names_the_fault_of_a_bad_one(folder: Path
 
 
 def test_a_folder_claimed_by_a_process_that_died_before_it_made_the_file_is_refused(tmp_path: Path) -> None:
-    claim_folder(tmp_path / "index", table_id=TABLE, partition=PARTITION, boot_id=lambda: "first")
+    claim_folder(tmp_path / "index", partition=PartitionId(TABLE, PARTITION), boot_id=lambda: "first")
     with pytest.raises(IndexDamaged, match="missing: discard"):
         open_at(tmp_path / "index")

@@ -14,7 +14,7 @@ from typing import Any
 import lmdb
 from kit.log.stored_log import PARTITION, TABLE, Said, StoredLog, add, delete, noop, put
 
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.record import Condition, Expiry, Operation
 from serving_tier.index.lmdb.environment import Databases, open_environment
 from serving_tier.index.lmdb.format import INDEX_FORMAT_VERSION
@@ -38,7 +38,7 @@ def rows_of(folder: Path) -> Rows:
 
 
 def applied_rows(chunk: bytes, folder: Path) -> Rows:
-    index = LmdbIndex.open(folder, table_id=TABLE, partition=PARTITION)
+    index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
     index.apply(chunk)
     index.close()
     return rows_of(folder)
@@ -76,14 +76,14 @@ def test_the_rows_are_read_as_they_were_meant(tmp_path: Path) -> None:
     """The rows are written by plain LMDB calls, and the index opens what they say."""
     fixture = frozen()
     folder = tmp_path / "index"
-    LmdbIndex.open(folder, table_id=TABLE, partition=PARTITION).close()
+    LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION)).close()
     env, databases = open_environment(folder, map_bytes=1 << 24)
     with env.begin(write=True) as txn:
         for name, rows in fixture["rows"].items():
             for key, row in rows:
                 txn.put(bytes.fromhex(key), bytes.fromhex(row), db=getattr(databases, name))
     env.close()
-    index = LmdbIndex.open(folder, table_id=TABLE, partition=PARTITION)
+    index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
     model = MemoryIndex()
     model.apply(bytes.fromhex(fixture["chunk"]))
     assert (index.applied, index.log_time_ms) == (model.applied, model.log_time_ms) == (266, 1_000_101)

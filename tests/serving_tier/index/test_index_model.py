@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kit.index.naive_model import NaiveModel
 from kit.log.stored_log import PARTITION, TABLE, Said, StoredLog
 
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.record import Condition, Expiry, Operation
 from serving_tier.fold.verdicts import Outcome, Verdict
 from serving_tier.index.index import Index
@@ -130,7 +130,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.lmdb = self.opened()
 
     def opened(self) -> LmdbIndex:
-        return LmdbIndex.open(self.folder, table_id=TABLE, partition=PARTITION, map_bytes=1 << 26)
+        return LmdbIndex.open(self.folder, partition=PartitionId(TABLE, PARTITION), map_bytes=1 << 26)
 
     @rule(
         records=RECORDS,
@@ -208,7 +208,7 @@ def test_a_long_random_log(seed: int, tmp_path: Path) -> None:
     random, log, model, memory = Random(seed), StoredLog(), NaiveModel(), MemoryIndex()
     said: list[tuple[list[Said], int, int, int]] = []
     next_sequence = [0] * 4
-    index = LmdbIndex.open(tmp_path / "index", table_id=TABLE, partition=PARTITION)
+    index = LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION))
     for _ in range(250):
         first, since = len(said), model.applied + 1
         for _ in range(random.randint(1, 6)):
@@ -241,7 +241,7 @@ def test_a_long_random_log(seed: int, tmp_path: Path) -> None:
         assert index.digest() == memory.digest()
         if random.random() < 0.02:
             index.close(clean=random.random() < 0.5)
-            index = LmdbIndex.open(tmp_path / "index", table_id=TABLE, partition=PARTITION)
+            index = LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION))
     index.close()
     assert model.applied > 4000
     assert {verdict for verdict, _, _ in model.rejected.values()} == {

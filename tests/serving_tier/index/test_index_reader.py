@@ -14,7 +14,7 @@ import pytest
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.errors import IndexDamaged
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.index.lmdb.shared_reader import IndexReader
 
@@ -23,7 +23,8 @@ PROGRAM = """
 import sys, json
 from pathlib import Path
 from serving_tier.index.lmdb.shared_reader import IndexReader
-r = IndexReader.open(Path(sys.argv[1]), table_id=sys.argv[2], partition=int(sys.argv[3]))
+from log_tier.model.identifiers import PartitionId
+r = IndexReader.open(Path(sys.argv[1]), partition=PartitionId(sys.argv[2], int(sys.argv[3])))
 for line in sys.stdin:
     print(json.dumps(eval(line)), flush=True)
 """
@@ -53,7 +54,7 @@ class Elsewhere:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[LmdbIndex]:
-    opened = LmdbIndex.open(tmp_path / "index", table_id=TABLE, partition=PARTITION)
+    opened = LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION))
     yield opened
     opened.close()
 
@@ -108,16 +109,16 @@ def test_it_takes_no_part_in_the_folder(index: LmdbIndex, elsewhere: Elsewhere) 
 
 def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IndexDamaged, match="holds no index"):
-        IndexReader.open(tmp_path, table_id=TABLE, partition=PARTITION)
+        IndexReader.open(tmp_path, partition=PartitionId(TABLE, PARTITION))
     (tmp_path / "data.mdb").write_bytes(b"something else" * 1000)
     with pytest.raises(IndexDamaged):
-        IndexReader.open(tmp_path, table_id=TABLE, partition=PARTITION)
+        IndexReader.open(tmp_path, partition=PartitionId(TABLE, PARTITION))
 
 
 def test_another_partitions_index_is_refused(tmp_path: Path) -> None:
-    LmdbIndex.open(tmp_path / "index", table_id=TABLE, partition=Partition(4)).close()
+    LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, Partition(4))).close()
     with pytest.raises(IndexDamaged, match="is the index of"):
-        IndexReader.open(tmp_path / "index", table_id=TABLE, partition=PARTITION)
-    reader = IndexReader.open(tmp_path / "index", table_id=TABLE, partition=Partition(4))
+        IndexReader.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION))
+    reader = IndexReader.open(tmp_path / "index", partition=PartitionId(TABLE, Partition(4)))
     assert reader.applied == Offset(-1)
     reader.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kit.log.stored_log import PARTITION, TABLE, Said, StoredLog, add, put
 
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.record import Condition, Operation
 from serving_tier.fold.verdicts import Verdict
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -17,7 +17,7 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[LmdbIndex]:
     """Version 1: a producer and its retry, a rejection, a result, a void record."""
-    index, log = LmdbIndex.open(tmp_path / "live", table_id=TABLE, partition=PARTITION), StoredLog()
+    index, log = LmdbIndex.open(tmp_path / "live", partition=PartitionId(TABLE, PARTITION)), StoredLog()
     index.apply(log.append(put(b"a", b"1"), add(b"n", b"5"), producer_id=4, sequence=6))
     index.apply(log.append(put(b"a", b"2", condition=Condition.ABSENT), Said(Operation.VOID, b"", b"it has no key")))
     index.apply(log.append(put(b"a", b"1"), add(b"n", b"5"), producer_id=4, sequence=6))
@@ -28,7 +28,7 @@ def live(tmp_path: Path) -> Iterator[LmdbIndex]:
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[LmdbIndex]:
     """Version 2, with entries and knowledge of its own."""
-    index, log = LmdbIndex.open(tmp_path / "other", table_id=TABLE, partition=PARTITION), StoredLog()
+    index, log = LmdbIndex.open(tmp_path / "other", partition=PartitionId(TABLE, PARTITION)), StoredLog()
     index.apply(log.append(add(b"b", b"3"), producer_id=9, sequence=0))
     index.become(2)
     yield index
@@ -62,7 +62,7 @@ def test_another_version_takes_all_of_it_over_and_keeps_its_entries(live: LmdbIn
 def test_it_is_there_after_reopening(live: LmdbIndex, other: LmdbIndex) -> None:
     other.level_with(live)
     other.close()
-    again = LmdbIndex.open(other.path, table_id=TABLE, partition=PARTITION)
+    again = LmdbIndex.open(other.path, partition=PartitionId(TABLE, PARTITION))
     assert (again.applied, again.version, again.producer(4)) == (live.applied, 2, live.producer(4))
     again.close()
 

@@ -9,14 +9,14 @@ from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
 from log_tier.model.barrier import ORIGINAL
 from log_tier.model.errors import IndexDamaged
-from log_tier.model.identifiers import FIRST, Offset, Partition
+from log_tier.model.identifiers import FIRST, Offset, Partition, PartitionId
 from serving_tier.index.lmdb.environment import open_environment
 from serving_tier.index.lmdb.format import IDENTITY, LIVE, START, STATE, VERSION, pack_start, unpack_start
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 
 def opened(folder: Path, start: Offset = FIRST) -> LmdbIndex:
-    return LmdbIndex.open(folder, table_id=TABLE, partition=PARTITION, start=start)
+    return LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION), start=start)
 
 
 def stored(start: int) -> bytes:
@@ -81,7 +81,7 @@ def test_an_index_of_another_partition_inside_the_file_is_refused(tmp_path: Path
     marker = tmp_path / "index" / "index.json"
     marker.write_text(marker.read_text().replace(f'"partition": {PARTITION}', '"partition": 4'))
     with pytest.raises(IndexDamaged, match=r"partition .*4.*discard"):
-        LmdbIndex.open(tmp_path / "index", table_id=TABLE, partition=Partition(4))
+        LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, Partition(4)))
 
 
 @pytest.mark.parametrize("row", [IDENTITY, STATE, START, VERSION, LIVE])

@@ -14,7 +14,7 @@ from kit.index.index_contract import IndexContract, Opened
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, add, put
 
 from log_tier.model.errors import DiskFull, FolderInUse, LimitExceeded, ShuttingDown
-from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from serving_tier.fold.entry import value_of
 from serving_tier.fold.verdicts import Verdict
 from serving_tier.index.index import Index, IndexLimits
@@ -22,7 +22,7 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 
 
 def open_at(path: Path, **how: object) -> LmdbIndex:
-    return LmdbIndex.open(path, table_id=TABLE, partition=PARTITION, **how)  # type: ignore[arg-type]
+    return LmdbIndex.open(path, partition=PartitionId(TABLE, PARTITION), **how)  # type: ignore[arg-type]
 
 
 class TestLmdbIndex(IndexContract):

@@ -121,7 +121,7 @@ async def test_a_snapshot_is_known_when_it_is_stored_and_old_ones_go(machine: Si
         await machine.level("n1", topic)
         job = await machine.job(plan("snapshot", topic, "n1"))
         assert job.state == "done", job
-    known = machine.catalog.map.snapshots_of(topic.id, ZERO)
+    known = machine.catalog.map.snapshots_of(topic.partition(ZERO))
     assert [entry.offset for entry in known] == offsets[1:], "the newest two stay"
     assert [stored.path for stored in await machine.store.snapshots()] == [entry.path for entry in known]
     assert (known[-1].node, known[-1].keys) == ("n1", 20)
@@ -303,8 +303,10 @@ async def test_snapshots_by_schedule_are_taken_once_by_one(
     topic = await machine.make_table(replicas=2)
     last = await fill(machine, topic, 20)
     await machine.level("n2", topic)
-    cluster = await machine.catalog.wait_for(lambda map_: bool(map_.snapshots_of(topic.id, ZERO)), timeout=DEADLINE_S)
-    taken = cluster.snapshots_of(topic.id, ZERO)
+    cluster = await machine.catalog.wait_for(
+        lambda map_: bool(map_.snapshots_of(topic.partition(ZERO))), timeout=DEADLINE_S
+    )
+    taken = cluster.snapshots_of(topic.partition(ZERO))
     assert {entry.node for entry in taken} == {cluster.table(topic.id).assignments[0][0].node}
     # The first may be due while the table is still being filled, and the next soon after.
     offsets = [entry.offset for entry in taken]
@@ -325,7 +327,7 @@ async def test_a_new_replica_of_a_large_table_begins_with_a_snapshot(
     await machine.add_node("n2")
     added = await machine.job(plan("add", topic, "n2"))
     assert added.state == "done"
-    (entry,) = machine.catalog.map.snapshots_of(topic.id, ZERO)
+    (entry,) = machine.catalog.map.snapshots_of(topic.partition(ZERO))
     assert added.tasks[0].note == f"came from snapshot {entry.id} at {entry.offset}"
     assert (await machine.level("n2", topic)).index.digest() == (await machine.level("n1", topic)).index.digest()
 

@@ -89,7 +89,7 @@ COPY: dict[str, Any] = {"source_table": TABLE, "source_partition": 0}
     ],
 )
 def test_how_far_a_log_may_be_shortened(cluster: ClusterMap, applied: list[int], below: int, why: str) -> None:
-    limit = trim_limit(cluster, cluster.tables[TABLE], ZERO, list(map(Offset, applied)))
+    limit = trim_limit(cluster, PartitionId(TABLE, ZERO), list(map(Offset, applied)))
     assert limit.below == below
     assert limit.held_by.startswith(why)
     assert bool(limit.held_by) == bool(why)

@@ -35,7 +35,7 @@ from log_tier.model.errors import (
     OffsetTrimmed,
     TableNotFound,
 )
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import ReadChunk, Topic
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node import bring_up as module
@@ -192,9 +192,11 @@ class LookingSources(Sources):
         self._node = node
         self.answers: list[DuramenError] = []
 
-    async def __call__(self, topic: Topic, partition: Partition, folder: Path, source: str, progress: Progress) -> str:
+    async def __call__(
+        self, topic: Topic, partition: PartitionId, folder: Path, source: str, progress: Progress
+    ) -> str:
         with pytest.raises(DuramenError) as caught:
-            self._node.replica(topic.partition(partition))
+            self._node.replica(partition)
         self.answers.append(caught.value)
         return await super().__call__(topic, partition, folder, source, progress)
 
@@ -221,7 +223,7 @@ async def test_a_replica_that_is_fetched_anew_is_elsewhere(log: EmbeddedLog, cat
 async def test_a_trimmed_log_and_a_copy(log: EmbeddedLog, catalog: Catalog, node: Node, tmp_path: Path) -> None:
     topic = await make_table(log, catalog, partitions=1, replicas=2)
     last = await append(log, topic, ZERO, 200)
-    index = LmdbIndex.open(tmp_path / "copy", table_id=topic.id, partition=ZERO)
+    index = LmdbIndex.open(tmp_path / "copy", partition=topic.partition(ZERO))
     async for chunk in log.read(topic.partition(ZERO), Offset(0), follow=False):
         index.apply(chunk.data)
     index.close()

@@ -34,7 +34,7 @@ class LogEndsSetting:
         self.ends = LogEnds(log, self.replicas, clock=self.clock, every_s=1000)
 
     async def open(self, partition: int = 0) -> Replica:
-        folder = ReplicaFolder(self.folder / str(partition), self.topic.id, Partition(partition))
+        folder = ReplicaFolder(self.folder / str(partition), self.topic.partition(partition))
         replica = await Replica.open(self.topic, folder, log=self.log, applier=self.applier, clock=self.clock)
         self.replicas.append(replica)
         return replica

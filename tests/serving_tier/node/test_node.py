@@ -66,7 +66,7 @@ async def node(
 
 async def host_all(node: Node, topic: Topic) -> None:
     for number in range(topic.partitions):
-        await node.host(topic, Partition(number))
+        await node.host(topic, topic.partition(number))
 
 
 async def put_expiring(log: EmbeddedLog, table_id: TableId, partition: Partition, ttl_ms: int) -> None:
@@ -77,7 +77,7 @@ async def put_expiring(log: EmbeddedLog, table_id: TableId, partition: Partition
 async def test_partitions_are_hosted_one_by_one(node: Node, log: EmbeddedLog) -> None:
     topic = await log.create_topic("flights", partitions=3)
     for number in (0, 2):
-        await node.host(topic, Partition(number), source="peer n2")
+        await node.host(topic, topic.partition(number), source="peer n2")
     await node.wait_ready()
     assert list(node.hosted()) == [(topic.id, 0), (topic.id, 2)]
     assert [(replica.name, replica.source) for replica in node] == [("flights/0", "peer n2"), ("flights/2", "peer n2")]
@@ -115,14 +115,14 @@ async def test_one_partition_that_cannot_be_opened_says_why_until_it_can(
     inner = Replica.open
 
     async def opening(found: Topic, folder: ReplicaFolder, **how: Any) -> Replica:
-        if folder.partition == ONE:
+        if folder.partition.partition == ONE:
             raise LogDamaged("flights/1 is damaged at byte 77", position=77)
         return await inner(found, folder, **how)
 
     monkeypatch.setattr(Replica, "open", opening)
-    await node.host(topic, ZERO)
+    await node.host(topic, topic.partition(ZERO))
     with pytest.raises(LogDamaged):
-        await node.host(topic, ONE)
+        await node.host(topic, topic.partition(ONE))
     assert node.replica(topic.partition(ZERO)).state == "ready"
     errors = []
     for _ in range(2):
@@ -131,7 +131,7 @@ async def test_one_partition_that_cannot_be_opened_says_why_until_it_can(
         errors.append(caught.value)
     assert errors[0] is not errors[1]
     monkeypatch.undo()
-    await node.host(topic, ONE)
+    await node.host(topic, topic.partition(ONE))
     assert node.replica(topic.partition(ONE)).state == "ready"
 
 
@@ -139,7 +139,7 @@ async def test_the_first_replica_moves_the_log_time_and_the_second_only_without_
     node: Node, log: EmbeddedLog, clock: SlowClock
 ) -> None:
     topic = await log.create_topic("flights", partitions=1)
-    replica = await node.host(topic, ZERO, rank=1)
+    replica = await node.host(topic, topic.partition(ZERO), rank=1)
     await put_expiring(log, topic.id, ZERO, 500)
     await replica.wait_applied(Offset(0), timeout=DEADLINE_S)
     clock.now_ms += 2499

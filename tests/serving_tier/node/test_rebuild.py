@@ -72,7 +72,7 @@ async def test_a_rebuild_of_what_is_older_than_the_version(
     last = await append(log, topic, ZERO, 5)
     before = hosting.node.replica(name)
     await before.wait_applied(last, timeout=DEADLINE_S)
-    LmdbIndex.open(before.versions.folder.version(2), table_id=topic.id, partition=ZERO).close()  # folds all of the log
+    LmdbIndex.open(before.versions.folder.version(2), partition=topic.partition(ZERO)).close()  # folds all of the log
     await before.versions.add(2)
     barrier = barrier_batch(Barrier(2, 1), producer_id=7, sequence=0)
     swapped = (await log.append(topic.partition(ZERO), barrier)).base_offset

@@ -54,7 +54,7 @@ async def test_a_table_that_begins_above_0(hosting: Hosting, log: EmbeddedLog, c
     await node.unhost(topic.partition(ZERO), NotHosted("begun anew"))
     refused = f"has applied {start - 1}, the log begins at {later}"
     with pytest.raises(OffsetTrimmed, match=refused) as caught:
-        await node.host(topic, ZERO, start=start)
+        await node.host(topic, topic.partition(ZERO), start=start)
     assert caught.value.fields == {"partition": 0, "asked": start, "earliest": later}
 
 
@@ -84,7 +84,7 @@ async def test_an_index_that_was_left_of_an_earlier_table(
     await append(log, topic, ZERO, 200)
     folder = node.replica_folder(topic.partition(ZERO))
     folder.parent.mkdir()
-    LmdbIndex.open(folder, table_id=topic.id, partition=ZERO).close()
+    LmdbIndex.open(folder, partition=topic.partition(ZERO)).close()
     start = await trimmed(log, topic, 120)
     await catalog.submit(over(topic, start))
     index = await hosted(hosting, catalog, topic)

@@ -98,16 +98,16 @@ async def test_an_index_ahead_of_its_log_is_refused_and_kept(setting: ReplicaSet
     last = await setting.write(b"a", b"b", b"c")
     shorter = await setting.log.create_topic("shorter", partitions=1)
     folder = setting.folder / "1"
-    index = LmdbIndex.open(folder, table_id=shorter.id, partition=ZERO)
+    index = LmdbIndex.open(folder, partition=shorter.partition(ZERO))
     async for chunk in setting.log.read(setting.topic.partition(ZERO), Offset(0), follow=False):
         index.apply(chunk.data)
     index.close()
     for _ in range(2):
         with pytest.raises(LogDamaged, match=r"has applied 2, the log ends at -1: 3 acknowledged records are gone"):
             await Replica.open(
-                shorter, ReplicaFolder(folder, shorter.id, ZERO), log=setting.log, applier=setting.applier
+                shorter, ReplicaFolder(folder, shorter.partition(ZERO)), log=setting.log, applier=setting.applier
             )
-    kept = LmdbIndex.open(folder, table_id=shorter.id, partition=ZERO)
+    kept = LmdbIndex.open(folder, partition=shorter.partition(ZERO))
     assert (kept.applied, kept.count()) == (last, 3)
     kept.close()
 

@@ -94,7 +94,7 @@ async def test_a_full_disk_loses_the_version_and_nothing_else(
 async def test_a_version_that_is_ahead_of_a_replica_that_lags(setting: VersionSetting) -> None:
     """A table that is cleared gets an empty version at the log's end, wherever its replicas are."""
     held = HeldLog(setting.log)
-    folder = ReplicaFolder(setting.folder / "a" / "0", setting.topic.id, ZERO)
+    folder = ReplicaFolder(setting.folder / "a" / "0", setting.topic.partition(ZERO))
     replica = await Replica.open(setting.topic, folder, log=cast("Log", held), applier=setting.applier)
     held.hold_reads()
     base = await setting.write(put(b"a", b"1"), put(b"b", b"1"))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kit.log.stored_log import PARTITION, TABLE, Said, StoredLog, delete, put
 
 from log_tier.model.errors import InvalidRequest, LimitExceeded, ShuttingDown
+from log_tier.model.identifiers import PartitionId
 from log_tier.model.partitioner import slot_of
 from log_tier.model.record import Expiry
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -22,14 +23,14 @@ KEYS = [b"%d" % n for n in range(300)] + [b"{user%d}.cart" % n for n in range(30
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[LmdbIndex]:
-    opened = LmdbIndex.open(tmp_path / "index", table_id=TABLE, partition=PARTITION)
+    opened = LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION))
     yield opened
     opened.close()
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[LmdbIndex]:
-    opened = LmdbIndex.open(tmp_path / "other", table_id=TABLE, partition=PARTITION)
+    opened = LmdbIndex.open(tmp_path / "other", partition=PartitionId(TABLE, PARTITION))
     yield opened
     opened.close()
 
@@ -136,7 +137,7 @@ def test_digests_are_equal_where_the_live_content_is(
     for _ in range(2):
         cut = data.draw(st.integers(0, len(log.batches)))
         folder = tmp_path_factory.mktemp("digest") / "index"
-        index = LmdbIndex.open(folder, table_id=TABLE, partition=PARTITION)
+        index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
         index.apply(b"".join(log.batches[:cut]))
         index.apply(b"".join(log.batches[cut:]))
         found = digest(index, 8, listed=range(8))

@@ -12,7 +12,7 @@ from kit.cluster.two_nodes import DEADLINE_S, ZERO, TwoNodes
 from kit.deadlines import until, within
 
 from log_tier.model.errors import Disconnected, DuramenError, NotHosted, Overloaded, ShuttingDown
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.service import server as module
 from serving_tier.service.content_digest import digest_pinned
@@ -52,12 +52,12 @@ async def test_a_copy_of_a_live_replica_holds_the_same_elsewhere(nodes: TwoNodes
     folder = tmp_path / "elsewhere" / "0"
     source: CopySource = peer_of(nodes)
     try:
-        async with aclosing(source.copy(nodes.topic.id, ZERO)) as parts:
-            manifest = await install_copy(parts, folder, peer=source.name, table_id=nodes.topic.id, partition=ZERO)
+        async with aclosing(source.copy(nodes.topic.partition(ZERO))) as parts:
+            manifest = await install_copy(parts, folder, peer=source.name, partition=nodes.topic.partition(ZERO))
     finally:
         stop.set()
         await writing
-    copied = LmdbIndex.open(folder, table_id=nodes.topic.id, partition=ZERO)
+    copied = LmdbIndex.open(folder, partition=nodes.topic.partition(ZERO))
     assert copied.applied == manifest.offset >= 2999
     async for chunk in nodes.log.read(nodes.topic.partition(ZERO), Offset(copied.applied + 1), follow=False):
         copied.apply(chunk.data)
@@ -72,34 +72,34 @@ async def test_a_copy_of_a_live_replica_holds_the_same_elsewhere(nodes: TwoNodes
 
 async def test_a_replica_that_is_not_there(nodes: TwoNodes) -> None:
     with pytest.raises(NotHosted):
-        await anext(peer_of(nodes).copy(nodes.topic.id, Partition(7)))
+        await anext(peer_of(nodes).copy(nodes.topic.partition(7)))
 
 
 async def test_a_peer_that_is_away(nodes: TwoNodes) -> None:
     await nodes.nodes[0].server.stop(None)
     with pytest.raises(Disconnected):
-        await anext(peer_of(nodes).copy(nodes.topic.id, ZERO))
+        await anext(peer_of(nodes).copy(nodes.topic.partition(ZERO)))
 
 
 async def test_only_some_copies_at_a_time(nodes: TwoNodes) -> None:
     await fill(nodes, 3000, size=10_000)
-    held = [peer_of(nodes).copy(nodes.topic.id, ZERO) for _ in range(COPIES_MAX)]
+    held = [peer_of(nodes).copy(nodes.topic.partition(ZERO)) for _ in range(COPIES_MAX)]
     for parts in held:
         assert (await anext(parts)).manifest
-    refused = peer_of(nodes).copy(nodes.topic.id, ZERO)
+    refused = peer_of(nodes).copy(nodes.topic.partition(ZERO))
     with pytest.raises(Overloaded, match=f"gives {COPIES_MAX} copies already"):
         await anext(refused)
     for parts in held:
         await parts.aclose()
     await until(lambda: not leftovers(nodes))
-    async with aclosing(peer_of(nodes).copy(nodes.topic.id, ZERO)) as parts:
+    async with aclosing(peer_of(nodes).copy(nodes.topic.partition(ZERO))) as parts:
         assert (await anext(parts)).manifest
 
 
 async def test_a_receiver_that_takes_nothing_is_given_up(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_STALLED_S", 0.2)
     await fill(nodes, 5000, size=10_000)
-    parts: Any = peer_of(nodes).copy(nodes.topic.id, ZERO)
+    parts: Any = peer_of(nodes).copy(nodes.topic.partition(ZERO))
     await anext(parts)
     await until(lambda: not leftovers(nodes))
     with pytest.raises(DuramenError, match="took nothing of the copy for"):
@@ -110,7 +110,7 @@ async def test_a_receiver_that_takes_nothing_is_given_up(nodes: TwoNodes, monkey
 
 async def test_a_server_that_stops_ends_its_copies(nodes: TwoNodes) -> None:
     await fill(nodes, 3000, size=10_000)
-    parts: Any = peer_of(nodes).copy(nodes.topic.id, ZERO)
+    parts: Any = peer_of(nodes).copy(nodes.topic.partition(ZERO))
     await anext(parts)
     nodes.nodes[0].streams.end()
     with pytest.raises(ShuttingDown):
@@ -124,6 +124,6 @@ async def test_what_a_killed_process_left_is_removed(nodes: TwoNodes) -> None:
     left = nodes.nodes[0].folder / "copies" / "copy-of-yesterday"
     left.mkdir(parents=True)
     (left / "data.mdb").write_bytes(b"x")
-    async with within(DEADLINE_S), aclosing(peer_of(nodes).copy(nodes.topic.id, ZERO)) as parts:
+    async with within(DEADLINE_S), aclosing(peer_of(nodes).copy(nodes.topic.partition(ZERO))) as parts:
         await anext(parts)
         assert not left.exists()

@@ -10,7 +10,7 @@ from kit.deadlines import patience_s
 
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError, LimitExceeded, NotHosted, OffsetTrimmed, ReplicaBehind, TokenAhead
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset
 from log_tier.model.record import Condition, Operation, attribute_of
 from serving_tier.service.peer import NodePeer
 from serving_tier.service.voids import VOIDS_MAX
@@ -27,7 +27,7 @@ async def append(nodes: TwoNodes, columns: Columns, *, producer: int = 0, sequen
 
 async def voids(nodes: TwoNodes, first: int, last: int, *, timeout: float = DEADLINE_S) -> list[int]:
     peer = NodePeer("n1", nodes.nodes[0].target)
-    return list(await peer.voids(nodes.topic.id, ZERO, Offset(first), Offset(last), timeout=timeout))
+    return list(await peer.voids(nodes.topic.partition(ZERO), Offset(first), Offset(last), timeout=timeout))
 
 
 async def test_rejected_records_and_second_copies_are_named(nodes: TwoNodes) -> None:
@@ -65,9 +65,9 @@ async def test_verdicts_that_cannot_be_had_are_an_error(nodes: TwoNodes) -> None
         await voids(nodes, 0, VOIDS_MAX)
     peer = NodePeer("n1", nodes.nodes[0].target)
     with pytest.raises(NotHosted):
-        await peer.voids(nodes.topic.id, Partition(5), Offset(0), Offset(0), timeout=DEADLINE_S)
+        await peer.voids(nodes.topic.partition(5), Offset(0), Offset(0), timeout=DEADLINE_S)
     with pytest.raises(DuramenError):
-        await NodePeer("n9", "127.0.0.1:1").voids(nodes.topic.id, ZERO, Offset(0), Offset(0), timeout=DEADLINE_S)
+        await NodePeer("n9", "127.0.0.1:1").voids(nodes.topic.partition(ZERO), Offset(0), Offset(0), timeout=DEADLINE_S)
 
 
 async def test_verdicts_that_are_forgotten_are_not_guessed(nodes: TwoNodes) -> None:

@@ -42,7 +42,8 @@ def test_a_follower_of_the_changes_knows_everything(pinned_reads: list[dict[Part
 
 
 def test_what_is_not_open_says_why() -> None:
-    pending = Pending(Topic(TableId("A" * 22), "flights", 1), Partition(0), "copying from n1", 5, 20)
+    topic = Topic(TableId("A" * 22), "flights", 1)
+    pending = Pending(topic, topic.partition(0), "copying from n1", 5, 20)
     assert status_of_pending(pending, None)[3:5] == ("bootstrapping", "copying from n1 5 of 20")
     pending.trouble = "no store answers"
     assert status_of_pending(pending, None).reason == "copying from n1 5 of 20; before: no store answers"

@@ -70,7 +70,7 @@ async def test_the_first_message_reports_everything(nodes: TwoNodes) -> None:
     assert (status.disk_free > 0, status.disk_used > 0, status.clock_ms > 1_600_000_000_000) == (True, True, True)
     (replica,) = status.replicas
     assert table_id_from_bytes(replica.table_id) == nodes.topic.id
-    assert (replica.partition, replica.applied, replica.latest, replica.lag_ms) == (0, 1, 1, 0)
+    assert (replica.id.partition, replica.applied, replica.latest, replica.lag_ms) == (0, 1, 1, 0)
     assert (replica.state, replica.reason, replica.source, replica.keys) == ("ready", "", "log", 2)
     assert replica.bytes > 4096
     (task,) = status.tasks
@@ -119,7 +119,9 @@ async def test_replicas_come_and_go(nodes: TwoNodes) -> None:
     async with following(served) as follower:
         await follower.hear()
         assert len(follower.replicas) == 1
-        served.hosts.pending[PartitionId(other.id, ZERO)] = Pending(other, ZERO, "copying from n2", 1, 2)
+        served.hosts.pending[PartitionId(other.id, ZERO)] = Pending(
+            other, other.partition(ZERO), "copying from n2", 1, 2
+        )
         node.refusals[PartitionId(other.id, Partition(1))] = DiskFull("no room for it")
         await follower.until(lambda follower: len(follower.replicas) == 3)
         coming, refused = (
@@ -129,7 +131,7 @@ async def test_replicas_come_and_go(nodes: TwoNodes) -> None:
         assert (coming.state, coming.reason, coming.applied) == ("bootstrapping", "copying from n2 1 of 2", -1)
         assert (refused.state, refused.reason) == ("stopped", "no room for it")
         del served.hosts.pending[PartitionId(other.id, ZERO)]
-        await node.host(other, ZERO, source="peer n2 at 7")
+        await node.host(other, other.partition(ZERO), source="peer n2 at 7")
         await follower.until(lambda follower: follower.replicas[PartitionId(other.id, ZERO)].state == "ready")
         assert follower.replicas[PartitionId(other.id, ZERO)].source == "peer n2 at 7"
         await node.unhost(PartitionId(other.id, ZERO), TableNotFound("dropped"))

@@ -13,7 +13,7 @@ from kit.index.live_index import LiveIndex, digest_of_folder, flip, stored_file
 from kit.log.stored_log import PARTITION, TABLE
 
 from log_tier.model.errors import Damaged, DuramenError, SnapshotDamaged, UnknownFormat
-from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from serving_tier.snapshots import SnapshotManifest, SnapshotStore, install_snapshot, recover_folder, take_snapshot
 from serving_tier.snapshots.local_disk import Folders
 from serving_tier.snapshots.manifest import PIECE_BYTES, SnapshotFile, format_manifest
@@ -35,7 +35,7 @@ class Stored:
         assert self.old != self.new
 
     async def install(self, **how: object) -> SnapshotManifest:
-        asked = {"table_id": TABLE, "partition": PARTITION, **how}
+        asked = {"partition": PartitionId(TABLE, PARTITION), **how}
         return await install_snapshot(self.store, self.manifest.path, self.folder, **asked)  # type: ignore[arg-type]
 
     def file(self, name: str) -> Path:
@@ -86,7 +86,7 @@ async def test_the_snapshot_is_not_changed_by_its_use(stored: Stored, live: Live
 
 async def test_from_s3(live: LiveIndex, any_store: SnapshotStore, tmp_path: Path) -> None:
     manifest = await take_snapshot(live.reading, any_store, table_name="flights", work_folder=tmp_path / "work")
-    await install_snapshot(any_store, manifest.path, tmp_path / "new", table_id=TABLE, partition=PARTITION)
+    await install_snapshot(any_store, manifest.path, tmp_path / "new", partition=PartitionId(TABLE, PARTITION))
     assert digest_of_folder(tmp_path / "new") == (live.index.applied, live.index.digest())
 
 
@@ -118,10 +118,10 @@ async def test_a_missing_or_shortened_file_is_refused(stored: Stored, name: str)
 
 
 async def test_another_tables_or_partitions_snapshot_is_refused(stored: Stored) -> None:
-    with pytest.raises(SnapshotDamaged, match=f"is of table {TABLE} partition 3, not of table {OTHER} partition 3"):
-        await stored.install(table_id=OTHER)
-    with pytest.raises(SnapshotDamaged, match=f"not of table {TABLE} partition 4"):
-        await stored.install(partition=Partition(4))
+    with pytest.raises(SnapshotDamaged, match=f"is of {TABLE}/3, not of {OTHER}/3"):
+        await stored.install(partition=PartitionId(OTHER, PARTITION))
+    with pytest.raises(SnapshotDamaged, match=f"not of {TABLE}/4"):
+        await stored.install(partition=PartitionId(TABLE, Partition(4)))
     stored.check_untouched()
 
 
@@ -156,7 +156,7 @@ async def test_a_foreign_index_under_a_fitting_manifest_is_refused(
 ) -> None:
     stored.say(**lie)
     with pytest.raises(SnapshotDamaged, match=why):
-        await stored.install(table_id=stored.manifest.table, partition=stored.manifest.partition)
+        await stored.install(partition=stored.manifest.partition_id)
     stored.check_untouched()
 
 

@@ -19,7 +19,7 @@ from log_tier.model.errors import (
     SnapshotDamaged,
     Unavailable,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Bounds, Topic
 from serving_tier.snapshots import CopyPart, SnapshotManifest, SnapshotStore, bootstrap, send_copy, take_snapshot
 from serving_tier.snapshots.manifest import PIECE_BYTES
@@ -61,7 +61,7 @@ class Peer:
     trouble: Callable[[list[CopyPart]], list[CopyPart]] | DuramenError | None = None
     asked: int = 0
 
-    async def copy(self, table_id: TableId, partition: Partition) -> AsyncGenerator[CopyPart, None]:
+    async def copy(self, partition: PartitionId) -> AsyncGenerator[CopyPart, None]:
         self.asked += 1
         if isinstance(self.trouble, DuramenError):
             raise self.trouble
@@ -74,7 +74,9 @@ async def test_with_nothing_left_of_a_table_it_is_said_from_where_it_is_missing(
     offered: Offered[CopySource] = Offered(bounds(6, 9), Offset(5))
     plan = plan_sources(offered, Goal())
     with pytest.raises(OffsetTrimmed, match="the table at 5: what was between is trimmed") as caught:
-        await bootstrap(plan, offered, store=None, topic=TOPIC, partition=PARTITION, folder=tmp_path / "new" / "3")
+        await bootstrap(
+            plan, offered, store=None, topic=TOPIC, partition=TOPIC.partition(PARTITION), folder=tmp_path / "new" / "3"
+        )
     assert caught.value.fields == {"partition": PARTITION, "asked": 5, "earliest": 6}
 
 
@@ -99,8 +101,7 @@ async def test_a_peers_copy_arrives_whole(live: LiveIndex, tmp_path: Path) -> No
         stream(),
         tmp_path / "new",
         peer="n2",
-        table_id=TABLE,
-        partition=PARTITION,
+        partition=PartitionId(TABLE, PARTITION),
         progress=lambda *what: seen.append(what),
     )
     assert seen[-1] == ("copying from n2", manifest.bytes, manifest.bytes)
@@ -150,7 +151,10 @@ async def test_a_copy_that_is_not_what_its_manifest_says_is_refused(
     peer = Peer("n2", live, tmp_path / "work", trouble)
     with pytest.raises(SnapshotDamaged, match=why):
         await install_copy(
-            peer.copy(TABLE, PARTITION), tmp_path / "new" / "3", peer="n2", table_id=TABLE, partition=PARTITION
+            peer.copy(PartitionId(TABLE, PARTITION)),
+            tmp_path / "new" / "3",
+            peer="n2",
+            partition=PartitionId(TABLE, PARTITION),
         )
     assert list((tmp_path / "new").iterdir()) == [] if (tmp_path / "new").exists() else True
 
@@ -184,7 +188,7 @@ async def run(
         offered,
         store=store,
         topic=TOPIC,
-        partition=PARTITION,
+        partition=TOPIC.partition(PARTITION),
         folder=tmp_path / "new" / "3",
     )
 

@@ -17,7 +17,7 @@ from kit.index.live_index import LiveIndex, files_below, flip, stored_file
 from kit.log.stored_log import PARTITION, TABLE
 
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable, UnknownFormat
-from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from serving_tier.snapshots import SnapshotManifest, SnapshotStore, take_snapshot
 from serving_tier.snapshots.manifest import format_manifest
 from serving_tier.snapshots.take import copied_index
@@ -38,12 +38,12 @@ async def test_what_was_put_is_listed_fetched_and_deleted(
     for listed in (
         await any_store.snapshots(),
         await any_store.snapshots(TABLE),
-        await any_store.snapshots(TABLE, PARTITION),
+        await any_store.snapshots(PartitionId(TABLE, PARTITION)),
     ):
-        assert [(one.table, one.partition, one.offset, one.id, one.path) for one in listed] == [
-            (TABLE, PARTITION, manifest.offset, manifest.id, manifest.path) for manifest in (first, second)
+        assert [(one.partition, one.offset, one.id, one.path) for one in listed] == [
+            ((TABLE, PARTITION), manifest.offset, manifest.id, manifest.path) for manifest in (first, second)
         ]
-    assert await any_store.snapshots(TABLE, Partition(4)) == []
+    assert await any_store.snapshots(PartitionId(TABLE, Partition(4))) == []
     assert await any_store.snapshots(table_id_from_bytes(bytes(16))) == []
 
     assert await any_store.read_manifest(first.path) == first
@@ -85,7 +85,7 @@ async def test_what_a_dead_put_left_is_removed_when_a_newer_snapshot_is_finished
     dead = await taken(live, any_store, tmp_path)
     any_store._fs.rm_file(any_store._at(f"{dead.path}/manifest.json"))
     assert await any_store.snapshots() == []
-    assert await any_store.remove_unfinished(TABLE, PARTITION) == [], "somebody may still be at work on it"
+    assert await any_store.remove_unfinished(PartitionId(TABLE, PARTITION)) == [], "somebody may still be at work on it"
     live.fill(10)
     newer = await taken(live, any_store, tmp_path)
     assert [one.path for one in await any_store.snapshots()] == [newer.path]
@@ -101,7 +101,7 @@ async def test_an_unfinished_put_beyond_the_newest_snapshot_is_left_alone(
     live.fill(10)
     under_way = await taken(live, any_store, tmp_path)
     any_store._fs.rm_file(any_store._at(f"{under_way.path}/manifest.json"))
-    assert await any_store.remove_unfinished(TABLE, PARTITION) == []
+    assert await any_store.remove_unfinished(PartitionId(TABLE, PARTITION)) == []
     assert len(any_store._fs.find(any_store._at(under_way.path))) == 2
 
 

@@ -12,7 +12,7 @@ from kit.log.stored_log import PARTITION, TABLE, put
 
 from log_tier.concurrency.threads import Stop
 from log_tier.model.errors import DiskFull, IndexDamaged, SnapshotDamaged, SnapshotStoreUnavailable
-from log_tier.model.identifiers import NOTHING
+from log_tier.model.identifiers import NOTHING, PartitionId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots import SnapshotStore, install_snapshot, take_snapshot
 
@@ -40,8 +40,8 @@ async def test_an_empty_index_can_be_taken(store: SnapshotStore, tmp_path: Path)
     live = LiveIndex(tmp_path / "index")
     manifest = await take_snapshot(live.reading, store, table_name="flights", work_folder=tmp_path / "work")
     assert (manifest.offset, manifest.keys) == (NOTHING, 0)
-    assert [one.offset for one in await store.snapshots(TABLE, PARTITION)] == [NOTHING]
-    await install_snapshot(store, manifest.path, tmp_path / "new", table_id=TABLE, partition=PARTITION)
+    assert [one.offset for one in await store.snapshots(PartitionId(TABLE, PARTITION))] == [NOTHING]
+    await install_snapshot(store, manifest.path, tmp_path / "new", partition=PartitionId(TABLE, PARTITION))
     assert digest_of_folder(tmp_path / "new") == (NOTHING, live.index.digest())
     live.close()
 
@@ -72,7 +72,7 @@ async def test_a_snapshot_has_one_offset_while_writes_go_on(
     assert len({manifest.offset for manifest in manifests}) > 1, "nothing was written meanwhile"
     for manifest in manifests:
         folder = tmp_path / manifest.id
-        await install_snapshot(store, manifest.path, folder, table_id=TABLE, partition=PARTITION)
+        await install_snapshot(store, manifest.path, folder, partition=PartitionId(TABLE, PARTITION))
         assert digest_of_folder(folder) == (manifest.offset, live.digest_at(manifest.offset))
 
 

@@ -11,7 +11,7 @@ import pytest
 from kit.log.stored_log import TABLE, StoredLog, put
 
 from log_tier.model.errors import InvalidRequest, SnapshotDamaged, UnknownFormat
-from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_from_bytes
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots import take_snapshot
 from serving_tier.snapshots.manifest import SnapshotManifest, format_manifest
@@ -24,7 +24,7 @@ OTHER = table_id_from_bytes(b"another table ..")
 
 async def taken(store: VersionStore, partition: int, folder: Path, *, records: int = 300) -> SnapshotManifest:
     """A snapshot of a partition in the store."""
-    index = LmdbIndex.open(folder / f"index-{partition}", table_id=TABLE, partition=Partition(partition))
+    index = LmdbIndex.open(folder / f"index-{partition}", partition=PartitionId(TABLE, Partition(partition)))
     index.apply(StoredLog().append(*(put(b"%d/%04d" % (partition, number), b"v" * 99) for number in range(records))))
 
     @contextmanager
@@ -74,7 +74,7 @@ async def test_a_version_is_put_found_fetched_and_verified(any_place: VersionSto
             progress=lambda phase, done, whole, phases=phases: phases.update({phase: done}),  # type: ignore[misc]
         )
         assert (manifest.path, manifest.keys, phases) == (part.path, 300, {"fetching": part.bytes})
-        index = LmdbIndex.open(tmp_path / f"fetched-{number}", table_id=TABLE, partition=Partition(number))
+        index = LmdbIndex.open(tmp_path / f"fetched-{number}", partition=PartitionId(TABLE, Partition(number)))
         assert index.applied == part.offset == 299
         assert index.get_value(b"%d/0042" % number) == b"v" * 99
         index.close()
@@ -128,9 +128,9 @@ async def test_a_part_of_another_table_or_partition_is_refused(tmp_path: Path) -
     store = VersionStore.open(tmp_path / "version")
     version = await version_in(store, tmp_path)
     swapped = with_part(version, 0, version.parts[1])
-    with pytest.raises(SnapshotDamaged, match=r"partition 1, not of table .* partition 0"):
+    with pytest.raises(SnapshotDamaged, match=r"/1, not of .*/0"):
         await store.fetch(swapped, Partition(0), tmp_path / "fetched")
-    with pytest.raises(SnapshotDamaged, match=f"not of table {OTHER}"):
+    with pytest.raises(SnapshotDamaged, match=f"not of {OTHER}/0"):
         await store.fetch(replace(version, table=OTHER), Partition(0), tmp_path / "fetched")
 
 

@@ -26,7 +26,7 @@ from log_tier.model.errors import (
     InvalidValue,
     SnapshotStoreUnavailable,
 )
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.record import KEY_BYTES_MAX, VALUE_BYTES_MAX, Operation
 from serving_tier.fold.entry import Entry
 from serving_tier.index.lmdb.folder import verify_index
@@ -72,7 +72,7 @@ def test_an_index_holds_what_was_written(content: dict[bytes, Entry], data: st.D
     with tempfile.TemporaryDirectory() as below, pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_writer, "_TRANSACTION_BYTES", transaction_bytes)
         folder = Path(below) / "index"
-        with IndexWriter.open(folder, table_id=TABLE, partition=PARTITION, base=BASE) as writer:
+        with IndexWriter.open(folder, partition=PartitionId(TABLE, PARTITION), base=BASE) as writer:
             for rows in data.draw(cuts(len(keys)), "chunks"):
                 writer.write(
                     column(keys[rows]),
@@ -83,7 +83,7 @@ def test_an_index_holds_what_was_written(content: dict[bytes, Entry], data: st.D
             assert writer.keys == len(keys)
             writer.finish()
         assert entries_of(folder) == expected
-        index = LmdbIndex.open(folder, table_id=TABLE, partition=PARTITION)
+        index = LmdbIndex.open(folder, partition=PartitionId(TABLE, PARTITION))
         try:
             assert (index.applied, index.log_time_ms, index.verdicts_from) == (41, BASE.log_time_ms, 42)
             # What expires does so when the log's time comes to it, and is swept away.
@@ -107,7 +107,7 @@ def noop(offset: int, timestamp_ms: int) -> bytes:
 def test_live_writes_go_on_behind_the_base(tmp_path: Path) -> None:
     """A conditional write on the version that a bulk row has succeeds, as on any other."""
     write_index(tmp_path / "index", [(b"a", b"1"), (b"b", b"2")])
-    index = LmdbIndex.open(tmp_path / "index", table_id=TABLE, partition=PARTITION)
+    index = LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION))
     columns = Columns(
         [b"a", b"b", b"c"], [b"10", b"20", b"30"], attributes=[1 | 3 << 8, 1 | 3 << 8, 1], versions=[41, 40, 0]
     )
@@ -156,7 +156,7 @@ def test_what_is_no_rising_row_is_refused_by_name(
     def column(values: list[bytes]) -> Column:
         return pa.array(values, pa.binary()) if as_arrow else values
 
-    with IndexWriter.open(tmp_path / "index", table_id=TABLE, partition=PARTITION, base=BASE) as writer:
+    with IndexWriter.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION), base=BASE) as writer:
         writer.write(column([b"1"]), column([b""]))
         with pytest.raises(error, match=message):
             writer.write(column(keys), column(values or [b""] * len(keys)))
@@ -171,7 +171,7 @@ def test_the_longest_key_and_value_pass(tmp_path: Path) -> None:
 
 
 def test_an_index_that_was_not_finished_is_none(tmp_path: Path) -> None:
-    with IndexWriter.open(tmp_path / "index", table_id=TABLE, partition=PARTITION, base=BASE) as writer:
+    with IndexWriter.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION), base=BASE) as writer:
         writer.write([b"a"], [b"1"])
     with pytest.raises(IndexDamaged, match="rows of meta cannot be read"):
         entries_of(tmp_path / "index")
@@ -180,7 +180,7 @@ def test_an_index_that_was_not_finished_is_none(tmp_path: Path) -> None:
 def test_a_full_map_is_reported_as_such(tmp_path: Path) -> None:
     with (
         IndexWriter.open(
-            tmp_path / "index", table_id=TABLE, partition=PARTITION, base=BASE, map_bytes=1 << 20
+            tmp_path / "index", partition=PartitionId(TABLE, PARTITION), base=BASE, map_bytes=1 << 20
         ) as writer,
         pytest.raises(DiskFull, match="has reached its limit of 1048576 bytes"),
     ):
@@ -195,9 +195,8 @@ async def test_an_index_becomes_a_snapshot_like_any_other(tmp_path: Path) -> Non
     manifest = await store_index(
         tmp_path / "work" / "index",
         store,
-        table_id=TABLE,
+        partition=PartitionId(TABLE, PARTITION),
         table_name="flights",
-        partition=PARTITION,
         snapshot_id="b0b0" + "01",
         progress=lambda phase, done, whole: phases.append(phase),
     )
@@ -206,7 +205,7 @@ async def test_an_index_becomes_a_snapshot_like_any_other(tmp_path: Path) -> Non
     assert list((tmp_path / "work").iterdir()) == []
     assert [one.path for one in await store.snapshots()] == [manifest.path]
     await store.verify(manifest)
-    installed = await install_snapshot(store, manifest.path, tmp_path / "node", table_id=TABLE, partition=PARTITION)
+    installed = await install_snapshot(store, manifest.path, tmp_path / "node", partition=PartitionId(TABLE, PARTITION))
     assert installed == manifest
     assert {key: entry.value for key, entry in entries_of(tmp_path / "node").items()} == dict(rows)
 
@@ -218,9 +217,8 @@ async def test_a_store_that_is_away_leaves_nothing_here(tmp_path: Path) -> None:
         await store_index(
             tmp_path / "work" / "index",
             SnapshotStore.open(tmp_path / "store"),
-            table_id=TABLE,
+            partition=PartitionId(TABLE, PARTITION),
             table_name="flights",
-            partition=PARTITION,
         )
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -242,18 +240,20 @@ _MEASURED = """
 import asyncio, json, sys
 from pathlib import Path
 from kit.spark.building import BASE, PARTITION, TABLE
+from log_tier.model.identifiers import PartitionId
 from serving_tier.snapshots.store import SnapshotStore
 from spark_bulk.build.index_writer import IndexWriter, store_index
 from spark_bulk.source.table.index_file import IndexFile
 
+partition = PartitionId(TABLE, PARTITION)
 root, rows = Path(sys.argv[1]), int(sys.argv[2])
 value = bytes(range(100))
-with IndexWriter.open(root / "index", table_id=TABLE, partition=PARTITION, base=BASE) as writer:
+with IndexWriter.open(root / "index", partition=partition, base=BASE) as writer:
     for first in range(0, rows, 10_000):
         writer.write([b"%016d" % number for number in range(first, first + 10_000)], [value] * 10_000)
     writer.finish()
 manifest = asyncio.run(
-    store_index(root / "index", SnapshotStore.open(root / "store"), table_id=TABLE, table_name="t", partition=PARTITION)
+    store_index(root / "index", SnapshotStore.open(root / "store"), table_name="t", partition=partition)
 )
 with IndexFile.open(root / "store" / manifest.path / "data.mdb") as file:
     assert sum(part.count for part in file.rows(log_time_ms=0)) == rows
@@ -283,5 +283,5 @@ def test_memory_does_not_grow_with_the_partition(tmp_path: Path) -> None:
 
 def test_the_partition_of_another_index_is_its_own(tmp_path: Path) -> None:
     write_index(tmp_path / "index", [(b"a", b"1")])
-    with pytest.raises(IndexDamaged, match=r"is the index of table .* partition 2, not of table .* partition 3"):
+    with pytest.raises(IndexDamaged, match=r"is the index of .*/2, not of .*/3"):
         entries_of(tmp_path / "index", partition=Partition(3))

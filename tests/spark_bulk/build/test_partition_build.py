@@ -9,7 +9,7 @@ import pytest
 from kit.spark.building import BASE, PARTITION, PARTITIONS, TABLE, entries_of, mark, rows_batch, topic
 
 from log_tier.model.errors import InvalidKey, InvalidRequest, SnapshotDamaged, SnapshotStoreUnavailable
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, PartitionId
 from serving_tier.fold.entry import Entry
 from serving_tier.snapshots import SnapshotStore, install_snapshot
 from spark_bulk.build.index_writer import Base
@@ -39,7 +39,7 @@ async def test_rows_become_a_snapshot_and_the_task_tells_of_it(tmp_path: Path) -
     assert list((tmp_path / "work").iterdir()) == []
     store = SnapshotStore.open(tmp_path / "store")
     await store.verify(outcome.manifest)
-    await install_snapshot(store, outcome.manifest.path, tmp_path / "node", table_id=TABLE, partition=PARTITION)
+    await install_snapshot(store, outcome.manifest.path, tmp_path / "node", partition=PartitionId(TABLE, PARTITION))
     assert {key: entry.value for key, entry in entries_of(tmp_path / "node").items()} == {
         b"a": b"1",
         b"b": b"2",
@@ -58,7 +58,7 @@ async def test_versions_and_expiries_are_kept(tmp_path: Path) -> None:
     outcome = await in_a_thread(plan_for(tmp_path / "store"), [mark(), rows], tmp_path)
     assert outcome.manifest is not None
     store = SnapshotStore.open(tmp_path / "store")
-    await install_snapshot(store, outcome.manifest.path, tmp_path / "node", table_id=TABLE, partition=PARTITION)
+    await install_snapshot(store, outcome.manifest.path, tmp_path / "node", partition=PartitionId(TABLE, PARTITION))
     assert entries_of(tmp_path / "node") == {b"a": Entry(b"1", Offset(7), 0), b"b": Entry(b"2", Offset(41), 2_000_000)}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.partitioner import slot_of
 from log_tier.model.table_ref import TableRef
 from router.data.freshness import may_answer
@@ -72,7 +72,7 @@ class ReaderTable:
         if cells[0] != PAGE_VERSION or described is None or described["generation"] != cells[GENERATION]:
             return None
         ref = TableRef(TableId(described["table_id"]), described["table"], len(described["indexes"]))
-        indexes = [_opened(path, ref.id, Partition(place)) for place, path in enumerate(described["indexes"])]
+        indexes = [_opened(path, ref.partition(number)) for number, path in enumerate(described["indexes"])]
         return cls(cells, described["generation"], ref, indexes)
 
     def value(self, key: bytes, null: bytes, clock_ms: Callable[[], int]) -> bytes | None:
@@ -113,11 +113,11 @@ class ReaderTable:
                 replica.index.close()
 
 
-def _opened(path: Any, table_id: TableId, partition: Partition) -> IndexReader | None:
+def _opened(path: Any, partition: PartitionId) -> IndexReader | None:
     if path is None:
         return None
     try:
-        return IndexReader.open(Path(path), table_id=table_id, partition=partition)
+        return IndexReader.open(Path(path), partition=partition)
     except (DuramenError, OSError):
         return None  # it is just being replaced: the next generation says by what
 

@@ -143,7 +143,7 @@ async def test_another_version_has_other_values(data_plane: LocalData) -> None:
     await put(data_plane, table, {b"k": b"1"})
     replica = table.replicas[ZERO]
     assert replica is not None
-    LmdbIndex.open(replica.versions.folder.version(2), table_id=table.ref.id, partition=ZERO).close()
+    LmdbIndex.open(replica.versions.folder.version(2), partition=table.ref.partition(ZERO)).close()
     await replica.versions.add(2)
     await level(table)
     assert get(reads, table, b"k") is not None
