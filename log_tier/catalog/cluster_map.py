@@ -147,6 +147,10 @@ class TableEntry:
         """The identity of one of its partitions."""
         return partition_id(self.id, number)
 
+    def partition_ids(self) -> Iterator[PartitionId]:
+        """The identities of its partitions, by number."""
+        return map(self.partition, range(self.partitions))
+
     def start(self, partition: Partition) -> Offset:
         """The first offset that belongs to the table: a fold from there is complete."""
         return self.starts[partition] if self.starts else FIRST
@@ -303,6 +307,10 @@ class ClusterMap:
         """A table by its name. O(1)."""
         table_id = self.table_facts().names.get(name)
         return None if table_id is None else self.tables[table_id]
+
+    def name_of(self, partition: PartitionId) -> str:
+        """A partition for people: `flights/3`. Raises `TableNotFound`."""
+        return f"{self.table(partition.table).name}/{partition.partition}"
 
     def find(self, name: str) -> TableEntry:
         """A table by its name. Raises `TableNotFound` naming those that are there."""

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_origin, get_type_hints
 from log_tier.catalog.cluster_map import Argument, SnapshotEntry
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import InvalidRequest, LimitExceeded, UnknownFormat
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, partition_id
 from log_tier.model.partitioner import PARTITIONERS, Partitioner
 
 __all__ = [
@@ -103,6 +103,11 @@ class TaskPlan:
     node: str
     arguments: Mapping[str, Argument] = field(default_factory=dict)
 
+    @property
+    def partition_id(self) -> PartitionId:
+        """The partition that it is about."""
+        return partition_id(self.table, self.partition)
+
 
 @dataclass(frozen=True, slots=True)
 class StartJob:
@@ -173,6 +178,11 @@ class ForgetSnapshots:
     table: TableId
     partition: Partition
     ids: tuple[str, ...]
+
+    @property
+    def partition_id(self) -> PartitionId:
+        """The partition that they are of."""
+        return partition_id(self.table, self.partition)
 
 
 Command = (

@@ -21,7 +21,7 @@ from log_tier.catalog.job_fold import (
 from log_tier.catalog.placement import candidates, place_replicas
 from log_tier.catalog.refusal import Refusal
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import PARTITIONS_MAX, REPLICAS_MAX, RESERVED_PREFIX, Offset, PartitionId, check_name
+from log_tier.model.identifiers import PARTITIONS_MAX, REPLICAS_MAX, RESERVED_PREFIX, Offset, check_name
 from log_tier.model.retention import Retention, check_retention
 
 __all__ = ["fold_command"]
@@ -154,7 +154,7 @@ def _add_snapshot(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
     table = cluster.tables.get(snapshot.table)
     if table is None or not 0 <= snapshot.partition < table.partitions:
         raise Refusal(f"snapshot {snapshot.id} is of {snapshot.table}/{snapshot.partition}, which does not exist")
-    place = PartitionId(snapshot.table, snapshot.partition)
+    place = snapshot.partition_id
     known = cluster.snapshots.get(place, ())
     if any(entry.id == snapshot.id for entry in known):
         raise Refusal(f"snapshot {snapshot.id} is known already")
@@ -163,7 +163,7 @@ def _add_snapshot(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
 
 
 def _forget_snapshots(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.ForgetSnapshots) -> ClusterMap:
-    place = PartitionId(command.table, command.partition)
+    place = command.partition_id
     known = cluster.snapshots.get(place, ())
     gone = set(command.ids)
     if not gone <= {entry.id for entry in known}:

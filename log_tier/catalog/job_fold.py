@@ -179,12 +179,12 @@ def _begin(cluster: ClusterMap, plan: TaskPlan, *, ignoring: int = -1) -> tuple[
         raise Refusal(f"no table has the id {plan.table}: it was dropped, or never was")
     if not 0 <= plan.partition < table.partitions:
         raise Refusal(f"table {table.name} has partitions 0 to {table.partitions - 1}, not {plan.partition}")
-    where = f"{table.name}/{plan.partition}"
+    where = cluster.name_of(plan.partition_id)
     if plan.action != Action.REMOVE and plan.node not in cluster.nodes:
         raise Refusal(f"there is no node {plan.node!r}; registered are {', '.join(sorted(cluster.nodes)) or 'none'}")
     task = Task(plan.action, table.id, plan.partition, plan.node, dict(plan.arguments))
     if plan.action in CHANGES_HOLDERS:
-        _check_alone(cluster, table, plan.partition, ignoring)
+        _check_alone(cluster, task, where, ignoring)
         return _BEGINNINGS[plan.action](cluster, table, task, where)
     if plan.action in SHORTENS_LOG:
         check_not_needed(table, plan.action)
@@ -204,19 +204,19 @@ def _source_of(cluster: ClusterMap, plan: TaskPlan) -> TableEntry:
     return source
 
 
-def _check_alone(cluster: ClusterMap, table: TableEntry, partition: Partition, ignoring: int) -> None:
+def _check_alone(cluster: ClusterMap, begun: Task, where: str, ignoring: int) -> None:
     for job in cluster.jobs.values():
         if job.id == ignoring or job.state not in ("running", "failed"):
             continue
         for task in job.tasks:
             if (
-                (task.table, task.partition) == (table.id, partition)
+                task.partition_id == begun.partition_id
                 and task.action in CHANGES_HOLDERS
                 and task.state not in ("done", "aborted")
             ):
                 raise Refusal(
-                    f"the replicas of {table.name}/{partition} are being changed by job {job.id} ({job.kind} "
-                    f"{job.subject}): wait for it, or abort it"
+                    f"the replicas of {where} are being changed by job {job.id} ({job.kind} {job.subject}): wait for "
+                    "it, or abort it"
                 )
 
 
@@ -251,7 +251,7 @@ def _joined(cluster: ClusterMap, table: TableEntry, task: Task, where: str) -> C
     if any(replica.node == task.node for replica in table.assignments[task.partition]):
         raise Refusal(f"node {task.node} holds a replica of {where} already")
     assigned = (*table.assignments[task.partition], Assignment(task.node, "joining"))
-    return _with_assigned(cluster, table, task.partition, assigned)
+    return _with_assigned(cluster, task, assigned)
 
 
 def _is_ready_move(cluster: ClusterMap, task: Task) -> bool:
@@ -347,10 +347,9 @@ def _with_replicas(cluster: ClusterMap, arguments: Mapping[str, int | str]) -> C
     return cluster.with_table(replace(table, replicas=wanted))
 
 
-def _with_assigned(
-    cluster: ClusterMap, table: TableEntry, partition: Partition, assigned: tuple[Assignment, ...]
-) -> ClusterMap:
-    assignments = (*table.assignments[:partition], assigned, *table.assignments[partition + 1 :])
+def _with_assigned(cluster: ClusterMap, task: Task, assigned: tuple[Assignment, ...]) -> ClusterMap:
+    table, number = cluster.tables[task.table], task.partition
+    assignments = (*table.assignments[:number], assigned, *table.assignments[number + 1 :])
     return cluster.with_table(replace(table, assignments=assignments))
 
 
@@ -359,10 +358,10 @@ def _with_role(cluster: ClusterMap, task: Task, node: str, role: ReplicaRole) ->
     assigned = tuple(
         Assignment(node, role) if replica.node == node else replica for replica in table.assignments[task.partition]
     )
-    return _with_assigned(cluster, table, task.partition, assigned)
+    return _with_assigned(cluster, task, assigned)
 
 
 def _without_replica(cluster: ClusterMap, task: Task, node: str) -> ClusterMap:
     table = cluster.tables[task.table]
     assigned = tuple(replica for replica in table.assignments[task.partition] if replica.node != node)
-    return _with_assigned(cluster, table, task.partition, assigned)
+    return _with_assigned(cluster, task, assigned)

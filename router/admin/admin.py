@@ -177,10 +177,8 @@ class Admin:
         situation = await self._situation()
         entry = situation.table(table, partition)
         chosen = range(entry.partitions) if partition is None else [partition]
-        for number in map(Partition, chosen):
-            yield await verify_partition(
-                situation, self._log, self._membership, table=entry, partition=number, timeout=timeout
-            )
+        for place in map(entry.partition, chosen):
+            yield await verify_partition(situation, self._log, self._membership, place, timeout=timeout)
             situation = Situation(self._catalog.map, self._membership.nodes())
 
     # --- changes
@@ -348,16 +346,16 @@ class Admin:
             if strange or not found:
                 raise InvalidRequest(f"the token names no offset of table {table.name} that could be restored")
             for partition, offset in found.items():
-                check_restorable(situation, table, partition, offset, bounds[partition])
+                check_restorable(situation, table.partition(partition), offset, bounds[partition])
             time_ms = 0
             if len(found) < table.partitions:
                 time_ms = await self._newest_time(situation, table, found, bounds)
         assert time_ms is not None
-        for partition in map(Partition, range(table.partitions)):
-            if partition not in found:
-                offset = await offset_at_time(self._log, table.id, partition, time_ms)
-                check_restorable(situation, table, partition, offset, bounds[partition], time_ms=time_ms)
-                found[partition] = offset
+        for place in table.partition_ids():
+            if place.partition not in found:
+                offset = await offset_at_time(self._log, place, time_ms)
+                check_restorable(situation, place, offset, bounds[place.partition], time_ms=time_ms)
+                found[place.partition] = offset
         return found
 
     async def _newest_time(
@@ -370,7 +368,7 @@ class Admin:
                 known = situation.cluster.snapshots_of(table.partition(partition))
                 times.extend(snapshot.log_time_ms for snapshot in known if snapshot.offset == offset)
                 continue
-            header = await header_at(self._log, table.id, partition, offset)
+            header = await header_at(self._log, table.partition(partition), offset)
             if header is not None:
                 times.append(header.timestamp_ms)
         return max(times)

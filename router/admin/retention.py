@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.model.identifiers import Partition
 from log_tier.model.log import Log
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.retention import held_by
@@ -28,12 +27,12 @@ async def set_retention(
     """
     entry = situation.table(table)
     changed = await change_retention(catalog, log, entry, ms=ms, size=size)
-    retention, cluster = changed.retention, catalog.map
-    after = Situation(cluster, situation.nodes)
+    retention = changed.retention
+    after = Situation(catalog.map.with_table(changed), situation.nodes)
     notes = [
-        f"{entry.name}/{number} keeps everything: {reason}"
-        for number in map(Partition, range(entry.partitions))
-        if (reason := held_by(after, changed, number))
+        f"{entry.name}/{place.partition} keeps everything: {reason}"
+        for place in entry.partition_ids()
+        if (reason := held_by(after, place))
     ]
     if len(notes) > _NOTES_MAX:
         notes[_NOTES_MAX:] = [f"and {len(notes) - _NOTES_MAX} more partitions"]

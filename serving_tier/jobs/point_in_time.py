@@ -74,7 +74,7 @@ async def _fill(
     folder: Path,
 ) -> None:
     """Begin with the newest snapshot that is not too new; with an empty folder where there is none."""
-    name, bounds = f"{run.cluster.table(partition.table).name}/{partition.partition}", await log.bounds(partition)
+    name, bounds = run.cluster.name_of(partition), await log.bounds(partition)
     if until > bounds.latest:
         raise TokenAhead(
             f"{name} is to be restored at offset {until}, its log ends at {bounds.latest}",

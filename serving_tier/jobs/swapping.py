@@ -41,7 +41,7 @@ async def put_barriers(run: TaskRun, log: Log) -> str:
     barrier = Barrier(number, run.job.id, "" if version is None else version.url, ended)
     run.progress("putting barriers", 0, table.partitions)
     parts = []
-    for partition in map(table.partition, range(table.partitions)):
+    for partition in table.partition_ids():
         name = f"{_PRODUCER} {table.id} {partition.partition} {run.job.id}".encode()
         producer_id = (int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1) | 1
         parts.append((partition, barrier_batch(barrier, producer_id=producer_id, sequence=0)))

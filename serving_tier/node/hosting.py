@@ -39,7 +39,7 @@ from log_tier.model.errors import (
     LogDamaged,
     UnknownFormat,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId, TableId
 from serving_tier.node.absence import absence
 from serving_tier.node.bootstrap import Bootstrap, Pending, Progress, replay_only
 from serving_tier.node.bring_up import BringUp
@@ -132,18 +132,18 @@ class Hosting:
         changed = [cluster.tables[table_id] for table_id in changed_ids]
         self._versioned.difference_update(gone_ids, changed_ids)
         self._versioned.update(table.id for table in changed if table.versions)
-        gone = [name for table_id in gone_ids for name in self._names_of(before[table_id])]
+        gone = [name for table_id in gone_ids for name in before[table_id].partition_ids()]
         for table in changed:
             gone += await self._compare_table(table, before.get(table.id), cluster)
         for name in gone:
             self._wanted.pop(name, None)
-        await self._open_missing([name for table in changed for name in self._names_of(table)])
+        await self._open_missing([name for table in changed for name in table.partition_ids()])
         if len(self.node.hosted()) + len(self._bring_up) < len(self._wanted):
             await self._open_missing(list(self._wanted))  # one that was not opened for a bug of ours, at another map
         await asyncio.gather(*(self._let_go(name, cluster) for name in gone))
         looked_at = {*self._versioned, *changed_ids}
         self.staging.compare(
-            cluster, [name for table_id in looked_at for name in self._names_of(cluster.tables[table_id])]
+            cluster, [name for table_id in looked_at for name in cluster.tables[table_id].partition_ids()]
         )
         self._compared = cluster.version
         self._moved.notify_all()
@@ -177,23 +177,23 @@ class Hosting:
     ) -> list[PartitionId]:
         """Take over what a table's entry wants of this node; return the replicas that it wants no more."""
         gone: list[PartitionId] = []
-        for partition in map(Partition, range(table.partitions)):
-            name = table.partition(partition)
-            nodes = [replica.node for replica in table.assignments[partition]]
+        for name in table.partition_ids():
+            nodes = [replica.node for replica in table.assignments[name.partition]]
             if self.node_id not in nodes:
                 if name in self._wanted or name in self.node.hosted():
                     gone.append(name)
                 continue
             rank = nodes.index(self.node_id)
-            if before is not None and name in self._wanted and before.start(partition) != table.start(partition):
+            if (
+                before is not None
+                and name in self._wanted
+                and before.start(name.partition) != table.start(name.partition)
+            ):
                 # Another table over the same topic of others, made before we saw that the first one was dropped.
                 await self._let_go(name, cluster)
             self._wanted[name] = table, rank
             self.node.set_rank(name, rank)
         return gone
-
-    def _names_of(self, table: TableEntry) -> list[PartitionId]:
-        return [table.partition(number) for number in range(table.partitions)]
 
     async def _let_go(self, name: PartitionId, cluster: ClusterMap) -> None:
         await self._bring_up.let_go(name, lambda: self._absence(cluster, name))
@@ -245,7 +245,7 @@ class Hosting:
         Where none is wanted yet (the map that says so is on its way here) it returns at once.
         """
         table = self._tables.get(table_id)
-        names = [] if table is None else self._names_of(table)
+        names = [] if table is None else list(table.partition_ids())
         while any(
             name in self._wanted and name not in self.node.hosted() and name not in self.node.refusals for name in names
         ):

@@ -278,7 +278,7 @@ class Committer:
                 journalled = True
                 journal.write(
                     [
-                        JournalEntry(log.topic.id, log.number, part.segment.base, part.position, b"".join(part.data))
+                        JournalEntry(log.id, part.segment.base, part.position, b"".join(part.data))
                         for log, part in staged
                     ],
                     [part.segment.path for _, part in staged],

@@ -50,7 +50,7 @@ from log_tier.embedded.commit.journal_format import (
 from log_tier.embedded.commit.journal_replay import Replayed, Witness, load_journal, replay
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 
 __all__ = ["JOURNAL_COMMIT_BYTES_MAX", "Journal", "JournalEntry", "Replayed"]
 
@@ -88,7 +88,7 @@ class Journal:
         *,
         size: int,
         log_id: bytes,
-        segment_of: Callable[[TableId, Partition, Offset], Path | None],
+        segment_of: Callable[[PartitionId, Offset], Path | None],
     ) -> tuple[Journal, Replayed]:
         """Replay what is there, then begin anew with two files of `size` bytes for frames.
 

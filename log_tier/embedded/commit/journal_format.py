@@ -26,7 +26,12 @@ import google_crc32c
 
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import BatchRefused, UnknownFormat
-from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes, table_id_to_bytes
+from log_tier.model.identifiers import (
+    Offset,
+    PartitionId,
+    partition_id_from_bytes,
+    table_id_to_bytes,
+)
 
 __all__ = [
     "FRAMES_AT",
@@ -88,8 +93,7 @@ class FileHeader(NamedTuple):
 class JournalEntry(NamedTuple):
     """Bytes and where they belong."""
 
-    topic: TableId
-    partition: Partition
+    partition: PartitionId
     segment: Offset
     """Base of the segment."""
     position: int
@@ -151,8 +155,8 @@ def encode_entries(entries: Sequence[JournalEntry]) -> bytes:
     """The payload of a frame."""
     return b"".join(
         part
-        for topic, partition, segment, position, data in entries
-        for part in (_ENTRY.pack(table_id_to_bytes(topic), partition, segment, position, len(data)), data)
+        for (topic, number), segment, position, data in entries
+        for part in (_ENTRY.pack(table_id_to_bytes(topic), number, segment, position, len(data)), data)
     )
 
 
@@ -263,7 +267,7 @@ def _torn(data: bytes, at: int, header: FileHeader, number: int, previous: int) 
             break
         first = read_header(entry.data).base_offset
         offsets = f"offset {first}" if last == first + 1 else f"offsets {first} to {last - 1}"
-        claims.append(f"{entry.topic}/{entry.partition} {offsets}")
+        claims.append(f"{entry.partition} {offsets}")
     return end - at, claims
 
 
@@ -275,7 +279,5 @@ def _entries(data: bytes, at: int, end: int, count: int) -> Iterator[JournalEntr
         at += _ENTRY.size
         if at + size > end:
             return
-        yield JournalEntry(
-            table_id_from_bytes(topic), Partition(partition), Offset(segment), position, data[at : at + size]
-        )
+        yield JournalEntry(partition_id_from_bytes(topic, partition), Offset(segment), position, data[at : at + size])
         at += size

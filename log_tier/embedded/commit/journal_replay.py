@@ -26,7 +26,7 @@ from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import Disk, File
 from log_tier.embedded.storage.documents import read_document, write_document
 from log_tier.model.errors import LogDamaged
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 
 __all__ = ["JournalCut", "Replayed", "Witness", "load_journal", "replay"]
 
@@ -209,7 +209,7 @@ def _damaged(path: Path, position: int, why: str) -> LogDamaged:
 def replay(
     disk: Disk,
     walks: list[Walk],
-    segment_of: Callable[[TableId, Partition, Offset], Path | None],
+    segment_of: Callable[[PartitionId, Offset], Path | None],
     replayed: Replayed,
 ) -> None:
     """Put back what segments lost; afterwards they hold every entry on stable storage.
@@ -221,9 +221,8 @@ def replay(
         for entry in (entry for found in walks for frame in found.frames for entry in frame.entries):
             end = entry.end()
             if end is not None:
-                place = PartitionId(entry.topic, entry.partition)
-                replayed.ends[place] = max(replayed.ends.get(place, Offset(0)), end)
-            segment = segment_of(entry.topic, entry.partition, entry.segment)
+                replayed.ends[entry.partition] = max(replayed.ends.get(entry.partition, Offset(0)), end)
+            segment = segment_of(entry.partition, entry.segment)
             if segment is None:
                 continue
             file = opened.pop(segment, None)

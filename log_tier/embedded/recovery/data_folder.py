@@ -18,7 +18,7 @@ from log_tier.embedded.storage.documents import read_document, write_document
 from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.embedded.storage.settings import Entropy
 from log_tier.model.errors import ForeignFolder, LogDamaged
-from log_tier.model.identifiers import Partition, TableId, table_id_from_bytes
+from log_tier.model.identifiers import Partition, PartitionId, TableId, table_id_from_bytes
 from log_tier.model.log import Topic
 
 __all__ = ["DataFolder"]
@@ -83,9 +83,9 @@ class DataFolder:
         """Give the folder back."""
         self._release()
 
-    def partition_folder(self, topic: TableId, partition: Partition) -> Path:
+    def partition_folder(self, partition: PartitionId) -> Path:
         """Where a partition's files are."""
-        return self._topics / topic / names.partition_name(partition)
+        return self._topics / partition.table / names.partition_name(partition.partition)
 
     def topics(self, report: RecoveryReport) -> list[Topic]:
         """All topics; what a crash left half made or half removed is removed. One small read each."""

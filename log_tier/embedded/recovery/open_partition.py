@@ -19,8 +19,7 @@ from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import Disk
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.errors import ForeignFolder, LogDamaged, UnknownFormat
-from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.log import Topic
+from log_tier.model.identifiers import Offset, PartitionId
 
 _START: Final = Offset(0)
 
@@ -43,8 +42,8 @@ class RecoveryReport:
 
 
 def open_partition(
-    topic: Topic,
-    number: Partition,
+    name: str,
+    partition: PartitionId,
     folder: Path,
     *,
     disk: Disk,
@@ -55,6 +54,7 @@ def open_partition(
     files: OpenFiles | None = None,
 ) -> PartitionLog:
     """Open one partition, cut a torn tail, and add to the report. Damage does not raise: the partition remembers it.
+    `name`: for people, topic/partition.
 
     `proved_end` is an end that the journal says was on stable storage. Reads one index and about 64 KiB per segment,
     and what the newest holds behind its last index entry.
@@ -100,8 +100,8 @@ def open_partition(
     for older, newer in pairwise(segments):
         newer.newest_ms = max(newer.newest_ms, older.newest_ms)
     return PartitionLog(
-        topic,
-        number,
+        name,
+        partition,
         folder,
         disk=disk,
         settings=settings,

@@ -15,7 +15,7 @@ from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
 from log_tier.embedded.storage.settings import EngineSettings
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_to_bytes
+from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
 from log_tier.model.log import Topic
 
 __all__ = ["OpenTopic", "TopicOpener"]
@@ -62,8 +62,8 @@ class TopicOpener:
         self._proved = replayed.ends
         return journal
 
-    def _newest_segment(self, topic: TableId, partition: Partition, base: Offset) -> Path | None:
-        folder = self._folder.partition_folder(topic, partition)
+    def _newest_segment(self, partition: PartitionId, base: Offset) -> Path | None:
+        folder = self._folder.partition_folder(partition)
         if not self._disk.exists(folder):
             return None
         bases = [found for name in self._disk.list(folder) if (found := names.segment_base(name)) is not None]
@@ -75,16 +75,16 @@ class TopicOpener:
             topic,
             [
                 open_partition(
-                    topic,
-                    Partition(number),
-                    self._folder.partition_folder(topic.id, Partition(number)),
+                    f"{topic.name}/{partition.partition}",
+                    partition,
+                    self._folder.partition_folder(partition),
                     disk=self._disk,
                     settings=self._settings,
                     memory=self.memory,
                     report=self.report,
-                    proved_end=self._proved.get(PartitionId(topic.id, Partition(number)), Offset(0)),
+                    proved_end=self._proved.get(partition, Offset(0)),
                     files=self._files,
                 )
-                for number in range(topic.partitions)
+                for partition in map(topic.partition, range(topic.partitions))
             ],
         )

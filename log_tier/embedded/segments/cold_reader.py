@@ -149,9 +149,9 @@ class ColdReader:
 def trimmed(partition: PartitionLog, offset: Offset, earliest: Offset) -> OffsetTrimmed:
     """The error for an offset that retention removed."""
     return OffsetTrimmed(
-        f"{partition.topic.name}/{partition.number} begins with offset {earliest}, offset {offset} is asked for: "
+        f"{partition.name} begins with offset {earliest}, offset {offset} is asked for: "
         "start from a snapshot, or from the beginning",
-        partition=partition.number,
+        partition=partition.id.partition,
         asked=offset,
         earliest=earliest,
     )

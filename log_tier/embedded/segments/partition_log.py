@@ -25,8 +25,8 @@ from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DiskFull, DuramenError, LogDamaged
-from log_tier.model.identifiers import NOTHING, Offset, Partition
-from log_tier.model.log import Appended, Bounds, Topic
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
+from log_tier.model.log import Appended, Bounds
 
 __all__ = ["PartitionLog", "Staged", "Waiter"]
 
@@ -65,8 +65,8 @@ class PartitionLog:
 
     def __init__(
         self,
-        topic: Topic,
-        number: Partition,
+        name: str,
+        partition: PartitionId,
         folder: Path,
         *,
         disk: Disk,
@@ -79,7 +79,7 @@ class PartitionLog:
         damage_at_end: bool,
         capacity: int = 0,
     ) -> None:
-        self.topic, self.number, self.folder = topic, number, folder
+        self.name, self.id, self.folder = name, partition, folder
         self.disk, self.settings = disk, settings
         self.lock = threading.Lock()
         self.segments = segments
@@ -93,7 +93,7 @@ class PartitionLog:
         """What every caller gets once the topic was deleted or the log was closed."""
         self.tail = TailCache(memory)
         self.waiters: list[Waiter] = []
-        self._place = place_of(topic.partition(number))
+        self._place = place_of(partition)
         self._files = files
         self._file = GrowingFile(disk, folder, files, segment_bytes=settings.segment_bytes, capacity=capacity)
         """The newest segment's."""

@@ -100,9 +100,9 @@ def _check_start(partition: PartitionLog, start: Offset, bounds: Bounds, chunk_b
         if partition.damage is not None and partition.damage_at_end:
             raise partition.damage
         raise TokenAhead(
-            f"{partition.topic.name}/{partition.number} ends at offset {bounds.latest}, offset {start} is asked for: "
+            f"{partition.name} ends at offset {bounds.latest}, offset {start} is asked for: "
             "the token is of another log, or this log lost its end",
-            partition=partition.number,
+            partition=partition.id.partition,
             asked=start,
             latest=bounds.latest,
         )

@@ -36,7 +36,7 @@ def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, to
         segments = [segment for segment in partition.segments[:-1] if segment.end <= below]
     if not segments:
         return 0
-    place = place_of(partition.topic.partition(partition.number))
+    place = place_of(partition.id)
     plan = CompactionPlan(now_ms=now_ms, tombstone_ms=tombstone_ms, from_start=segments[0].base == 0)
     for segment in segments:
         for header, _ in _batches(partition, segment):
@@ -91,7 +91,7 @@ def _rewrite(partition: PartitionLog, segment: Segment, plan: CompactionPlan) ->
 
 def _write_smaller(partition: PartitionLog, segment: Segment, plan: CompactionPlan, part: Path) -> tuple[Segment, int]:
     index, position, indexed, dropped = SparseIndex(), 0, 0, 0
-    place = place_of(partition.topic.partition(partition.number))
+    place = place_of(partition.id)
     file = partition.disk.open(part, write=True, create=True)
     try:
         file.truncate(0)

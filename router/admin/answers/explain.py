@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DuramenError, InvalidKey, InvalidRequest
-from log_tier.model.identifiers import NOTHING, Partition, PartitionId
+from log_tier.model.identifiers import NOTHING, PartitionId
 from log_tier.model.log import Log
 from log_tier.model.partitioner import slot_of
 from log_tier.model.record import KEY_BYTES_MAX
@@ -56,21 +55,20 @@ async def explain_key(
         raise InvalidKey(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}")
     if not 0 <= writes <= WRITES_MAX:
         raise InvalidRequest(f"the last 0 to {WRITES_MAX} writes can be asked, not {writes}")
-    partition = entry.ref.partition_of(key)
-    bounds = await log.bounds(PartitionId(entry.id, partition))
+    partition = entry.partition(entry.ref.partition_of(key))
+    assigned = entry.assignments[partition.partition]
+    bounds = await log.bounds(partition)
     replicas, tail = await asyncio.gather(
-        asyncio.gather(
-            *(_held(situation, ask, entry, partition, node, key) for node, _ in entry.assignments[partition])
-        ),
-        last_writes(log, entry.id, partition, key, bounds, limit=writes, searched_max=searched_max),
+        asyncio.gather(*(_held(situation, ask, partition, role, node, key) for node, role in assigned)),
+        last_writes(log, partition, key, bounds, limit=writes, searched_max=searched_max),
     )
-    judge, verdicts = await _verdicts(situation, ask, entry, partition, tail)
+    judge, verdicts = await _verdicts(situation, ask, partition, tail)
     return pb.AdminExplanation(
         table=entry.name,
         key=json_text(key),
         partitioner=entry.partitioner,
         slot=slot_of(key) if entry.partitioner == "slot" else None,
-        partition=partition,
+        partition=partition.partition,
         earliest=bounds.earliest,
         latest=bounds.latest,
         replicas=replicas,
@@ -81,14 +79,13 @@ async def explain_key(
 
 
 async def _held(
-    situation: Situation, ask: AskNode, table: TableEntry, partition: Partition, node: str, key: bytes
+    situation: Situation, ask: AskNode, partition: PartitionId, role: str, node: str, key: bytes
 ) -> pb.AdminHeldKey:
-    role = next(replica.role for replica in table.assignments[partition] if replica.node == node)
-    view = situation.replica(table, partition, node)
+    view = situation.replica(partition, node)
     held = pb.AdminHeldKey(
         node=node, role=role, state=view.state if situation.is_alive(node) else ReportedState.LOST, applied=view.applied
     )
-    part = ReadPart(PartitionId(table.id, partition), [key])
+    part = ReadPart(partition, [key])
 
     async def question(connection: DataPlane) -> Sequence[ReadResult | DuramenError]:
         return await connection.read([part], timeout=_ASK_S)
@@ -114,19 +111,16 @@ async def _held(
 
 
 async def _verdicts(
-    situation: Situation, ask: AskNode, table: TableEntry, partition: Partition, tail: KeyTail
+    situation: Situation, ask: AskNode, partition: PartitionId, tail: KeyTail
 ) -> tuple[str | None, list[str]]:
     """Who judged, and what: of the live replicas the one that has come furthest."""
     if not tail.writes:
         return None, []
-    live = situation.workers(table, partition)
-    judge = max(live, key=lambda node: situation.replica(table, partition, node).applied, default=None)
+    live = situation.workers(partition)
+    judge = max(live, key=lambda node: situation.replica(partition, node).applied, default=None)
     if judge is None:
         return None, ["unknown: no replica is there to say"] * len(tail.writes)
-    parts = [
-        OutcomesPart(PartitionId(table.id, partition), found.base_offset, found.timestamp_ms, found.last_offset)
-        for found in tail.writes
-    ]
+    parts = [OutcomesPart(partition, found.base_offset, found.timestamp_ms, found.last_offset) for found in tail.writes]
 
     async def question(connection: DataPlane) -> Sequence[WriteResult | DuramenError]:
         return await connection.outcomes(parts, timeout=_ASK_S)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import COMPRESSION_MASK, Place, place_of, read_header, split_batches
 from log_tier.model.errors import OffsetTrimmed
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Bounds, Log
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, OPERATION_MASK, Condition, Expiry, Operation
 
@@ -54,8 +54,7 @@ class KeyTail(NamedTuple):
 
 async def last_writes(
     log: Log,
-    table: TableId,
-    partition: Partition,
+    partition: PartitionId,
     key: bytes,
     bounds: Bounds,
     *,
@@ -72,7 +71,7 @@ async def last_writes(
     while end > lowest and len(found) < limit:
         start = max(lowest, end - width)
         try:
-            window = await _window(log, table, partition, key, Offset(start), Offset(end))
+            window = await _window(log, partition, key, Offset(start), Offset(end))
         except OffsetTrimmed:
             break
         found.extend(reversed(window))
@@ -80,12 +79,10 @@ async def last_writes(
     return KeyTail(found[:limit], Offset(end))
 
 
-async def _window(
-    log: Log, table: TableId, partition: Partition, key: bytes, start: Offset, end: Offset
-) -> list[FoundWrite]:
+async def _window(log: Log, partition: PartitionId, key: bytes, start: Offset, end: Offset) -> list[FoundWrite]:
     found: list[FoundWrite] = []
-    place = place_of(PartitionId(table, partition))
-    reader: Any = log.read(PartitionId(table, partition), start, follow=False)
+    place = place_of(partition)
+    reader: Any = log.read(partition, start, follow=False)
     async with aclosing(reader) as chunks:
         async for chunk in chunks:
             reached, writes = await asyncio.to_thread(_search, chunk.data, place, key, start, end)

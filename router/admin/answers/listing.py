@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from log_tier.catalog.cluster_map import Assignment, TableEntry
-from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
+from log_tier.catalog.cluster_map import Assignment
+from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Bounds
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.retention import held_by
@@ -25,8 +25,7 @@ def list_nodes(situation: Situation) -> list[pb.AdminNode]:
     for node, entry in sorted(situation.cluster.nodes.items()):
         view = situation.nodes.get(node)
         alive = view is not None and view.alive
-        held = [(table, partition) for table, partition, _ in situation.held_by(node)]
-        replicas = [situation.replica(table, partition, node) for table, partition in held]
+        replicas = [situation.replica(partition, node) for _, partition, _ in situation.held_by(node)]
         found.append(
             pb.AdminNode(
                 node=node,
@@ -34,7 +33,7 @@ def list_nodes(situation: Situation) -> list[pb.AdminNode]:
                 state="alive" if alive else "lost",
                 reason="" if alive else situation.lost(node),
                 draining=entry.draining,
-                replicas=len(held),
+                replicas=len(replicas),
                 ready=sum(replica.state == ReportedState.READY for replica in replicas),
                 bytes=sum(replica.bytes for replica in replicas),
                 lag_ms=max((replica.lag_ms for replica in replicas), default=0),
@@ -54,20 +53,21 @@ def list_nodes(situation: Situation) -> list[pb.AdminNode]:
 def list_partitions(situation: Situation, bounds: LogBounds, *, table: str = "") -> list[pb.AdminPartition]:
     """Every partition of a table, or of all."""
     return [
-        _partition(situation, entry, partition, bounds[entry.id][partition])
+        _partition(situation, partition, bounds[entry.id][partition.partition])
         for entry in situation.tables(table)
         if entry.id in bounds
-        for partition in map(Partition, range(entry.partitions))
+        for partition in entry.partition_ids()
     ]
 
 
-def _partition(situation: Situation, table: TableEntry, partition: Partition, bounds: Bounds) -> pb.AdminPartition:
-    replicas = [_replica(situation, table, partition, each, bounds) for each in table.assignments[partition]]
-    known = situation.cluster.snapshots_of(table.partition(partition))
+def _partition(situation: Situation, partition: PartitionId, bounds: Bounds) -> pb.AdminPartition:
+    table, number = situation.cluster.table(partition.table), partition.partition
+    replicas = [_replica(situation, partition, each, bounds) for each in table.assignments[number]]
+    known = situation.cluster.snapshots_of(partition)
     readable = [each for each in replicas if each.role != "joining"]
     return pb.AdminPartition(
         table=table.name,
-        partition=partition,
+        partition=number,
         earliest=bounds.earliest,
         latest=bounds.latest,
         keys=max((each.keys for each in replicas), default=0),
@@ -80,14 +80,12 @@ def _partition(situation: Situation, table: TableEntry, partition: Partition, bo
         replicas=replicas,
         retention_ms=table.retention_ms,
         retention_bytes=table.retention_bytes,
-        retention_held_by=held_by(situation, table, partition),
+        retention_held_by=held_by(situation, partition),
     )
 
 
-def _replica(
-    situation: Situation, table: TableEntry, partition: Partition, assignment: Assignment, bounds: Bounds
-) -> pb.AdminReplica:
-    view = situation.replica(table, partition, assignment.node)
+def _replica(situation: Situation, partition: PartitionId, assignment: Assignment, bounds: Bounds) -> pb.AdminReplica:
+    view = situation.replica(partition, assignment.node)
     alive = situation.is_alive(assignment.node)
     return pb.AdminReplica(
         node=assignment.node,
@@ -111,8 +109,8 @@ def known_bounds(situation: Situation, table: str = "") -> LogBounds:
     found: dict[TableId, list[Bounds]] = {}
     for entry in situation.tables(table):
         found[entry.id] = []
-        for partition, assigned in enumerate(entry.assignments):
-            views = [situation.replica(entry, Partition(partition), node) for node, _ in assigned]
+        for number, assigned in enumerate(entry.assignments):
+            views = [situation.replica(entry.partition(number), node) for node, _ in assigned]
             latest = max((view.latest for view in views), default=NOTHING)
             found[entry.id].append(Bounds(Offset(0), latest))
     return found

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from log_tier.model.batch_header import BatchHeader, read_header
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Log
 
 __all__ = ["header_at", "offset_at_time"]
@@ -15,30 +15,30 @@ __all__ = ["header_at", "offset_at_time"]
 _PROBE_BYTES: Final = 4096
 
 
-async def header_at(log: Log, table: TableId, partition: Partition, offset: Offset) -> BatchHeader | None:
+async def header_at(log: Log, partition: PartitionId, offset: Offset) -> BatchHeader | None:
     """The header of the first stored batch that reaches `offset`; None behind the log's end.
 
     Raises as `Log.read` does. One read of a batch.
     """
-    reader: Any = log.read(PartitionId(table, partition), offset, follow=False, chunk_bytes=_PROBE_BYTES)
+    reader: Any = log.read(partition, offset, follow=False, chunk_bytes=_PROBE_BYTES)
     async with aclosing(reader) as chunks:
         async for chunk in chunks:
             return read_header(chunk.data)
     return None
 
 
-async def offset_at_time(log: Log, table: TableId, partition: Partition, time_ms: int) -> Offset:
+async def offset_at_time(log: Log, partition: PartitionId, time_ms: int) -> Offset:
     """The last offset that was written at `time_ms` (ms since 1970) or before; the one below the log's earliest where
     all that is left is younger.
 
     By halves: some log2(offsets) reads of one batch each. Raises as `Log.read` does, `OffsetTrimmed` where the log is
     being trimmed under it.
     """
-    low, high, _ = await log.bounds(PartitionId(table, partition))
+    low, high, _ = await log.bounds(partition)
     found = Offset(low - 1)
     while low <= high:
         middle = Offset((low + high) // 2)
-        header = await header_at(log, table, partition, middle)
+        header = await header_at(log, partition, middle)
         if header is None or header.timestamp_ms > time_ms:
             # Where compaction left a gap at `middle`, the batch begins beyond it, and nothing lies between.
             high = Offset(min(middle, header.base_offset if header is not None else middle) - 1)

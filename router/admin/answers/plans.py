@@ -21,7 +21,7 @@ def describe_plan(plan: Plan, *, dry_run: bool, job: int | None = None) -> pb.Ad
             pb.AdminStep(
                 action=step.action,
                 table=step.table_name,
-                partition=step.partition,
+                partition=step.partition.partition,
                 node=step.node,
                 source=step.source or None,
                 bytes=step.bytes,

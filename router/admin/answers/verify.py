@@ -15,9 +15,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DeadlineExceeded, DuramenError, OffsetPassed, Overloaded
-from log_tier.model.identifiers import Offset, Partition, PartitionId, table_id_to_bytes
+from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
 from log_tier.model.log import Log
 from router.admin.answers.json_text import json_text
 from router.admin.planners.cluster_view import Situation
@@ -62,9 +61,8 @@ async def verify_partition(
     situation: Situation,
     log: Log,
     membership: Membership,
+    partition: PartitionId,
     *,
-    table: TableEntry,
-    partition: Partition,
     timeout: float = 120.0,
     differences_max: int = DIFFERENCES_MAX,
 ) -> pb.AdminComparison:
@@ -73,16 +71,18 @@ async def verify_partition(
 
     `timeout`: of one question to a node, in seconds.
     """
-    nodes = [node for node in table.readable(partition) if situation.is_alive(node)]
-    lost = [node for node in table.readable(partition) if node not in nodes]
-    keys = max((situation.replica(table, partition, node).keys for node in nodes), default=0)
+    table = situation.cluster.table(partition.table)
+    readable = table.readable(partition.partition)
+    nodes = [node for node in readable if situation.is_alive(node)]
+    lost = [node for node in readable if node not in nodes]
+    keys = max((situation.replica(partition, node).keys for node in nodes), default=0)
     buckets = _BUCKETS_MIN
     while buckets < _BUCKETS_MAX and keys / buckets > _BUCKET_KEYS:
         buckets *= 2
-    asking = _Asking(log, membership, table, partition, keys, buckets, timeout)
+    asking = _Asking(log, membership, partition, keys, buckets, timeout)
     compared = pb.AdminComparison(
         table=table.name,
-        partition=partition,
+        partition=partition.partition,
         verdict="unverified",
         reason="; ".join(f"{node}: {situation.lost(node)}" for node in lost),
         buckets=buckets,
@@ -173,8 +173,7 @@ class _Asking:
         self,
         log: Log,
         membership: Membership,
-        table: TableEntry,
-        partition: Partition,
+        partition: PartitionId,
         keys: int,
         buckets: int,
         timeout: float,
@@ -183,7 +182,6 @@ class _Asking:
         self._ahead_s = min(timeout, _AHEAD_S + keys * _KEY_S)
         self._log = log
         self._membership = membership
-        self._table = table
         self._partition = partition
         self._timeout = timeout
 
@@ -192,7 +190,7 @@ class _Asking:
         ahead = 0
         errors: dict[str, DuramenError] = {}
         for _ in range(_TRIES):
-            latest = (await self._log.bounds(PartitionId(self._table.id, self._partition))).latest
+            latest = (await self._log.bounds(self._partition)).latest
             patience = self._ahead_s if ahead else self._timeout
             replies, errors = await self._ask(nodes, Offset(latest + ahead), listed, patience)
             if not errors and len({reply.offset for reply in replies.values()}) == 1:
@@ -214,8 +212,8 @@ class _Asking:
         self, nodes: Sequence[str], offset: Offset, listed: Sequence[int], patience: float
     ) -> tuple[dict[str, DigestReply], dict[str, DuramenError]]:
         request = DigestRequest(
-            table_id=table_id_to_bytes(self._table.id),
-            partition=self._partition,
+            table_id=table_id_to_bytes(self._partition.table),
+            partition=self._partition.partition,
             offset=offset,
             list_buckets=listed,
             buckets=self.buckets,

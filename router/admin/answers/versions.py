@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from log_tier.catalog.cluster_map import VersionEntry
-from log_tier.model.identifiers import Partition
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.versions import has_version
 from router.proto import admin_pb2 as pb
@@ -17,11 +16,9 @@ def list_versions(situation: Situation, *, table: str = "") -> list[pb.AdminVers
     for entry in situation.tables(table):
         for version in entry.versions or (VersionEntry(1, "live"),):
             places = [
-                (partition, node)
-                for partition in map(Partition, range(entry.partitions))
-                for node in entry.readable(partition)
+                (partition, node) for partition in entry.partition_ids() for node in entry.readable(partition.partition)
             ]
-            lacking = [place for place in places if not has_version(situation, entry, *place, version.number)]
+            lacking = [place for place in places if not has_version(situation, *place, version.number)]
             found.append(
                 pb.AdminVersion(
                     table=entry.name,
@@ -31,7 +28,7 @@ def list_versions(situation: Situation, *, table: str = "") -> list[pb.AdminVers
                     made_ms=version.made_ms,
                     replicas=len(places),
                     level=len(places) - len(lacking),
-                    lacking=[pb.AdminLacking(partition=partition, node=node) for partition, node in lacking],
+                    lacking=[pb.AdminLacking(partition=place.partition, node=node) for place, node in lacking],
                 )
             )
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from log_tier.catalog.cluster_map import Assignment, ClusterMap, TableEntry
 from log_tier.catalog.placement import candidates
 from log_tier.model.errors import CommandRejected, InvalidRequest, TableNotFound
-from log_tier.model.identifiers import Partition, PartitionId
+from log_tier.model.identifiers import PartitionId
 from router.membership.views import NodeView, ReplicaView, ReportedState
 
 __all__ = ["Situation"]
@@ -32,37 +32,39 @@ class Situation:
         """The nodes that may get a replica now: there, and not being drained. By id."""
         return [node for node in candidates(self.cluster) if self.is_alive(node)]
 
-    def replica(self, table: TableEntry, partition: Partition, node: str) -> ReplicaView:
+    def replica(self, partition: PartitionId, node: str) -> ReplicaView:
         """What a node says of a replica; state `unknown` where it says nothing, or is lost."""
         view = self.nodes.get(node)
         if view is None or not view.alive:
             return _ABSENT
-        return view.replicas.get(PartitionId(table.id, partition), _ABSENT)
+        return view.replicas.get(partition, _ABSENT)
 
-    def is_ready(self, table: TableEntry, partition: Partition, node: str) -> bool:
+    def is_ready(self, partition: PartitionId, node: str) -> bool:
         """The partition can be read at `node`, level with the log."""
-        return self.replica(table, partition, node).state == ReportedState.READY
+        return self.replica(partition, node).state == ReportedState.READY
 
-    def bytes_of(self, table: TableEntry, partition: Partition) -> int:
+    def bytes_of(self, partition: PartitionId) -> int:
         """How much a new replica of a partition has to copy: the largest that a live one has, else the newest snapshot;
         0 where nobody knows.
         """
-        held = [self.replica(table, partition, node).bytes for node, _ in table.assignments[partition]]
-        known = self.cluster.snapshots_of(table.partition(partition))
+        assigned = self.cluster.table(partition.table).assignments[partition.partition]
+        held = [self.replica(partition, node).bytes for node, _ in assigned]
+        known = self.cluster.snapshots_of(partition)
         return max(held, default=0) or (known[-1].bytes if known else 0)
 
-    def workers(self, table: TableEntry, partition: Partition) -> list[str]:
+    def workers(self, partition: PartitionId) -> list[str]:
         """Live nodes that can do something with their replica of a partition; those that are ready first."""
-        live = [node for node in table.readable(partition) if self.is_alive(node)]
-        return sorted(live, key=lambda node: (not self.is_ready(table, partition, node), node))
+        readable = self.cluster.table(partition.table).readable(partition.partition)
+        live = [node for node in readable if self.is_alive(node)]
+        return sorted(live, key=lambda node: (not self.is_ready(partition, node), node))
 
-    def held_by(self, node: str) -> Iterator[tuple[TableEntry, Partition, Assignment]]:
+    def held_by(self, node: str) -> Iterator[tuple[TableEntry, PartitionId, Assignment]]:
         """What a node holds, by table name and partition."""
         for table in sorted(self.cluster.tables.values(), key=lambda table: table.name):
             for number, assigned in enumerate(table.assignments):
                 for replica in assigned:
                     if replica.node == node:
-                        yield table, Partition(number), replica
+                        yield table, table.partition(number), replica
 
     def check_node(self, node: str) -> None:
         """Raises `InvalidRequest` naming the nodes that are there."""

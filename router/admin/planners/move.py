@@ -16,7 +16,8 @@ def plan_move(situation: Situation, *, table: str, partition: Partition, source:
     entry = situation.table(table, partition)
     situation.check_node(source)
     situation.check_node(target)
-    where = f"{table}/{partition}"
+    place = entry.partition(partition)
+    where = situation.cluster.name_of(place)
     if not situation.is_alive(target):
         raise situation.refusal(
             f"node {target} is not there ({situation.lost(target)}): {where} cannot go to it; start it, or name another"
@@ -26,9 +27,7 @@ def plan_move(situation: Situation, *, table: str, partition: Partition, source:
         notes.append(f"node {target} is being drained: a later drain would move this replica again")
     if not situation.is_alive(source):
         notes.append(f"node {source} is not there ({situation.lost(source)}): its copy is given up, not read")
-    step = Step(
-        Action.MOVE, entry.id, entry.name, partition, target, source=source, bytes=situation.bytes_of(entry, partition)
-    )
+    step = Step(Action.MOVE, place, entry.name, target, source=source, bytes=situation.bytes_of(place))
     return plan_of("move", where, [step], notes=notes)
 
 
@@ -61,12 +60,12 @@ def _emptied(situation: Situation, node: str) -> list[Step]:
     for table, partition, replica in situation.held_by(node):
         if replica.role == "leaving":
             continue  # another move takes it away already
-        target = choices.taker(table, partition, without=(node,))
+        target = choices.taker(partition, without=(node,))
         if target is None:
-            stuck.append(f"{table.name}/{partition}")
+            stuck.append(situation.cluster.name_of(partition))
         else:
-            size = situation.bytes_of(table, partition)
-            steps.append(Step(Action.MOVE, table.id, table.name, partition, target, source=node, bytes=size))
+            size = situation.bytes_of(partition)
+            steps.append(Step(Action.MOVE, partition, table.name, target, source=node, bytes=size))
     if stuck:
         named = ", ".join(stuck[:5]) + (f" and {len(stuck) - 5} more" if len(stuck) > 5 else "")
         others = ", ".join(each for each in situation.takers() if each != node) or "none"

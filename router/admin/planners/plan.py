@@ -13,7 +13,7 @@ from log_tier.catalog.cluster_map import Argument, ClusterMap
 from log_tier.catalog.commands import AbortJob, Command, ResumeJob, StartJob, TaskPlan
 from log_tier.catalog.fold import fold_command
 from log_tier.model.errors import CommandRejected
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId
 
 __all__ = ["RATE_BYTES_S", "Plan", "Step", "check_plan", "plan_of"]
 
@@ -31,9 +31,8 @@ class Step:
 
     action: str
     """The value of an `Action`; of a job that a newer version began, perhaps another name."""
-    table: TableId
+    partition: PartitionId
     table_name: str
-    partition: Partition
     node: str
     """Who does it; of a move and an add, the node that gets the replica; of a removal, the node that loses it."""
     source: str = ""
@@ -46,7 +45,7 @@ class Step:
     def task(self) -> TaskPlan:
         """As the catalog takes it."""
         arguments = {**self.arguments, "from": self.source} if self.source else dict(self.arguments)
-        return TaskPlan(str(self.action), self.table, self.partition, self.node, arguments)
+        return TaskPlan(str(self.action), *self.partition, self.node, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,8 @@ class Plan:
 
 def _essence(step: Step) -> tuple[Any, ...]:
     # A table that is yet to be made has no id: its name says which it is.
-    return (str(step.action), step.table_name, step.partition, step.node, step.source, sorted(step.arguments.items()))
+    number, arguments = step.partition.partition, sorted(step.arguments.items())
+    return (str(step.action), step.table_name, number, step.node, step.source, arguments)
 
 
 def plan_of(

@@ -57,7 +57,7 @@ class _Holdings:
         changing = _changing(situation)
         for table in situation.cluster.tables.values():
             for number, assigned in enumerate(table.assignments):
-                place = PartitionId(table.id, Partition(number))
+                place = table.partition(number)
                 self._holders[place] = {replica.node for replica in assigned}
                 for replica in assigned:
                     if replica.node not in self._held or replica.role == "leaving":
@@ -83,7 +83,7 @@ class _Holdings:
             if target in self._holders[place]:
                 continue
             uneven = self._tables[source][table.id] - self._tables[target][table.id]
-            order = (-uneven, self._situation.bytes_of(table, place[1]), table.name, place[1])
+            order = (-uneven, self._situation.bytes_of(place), table.name, place[1])
             if best is None or order < best:
                 best, chosen = order, (place, table)
         if chosen is None or best is None:
@@ -94,7 +94,7 @@ class _Holdings:
         for node, change in ((source, -1), (target, 1)):
             self._loads[node] += change
             self._tables[node][table.id] += change
-        return Step(Action.MOVE, table.id, table.name, place[1], target, source=source, bytes=best[1])
+        return Step(Action.MOVE, place, table.name, target, source=source, bytes=best[1])
 
 
 def _changing(situation: Situation) -> set[PartitionId]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from log_tier.catalog.actions import Action
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import InvalidRequest, OffsetTrimmed, TokenAhead
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, partition_id
 from log_tier.model.log import Bounds
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
@@ -36,16 +36,15 @@ def plan_restore_node(situation: Situation, *, node: str, source: str = "auto") 
     notes: list[str] = []
     for table, partition, replica in situation.held_by(node):
         if replica.role == "joining":
-            notes.append(f"{table.name}/{partition} is on its way to {node} already")
+            notes.append(f"{situation.cluster.name_of(partition)} is on its way to {node} already")
             continue
         steps.append(
             Step(
                 Action.REBUILD,
-                table.id,
-                table.name,
                 partition,
+                table.name,
                 node,
-                bytes=situation.bytes_of(table, partition),
+                bytes=situation.bytes_of(partition),
                 arguments={"source": source},
             )
         )
@@ -58,27 +57,26 @@ def plan_restore_table(
     """Write `table`, as it was at `offsets` (inclusive; -1: before its first record), into the table `target`."""
     choices = Choices(situation)
     steps: list[Step] = []
-    for partition in map(Partition, range(table.partitions)):
-        node = choices.worker(table, partition)
+    for number in map(Partition, range(table.partitions)):
+        node = choices.worker(table.partition(number))
         if node is None:
             raise situation.refusal(
-                f"no node that holds {table.name}/{partition} is there: start one of "
-                f"{', '.join(table.readable(partition))} and try again"
+                f"no node that holds {table.name}/{number} is there: start one of "
+                f"{', '.join(table.readable(number))} and try again"
             )
         steps.append(
             Step(
                 Action.COPY,
-                target,
+                partition_id(target, number),
                 target_name,
-                partition,
                 node,
-                bytes=situation.bytes_of(table, partition),
+                bytes=situation.bytes_of(table.partition(number)),
                 arguments={
                     "source_table": table.id,
-                    "source_partition": partition,
-                    "offset": offsets[partition],
+                    "source_partition": number,
+                    "offset": offsets[number],
                 },
-                note=f"{table.name}/{partition} as it was at offset {offsets[partition]}",
+                note=f"{table.name}/{number} as it was at offset {offsets[number]}",
             )
         )
     arguments = {"table": table.id, "as": target_name}
@@ -87,8 +85,7 @@ def plan_restore_table(
 
 def check_restorable(
     situation: Situation,
-    table: TableEntry,
-    partition: Partition,
+    partition: PartitionId,
     offset: Offset,
     bounds: Bounds,
     *,
@@ -99,16 +96,17 @@ def check_restorable(
 
     Raises `TokenAhead` for what is yet to come, `OffsetTrimmed` for what is gone, with what is left.
     """
+    name = situation.cluster.name_of(partition)
     if offset > bounds.latest:
         raise TokenAhead(
-            f"{table.name}/{partition} is to be restored at offset {offset}, its log ends at {bounds.latest}",
-            partition=partition,
+            f"{name} is to be restored at offset {offset}, its log ends at {bounds.latest}",
+            partition=partition.partition,
             asked=offset,
             latest=bounds.latest,
         )
-    if bounds.earliest <= table.start(partition):
+    if bounds.earliest <= situation.cluster.table(partition.table).start(partition.partition):
         return
-    known = situation.cluster.snapshots_of(table.partition(partition))
+    known = situation.cluster.snapshots_of(partition)
     usable = [
         entry.offset
         for entry in known
@@ -117,9 +115,9 @@ def check_restorable(
     if not any(start <= offset for start in usable):
         begins = f"the earliest offset that can be restored is {min(usable)}" if usable else "none reaches that far"
         raise OffsetTrimmed(
-            f"{table.name}/{partition} cannot be restored at offset {offset}: its log begins at {bounds.earliest}, and "
-            f"of its {len(known)} snapshots {begins}",
-            partition=partition,
+            f"{name} cannot be restored at offset {offset}: its log begins at {bounds.earliest}, and of its "
+            f"{len(known)} snapshots {begins}",
+            partition=partition.partition,
             asked=offset,
             earliest=min(usable, default=bounds.earliest),
         )

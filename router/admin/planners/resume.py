@@ -6,7 +6,7 @@ from log_tier.catalog.actions import GAINS_REPLICA, SHORTENS_LOG, Action
 from log_tier.catalog.cluster_map import ClusterMap, Job, TableEntry, Task
 from log_tier.catalog.commands import AbortJob, ResumeJob
 from log_tier.model.errors import InvalidRequest
-from log_tier.model.identifiers import Partition, TableId
+from log_tier.model.identifiers import TableId
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step
@@ -50,7 +50,7 @@ def plan_resume(situation: Situation, *, job_id: int) -> Plan:
             continue  # it is being done
         size = _bytes(situation, task)
         source = str(task.arguments.get("from", ""))
-        steps.append(Step(task.action, task.table, name, task.partition, node, source=source, bytes=size, note=note))
+        steps.append(Step(task.action, task.partition_id, name, node, source=source, bytes=size, note=note))
     return Plan(
         "resume", f"job {job_id} ({job.kind} {job.subject})", ResumeJob(job_id, nodes), steps, notes, begins_empty=True
     )
@@ -62,9 +62,8 @@ def plan_abort(situation: Situation, *, job_id: int) -> Plan:
     steps = [
         Step(
             task.action,
-            task.table,
+            task.partition_id,
             _name(situation.cluster, task.table),
-            task.partition,
             task.node,
             source=str(task.arguments.get("from", "")),
             note=f"was {task.state}: undone",
@@ -78,19 +77,18 @@ def plan_abort(situation: Situation, *, job_id: int) -> Plan:
 
 
 def _replacement(situation: Situation, choices: Choices, job: Job, task: Task) -> str | None:
-    table = situation.cluster.tables.get(task.table)
-    if table is None:
+    if task.table not in situation.cluster.tables:
         return None
     if task.action in GAINS_REPLICA:
         # What the job has for this partition already, and where it takes a replica from, is no place for another one.
-        taken = [each.node for each in job.tasks if (each.table, each.partition) == (task.table, task.partition)]
+        taken = [each.node for each in job.tasks if each.partition_id == task.partition_id]
         away = job.arguments.get("node")
-        return choices.taker(table, task.partition, without=(*taken, *([str(away)] if away is not None else [])))
+        return choices.taker(task.partition_id, without=(*taken, *([str(away)] if away is not None else [])))
     if task.action in SHORTENS_LOG | {Action.SNAPSHOT}:
-        return choices.worker(table, task.partition)
+        return choices.worker(task.partition_id)
     if task.action == Action.COPY:
         source = situation.cluster.tables.get(TableId(str(task.arguments.get("source_table"))))
-        return None if source is None else choices.worker(source, Partition(int(task.arguments["source_partition"])))
+        return None if source is None else choices.worker(source.partition(int(task.arguments["source_partition"])))
     return None  # a rebuild is the node's own
 
 
@@ -100,7 +98,6 @@ def _name(cluster: ClusterMap, table_id: TableId) -> str:
 
 
 def _bytes(situation: Situation, task: Task) -> int:
-    table = situation.cluster.tables.get(task.table)
-    if table is None or task.action in SHORTENS_LOG | {Action.REMOVE}:
+    if task.table not in situation.cluster.tables or task.action in SHORTENS_LOG | {Action.REMOVE}:
         return 0
-    return situation.bytes_of(table, task.partition)
+    return situation.bytes_of(task.partition_id)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from log_tier.catalog.cluster_map import TableEntry
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import PartitionId
 from router.admin.planners.cluster_view import Situation
 from router.membership.views import ReportedState
 from serving_tier.jobs.retention import trim_limit
@@ -11,14 +10,15 @@ from serving_tier.jobs.retention import trim_limit
 __all__ = ["held_by"]
 
 
-def held_by(situation: Situation, table: TableEntry, partition: Partition) -> str:
+def held_by(situation: Situation, partition: PartitionId) -> str:
     """Why nothing may go of a partition's log although its table has a bound; empty where something may."""
+    table = situation.cluster.table(partition.table)
     if not table.retention.is_bounded:
         return ""
     views = [
-        situation.replica(table, partition, node)
-        for node, _ in table.assignments[partition]
+        situation.replica(partition, node)
+        for node, _ in table.assignments[partition.partition]
         if situation.is_alive(node)
     ]
     applied = [view.applied for view in views if view.state != ReportedState.UNKNOWN]
-    return trim_limit(situation.cluster, table.partition(partition), applied).held_by
+    return trim_limit(situation.cluster, partition, applied).held_by

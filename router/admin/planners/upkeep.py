@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from log_tier.catalog.actions import Action
-from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import InvalidRequest
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, PartitionId, TableId
 from log_tier.model.log import Bounds
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
@@ -33,11 +32,9 @@ def plan_snapshot(situation: Situation, *, table: str = "") -> Plan:
     choices = Choices(situation)
     steps: list[Step] = []
     for entry in situation.tables(table):
-        for partition in map(Partition, range(entry.partitions)):
-            node = _worker(situation, choices, entry, partition)
-            steps.append(
-                Step(Action.SNAPSHOT, entry.id, entry.name, partition, node, bytes=situation.bytes_of(entry, partition))
-            )
+        for partition in entry.partition_ids():
+            node, size = _worker(situation, choices, partition), situation.bytes_of(partition)
+            steps.append(Step(Action.SNAPSHOT, partition, entry.name, node, bytes=size))
     return plan_of("snapshot", table or "all tables", steps)
 
 
@@ -75,10 +72,10 @@ def _below_snapshots(
     choices = Choices(situation)
     steps: list[Step] = []
     notes: list[str] = []
-    for number in [Partition(partition)] if partition is not None else map(Partition, range(entry.partitions)):
-        where = f"{entry.name}/{number}"
-        held = bounds[entry.id][number]
-        covered = _covered(situation, entry, number)
+    for place in [entry.partition(partition)] if partition is not None else entry.partition_ids():
+        where = situation.cluster.name_of(place)
+        held = bounds[entry.id][place.partition]
+        covered = _covered(situation, place)
         if covered is None and held.latest < held.earliest:
             notes.append(f"the log of {where} is empty")
             continue
@@ -96,38 +93,39 @@ def _below_snapshots(
         if limit <= held.earliest:
             notes.append(f"the log of {where} begins at {held.earliest}: there is nothing below {limit}")
             continue
-        notes.extend(_left_behind(situation, entry, number, limit) if action == Action.TRIM else ())
-        node = _worker(situation, choices, entry, number)
+        notes.extend(_left_behind(situation, place, limit) if action == Action.TRIM else ())
+        node = _worker(situation, choices, place)
         note = f"{limit - held.earliest} offsets from {held.earliest} to {limit - 1}"
-        steps.append(Step(action, entry.id, entry.name, number, node, arguments={argument: limit}, note=note))
+        steps.append(Step(action, place, entry.name, node, arguments={argument: limit}, note=note))
     subject = entry.name if partition is None else f"{entry.name}/{partition}"
     return plan_of(action, subject, steps, notes=notes)
 
 
-def _covered(situation: Situation, table: TableEntry, partition: Partition) -> Offset | None:
+def _covered(situation: Situation, partition: PartitionId) -> Offset | None:
     """The first offset that no snapshot holds; None where there is no snapshot."""
-    known = situation.cluster.snapshots_of(table.partition(partition))
+    known = situation.cluster.snapshots_of(partition)
     return Offset(known[-1].offset + 1) if known else None
 
 
-def _left_behind(situation: Situation, table: TableEntry, partition: Partition, before: Offset) -> list[str]:
+def _left_behind(situation: Situation, partition: PartitionId, before: Offset) -> list[str]:
     behind: list[str] = []
-    for node, _ in table.assignments[partition]:
-        replica = situation.replica(table, partition, node)
+    for node, _ in situation.cluster.table(partition.table).assignments[partition.partition]:
+        replica = situation.replica(partition, node)
         if situation.is_alive(node) and replica.state != ReportedState.UNKNOWN and replica.applied + 1 < before:
             behind.append(
-                f"the replica of {table.name}/{partition} at {node} has applied {replica.applied}: it will have to "
-                "fetch a snapshot"
+                f"the replica of {situation.cluster.name_of(partition)} at {node} has applied {replica.applied}: it "
+                "will have to fetch a snapshot"
             )
     return behind
 
 
-def _worker(situation: Situation, choices: Choices, table: TableEntry, partition: Partition) -> str:
-    node = choices.worker(table, partition)
+def _worker(situation: Situation, choices: Choices, partition: PartitionId) -> str:
+    node = choices.worker(partition)
     if node is None:
-        holders = table.readable(partition)
+        holders = situation.cluster.table(partition.table).readable(partition.partition)
         reasons = "; ".join(f"{each}: {situation.lost(each)}" for each in holders)
         raise situation.refusal(
-            f"no node that holds {table.name}/{partition} is there ({reasons}): start one of them and try again"
+            f"no node that holds {situation.cluster.name_of(partition)} is there ({reasons}): start one of them and "
+            "try again"
         )
     return node

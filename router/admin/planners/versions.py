@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from log_tier.catalog.actions import Action, JobKind
 from log_tier.catalog.cluster_map import Argument, TableEntry
 from log_tier.model.errors import InvalidRequest
-from log_tier.model.identifiers import Partition
+from log_tier.model.identifiers import PartitionId
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
@@ -29,15 +29,15 @@ def plan_stage(situation: Situation, *, table: str, url: str, part_bytes: Sequen
     known = next((version for version in entry.versions if version.url == url), None)
     steps: list[Step] = []
     notes: list[str] = []
-    for partition in map(Partition, range(entry.partitions)):
-        for node in entry.readable(partition):
-            is_level = known is not None and has_version(situation, entry, partition, node, known.number)
-            if known is not None and is_level and node in known.holders[partition]:
+    for partition in entry.partition_ids():
+        for node in entry.readable(partition.partition):
+            is_level = known is not None and has_version(situation, partition, node, known.number)
+            if known is not None and is_level and node in known.holders[partition.partition]:
                 continue
             if not situation.is_alive(node):
                 notes.append(f"node {node} is not there ({situation.lost(node)}): the stage waits for it")
-            size = part_bytes[partition] if part_bytes else 0
-            steps.append(Step(Action.STAGE, entry.id, entry.name, partition, node, bytes=size))
+            size = part_bytes[partition.partition] if part_bytes else 0
+            steps.append(Step(Action.STAGE, partition, entry.name, node, bytes=size))
     arguments: dict[str, Argument] = {"table": entry.id, "url": url}
     return plan_of(JobKind.STAGE, entry.name, steps, arguments=arguments, notes=list(dict.fromkeys(notes)))
 
@@ -47,10 +47,10 @@ def lacking(situation: Situation, *, table: str, version: int | None = None) -> 
     entry = situation.table(table)
     numbers = [each.number for each in entry.versions if each.state != "staging"] if version is None else [version]
     return any(
-        situation.is_alive(node) and not has_version(situation, entry, partition, node, number)
+        situation.is_alive(node) and not has_version(situation, partition, node, number)
         for number in numbers
-        for partition in map(Partition, range(entry.partitions))
-        for node in entry.readable(partition)
+        for partition in entry.partition_ids()
+        for node in entry.readable(partition.partition)
     )
 
 
@@ -89,31 +89,30 @@ def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: i
             f"{', '.join(str(each.number) for each in table.versions) or '1'}"
         )
     notes: list[str] = []
-    for partition in map(Partition, range(table.partitions)):
-        for node in table.readable(partition):
+    for partition in table.partition_ids():
+        for node in table.readable(partition.partition):
             if not situation.is_alive(node):
                 notes.append(
                     f"node {node} is not there ({situation.lost(node)}): it goes over when it is back, if it still has "
                     f"version {number}"
                 )
-            elif not has_version(situation, table, partition, node, number):
+            elif not has_version(situation, partition, node, number):
                 raise situation.refusal(
-                    f"version {number} of {table.name}/{partition} is not level at node {node}"
+                    f"version {number} of {table.name}/{partition.partition} is not level at node {node}"
                     + (": wait for it, or stage it again" if version.url else ", which got the replica later")
                 )
-    worker = Choices(situation).worker(table, Partition(0))
+    first = table.partition(0)
+    worker = Choices(situation).worker(first)
     if worker is None:
         raise situation.refusal(f"no node that holds {table.name}/0 is there: start one of them and try again")
-    step = Step(
-        Action.SWAP, table.id, table.name, Partition(0), worker, note=f"barriers to version {number} in every partition"
-    )
+    step = Step(Action.SWAP, first, table.name, worker, note=f"barriers to version {number} in every partition")
     arguments: dict[str, Argument] = {"table": table.id, "version": number, **more}
     return plan_of(
         kind, f"{table.name} to version {number}", [step], arguments=arguments, notes=list(dict.fromkeys(notes))
     )
 
 
-def has_version(situation: Situation, table: TableEntry, partition: Partition, node: str, number: int) -> bool:
+def has_version(situation: Situation, partition: PartitionId, node: str, number: int) -> bool:
     """Does a node say that its replica reads a version, or is level with it?"""
-    view = situation.replica(table, partition, node)
+    view = situation.replica(partition, node)
     return number == view.version or number in view.level

@@ -20,7 +20,7 @@ from log_tier.model.errors import (
     TableNotFound,
     TokenAhead,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.tokens import Token
 from router.admin.answers.arguments import arguments_of
 from router.admin.answers.log_times import header_at, offset_at_time
@@ -235,7 +235,7 @@ async def test_restore_a_table_at_a_token_and_at_a_time(cluster: Operated) -> No
         later = until
         while await _written_ms(cluster, topic.id, partition, Offset(later.offset)) <= then_ms:
             later = await table.put(b"k000", b"now")  # until the log's clock has moved on
-    assert await offset_at_time(log, topic.id, partition, then_ms) >= until.offset
+    assert await offset_at_time(log, topic.partition(partition), then_ms) >= until.offset
 
     dry = await cluster.admin.start(RestoreTable("flights", "past", token=until.token), dry_run=True)
     assert arguments_of(dry.steps[until.partition].arguments)["offset"] == until.offset
@@ -254,7 +254,7 @@ async def test_restore_a_table_at_a_token_and_at_a_time(cluster: Operated) -> No
 
 
 async def _written_ms(cluster: Operated, table: TableId, partition: Partition, offset: Offset) -> int:
-    header = await header_at(cluster.log.log, table, partition, offset)
+    header = await header_at(cluster.log.log, PartitionId(table, partition), offset)
     assert header is not None
     return header.timestamp_ms
 
@@ -362,9 +362,9 @@ async def test_offsets_of_times(cluster: Operated) -> None:
         stamps[offset] = await _written_ms(cluster, topic.id, ZERO, Offset(offset))
     for each_offset, stamp in stamps.items():
         last = max(each for each, time_ms in stamps.items() if time_ms <= stamp)
-        assert await offset_at_time(log, topic.id, ZERO, stamp) == last, each_offset
+        assert await offset_at_time(log, topic.partition(ZERO), stamp) == last, each_offset
         before = max((each for each, time_ms in stamps.items() if time_ms < stamp), default=299)
         if before != 299:
-            assert await offset_at_time(log, topic.id, ZERO, stamp - 1) == before, each_offset
-    assert await offset_at_time(log, topic.id, ZERO, 0) == -1
-    assert await offset_at_time(log, topic.id, ZERO, 1 << 60) == offset
+            assert await offset_at_time(log, topic.partition(ZERO), stamp - 1) == before, each_offset
+    assert await offset_at_time(log, topic.partition(ZERO), 0) == -1
+    assert await offset_at_time(log, topic.partition(ZERO), 1 << 60) == offset

@@ -30,7 +30,7 @@ def shown(plan: Plan) -> list[str]:
         " ".join(
             [
                 step.action,
-                f"{step.table_name}/{step.partition}",
+                f"{step.table_name}/{step.partition.partition}",
                 *([f"{step.source} >"] if step.source else []),
                 step.node,
                 *(f"{name}={value}" for name, value in sorted(step.arguments.items())),
@@ -279,19 +279,19 @@ class TestRestore:
     def test_what_can_be_restored(self, three: ClusterMap) -> None:
         table = three.find("flights")
         whole, cut = Bounds(Offset(0), Offset(99)), Bounds(Offset(50), Offset(99))
-        check_restorable(seen(three), table, ZERO, Offset(-1), whole)
-        check_restorable(seen(three), table, ZERO, Offset(99), whole)
+        check_restorable(seen(three), table.partition(ZERO), Offset(-1), whole)
+        check_restorable(seen(three), table.partition(ZERO), Offset(99), whole)
         with pytest.raises(TokenAhead, match="ends at 99"):
-            check_restorable(seen(three), table, ZERO, Offset(100), whole)
+            check_restorable(seen(three), table.partition(ZERO), Offset(100), whole)
         with pytest.raises(OffsetTrimmed, match="none reaches"):
-            check_restorable(seen(three), table, ZERO, Offset(60), cut)
+            check_restorable(seen(three), table.partition(ZERO), Offset(60), cut)
         three = with_snapshot(with_snapshot(three, table, 0, 20), table, 0, 49)
-        check_restorable(seen(three), table, ZERO, Offset(49), cut)
+        check_restorable(seen(three), table.partition(ZERO), Offset(49), cut)
         with pytest.raises(OffsetTrimmed, match="earliest offset that can be restored is 49") as caught:
-            check_restorable(seen(three), table, ZERO, Offset(48), cut)
+            check_restorable(seen(three), table.partition(ZERO), Offset(48), cut)
         assert caught.value.fields["earliest"] == 49
         with pytest.raises(OffsetTrimmed):
-            check_restorable(seen(three), table, ZERO, Offset(49), cut, time_ms=48)
+            check_restorable(seen(three), table.partition(ZERO), Offset(49), cut, time_ms=48)
 
 
 class TestResume:
@@ -351,7 +351,7 @@ class TestPlan:
 
         def plan(**fields: object) -> Plan:
             given = {"source": "n1", "bytes": 5, **fields}
-            return plan_of("move", "flights/0", [Step("move", table.id, "flights", ZERO, "n3", **given)])  # type: ignore[arg-type]
+            return plan_of("move", "flights/0", [Step("move", table.partition(ZERO), "flights", "n3", **given)])  # type: ignore[arg-type]
 
         assert plan().id == plan(bytes=6).id
         assert plan().id != plan(source="n2").id
@@ -360,10 +360,10 @@ class TestPlan:
     def test_the_estimate_is_that_of_the_busiest_node(self, three: ClusterMap) -> None:
         table = three.find("flights")
         steps = [
-            Step("add", table.id, "flights", ZERO, "n3", bytes=RATE_BYTES_S),
-            Step("add", table.id, "flights", Partition(1), "n3", bytes=RATE_BYTES_S),
-            Step("add", table.id, "flights", Partition(2), "n2", bytes=RATE_BYTES_S),
-            Step("remove", table.id, "flights", Partition(2), "n1"),
+            Step("add", table.partition(ZERO), "flights", "n3", bytes=RATE_BYTES_S),
+            Step("add", table.partition(1), "flights", "n3", bytes=RATE_BYTES_S),
+            Step("add", table.partition(2), "flights", "n2", bytes=RATE_BYTES_S),
+            Step("remove", table.partition(2), "flights", "n1"),
         ]
         answer = describe_plan(plan_of("set-replicas", "flights to 3", steps), dry_run=True)
         assert (answer.seconds, answer.bytes, answer.replicas_moved) == (3.0, 3 * RATE_BYTES_S, 3)

@@ -144,14 +144,14 @@ async def test_a_long_tail_is_searched_backwards_and_within_its_limit(cluster: O
         )
     bounds = await log.bounds(PartitionId(table.id, zero))
     assert bounds == Bounds(Offset(0), Offset(11_999))
-    every = await last_writes(log, table.id, zero, b"key", bounds, limit=10)
+    every = await last_writes(log, table.partition(zero), b"key", bounds, limit=10)
     assert ([each.offset for each in every.writes], every.searched_from) == ([8999, 4999, 999], 0)
     assert [(each.base_offset, each.last_offset) for each in every.writes] == [(8000, 8999), (4000, 4999), (0, 999)]
-    newest = await last_writes(log, table.id, zero, b"key", bounds, limit=1)
+    newest = await last_writes(log, table.partition(zero), b"key", bounds, limit=1)
     assert ([each.offset for each in newest.writes], newest.searched_from) == ([8999], 5856)
-    limited = await last_writes(log, table.id, zero, b"key", bounds, limit=10, searched_max=6000)
+    limited = await last_writes(log, table.partition(zero), b"key", bounds, limit=10, searched_max=6000)
     assert ([each.offset for each in limited.writes], limited.searched_from) == ([8999], 6000)
-    empty = await last_writes(log, table.id, zero, b"key", Bounds(Offset(0), Offset(-1)), limit=3)
+    empty = await last_writes(log, table.partition(zero), b"key", Bounds(Offset(0), Offset(-1)), limit=3)
     assert (empty.writes, empty.searched_from) == ([], 0)
 
 

@@ -70,7 +70,7 @@ async def test_the_first_message_reports_everything(nodes: TwoNodes) -> None:
     assert (status.disk_free > 0, status.disk_used > 0, status.clock_ms > 1_600_000_000_000) == (True, True, True)
     (replica,) = status.replicas
     assert table_id_from_bytes(replica.table_id) == nodes.topic.id
-    assert (replica.id.partition, replica.applied, replica.latest, replica.lag_ms) == (0, 1, 1, 0)
+    assert (replica.partition, replica.applied, replica.latest, replica.lag_ms) == (0, 1, 1, 0)
     assert (replica.state, replica.reason, replica.source, replica.keys) == ("ready", "", "log", 2)
     assert replica.bytes > 4096
     (task,) = status.tasks

@@ -146,8 +146,8 @@ async def test_a_manifest_that_the_index_contradicts_is_refused(
 @pytest.mark.parametrize(
     ("lie", "why"),
     [
-        ({"table": OTHER}, f"the table in the manifest is {OTHER}, in the index it is {TABLE}"),
-        ({"partition": Partition(4)}, "the partition in the manifest is 4, in the index it is 3"),
+        ({"table": OTHER}, f"the partition in the manifest is {OTHER}/3, in the index it is {TABLE}/3"),
+        ({"partition": Partition(4)}, f"the partition in the manifest is {TABLE}/4, in the index it is {TABLE}/3"),
     ],
     ids=["table", "partition"],
 )

@@ -15,7 +15,7 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.journal_format import FRAMES_AT
 from log_tier.model.errors import DuramenError, LogStopped, WriteUnknown
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Appended
 
 TOPIC = TableId("AAECAwQFBgcICQoLDA0ODw")
@@ -32,16 +32,16 @@ def new_disk() -> MemoryDisk:
     return disk
 
 
-def newest(topic: TableId, partition: Partition, base: Offset) -> Path | None:
-    return SEGMENTS.get(partition) if topic == TOPIC and base == 0 else None
+def newest(partition: PartitionId, base: Offset) -> Path | None:
+    return SEGMENTS.get(partition.partition) if partition.table == TOPIC and base == 0 else None
 
 
 def entry(partition: int, position: int, data: bytes, *, segment: int = 0) -> JournalEntry:
-    return JournalEntry(TOPIC, Partition(partition), Offset(segment), position, data)
+    return JournalEntry(PartitionId(TOPIC, Partition(partition)), Offset(segment), position, data)
 
 
 def write(journal: Journal, *entries: JournalEntry) -> None:
-    journal.write(entries, [SEGMENTS[entry.partition] for entry in entries])
+    journal.write(entries, [SEGMENTS[entry.partition.partition] for entry in entries])
 
 
 def open_journal(disk: MemoryDisk, size: int = 1024) -> tuple[Journal, int]:

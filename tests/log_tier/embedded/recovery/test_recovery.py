@@ -77,8 +77,8 @@ async def test_the_newest_segment_cut_at_every_byte_of_its_last_4_kib(filling: s
         torn = (whole[ends[kept] : at] + tail).rstrip(b"\0")
         report = RecoveryReport()
         partition = open_partition(
-            topic,
-            ZERO,
+            "flights/0",
+            topic.partition(ZERO),
             path.parent,
             disk=cut,
             settings=LARGE,
