@@ -119,12 +119,12 @@ class AtomicBatch:
                 f"{one[:40]!r} lies in partition {first} of {lookup.name}, {other[:40]!r} in {second}: an atomic batch "
                 f"touches one partition; {_HOW_TOGETHER[ref.partitioner]}"
             )
-        (partition,) = partitions
+        (partition,) = map(ref.partition, partitions)
         call = context.writes.submit(ref, partition, joined(self._records), outcomes=True, deadline=deadline)
         self._committed = True
         written = await lookup.noticing_drops(call)
         results = written.results or [None] * len(self._records)
         return [
-            Done(ref.id, partition, Offset(written.offset + number), number_of(result))
+            Done(*partition, Offset(written.offset + number), number_of(result))
             for number, result in enumerate(results)
         ]

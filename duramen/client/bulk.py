@@ -38,14 +38,14 @@ async def get_many(
         places[partition_of(key)].append(place)
     calls: list[tuple[list[int], asyncio.Future[ReadResult]]] = []
     with _Together(calls):
-        for partition, mine in zip(map(Partition, range(count)), places, strict=True):
+        for partition, mine in zip(map(ref.partition, range(count)), places, strict=True):
             for at in range(0, len(mine), _KEYS_PER_PART):
                 piece = mine[at : at + _KEYS_PER_PART]
                 call = context.reads.submit(
                     ref,
                     partition,
                     [wanted[place] for place in piece],
-                    after=asked.after(partition),
+                    after=asked.after(partition.partition),
                     strong=asked.strong,
                     seen=asked.seen,
                     lag_max_ms=asked.lag_max_ms,
@@ -97,7 +97,7 @@ async def put_window(
                     None,
                     model.expiries and [model.expiries[0]] * (last - first),
                 )
-                call = context.writes.submit(ref, partition, columns, outcomes=False, deadline=deadline)
+                call = context.writes.submit(ref, ref.partition(partition), columns, outcomes=False, deadline=deadline)
                 calls.append((partition, call))
         await _all(call for _, call in calls)
     for partition, call in calls:

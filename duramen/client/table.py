@@ -19,7 +19,7 @@ from duramen.client.watch import Watch, watch_table
 from duramen.client.writer import TableWriter
 from log_tier.model.batch import Columns
 from log_tier.model.errors import InvalidRequest, TableNotFound
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -101,7 +101,7 @@ class Table:
         partition = ref.partition_of(key)
         call = self._context.reads.submit(
             ref,
-            partition,
+            partition_id(ref.id, partition),
             (key,),
             after=asked.after(partition),
             strong=asked.strong,
@@ -325,13 +325,13 @@ class Table:
         deadline = self._context.deadline(timeout)
         ref = self.lookup.ref or await self.lookup.resolve(deadline)
         writes = self._context.writes
-        partition = ref.partition_of(record.keys[0])
+        partition = partition_id(ref.id, ref.partition_of(record.keys[0]))
         try:
             written = await writes.submit(ref, partition, record, outcomes=outcomes, deadline=deadline)
         except TableNotFound as error:
             raise self.lookup.gone(error) from error
         value = number_of(written.results[0]) if outcomes and written.results else None
-        return Done(ref.id, partition, written.offset, value)
+        return Done(*partition, written.offset, value)
 
     async def put_many(
         self,
@@ -388,7 +388,7 @@ class Table:
         deadline = self._context.deadline(None)
         call = self._context.writes.repeat(lost.ref, lost.partition, lost.records, lost.batch, deadline=deadline)
         written = await self.lookup.noticing_drops(call)
-        return Done(lost.ref.id, lost.partition, written.offset)
+        return Done(*lost.partition, written.offset)
 
     async def describe(self, *, timeout: float | None = None) -> TableDescription:
         """The state of each partition: offsets, keys, bytes, nodes. Raises `TableNotFound`."""

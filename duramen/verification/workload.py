@@ -197,7 +197,7 @@ class _Client:
         try:
             result = await context.reads.submit(
                 self.ref,
-                partition,
+                self.ref.partition(partition),
                 tuple(keys),
                 after=asked.after(partition),
                 strong=asked.strong,

@@ -313,8 +313,8 @@ class LocalData:
         return TableDescription(
             table.ref,
             [
-                _described(self.node, table, partition, bounds[partition])
-                for partition in map(Partition, range(table.partitions))
+                _described(self.node, table, partition, bounds[partition.partition])
+                for partition in table.partition_ids()
             ],
             table.retention,
         )
@@ -341,13 +341,14 @@ class LocalData:
                         closing.push_async_callback(close)
 
 
-def _described(node: Node, table: TableEntry, partition: Partition, bounds: Bounds) -> PartitionDescription:
-    holders = tuple(replica.node for replica in table.assignments[partition])
+def _described(node: Node, table: TableEntry, partition: PartitionId, bounds: Bounds) -> PartitionDescription:
+    number = partition.partition
+    holders = tuple(replica.node for replica in table.assignments[number])
     try:
-        replica = node.replica(PartitionId(table.id, partition))
+        replica = node.replica(partition)
         statistics = replica.index.statistics()
         return PartitionDescription(
-            partition,
+            number,
             bounds.earliest,
             bounds.latest,
             replica.index.applied,
@@ -359,11 +360,11 @@ def _described(node: Node, table: TableEntry, partition: Partition, bounds: Boun
         )
     except NotHosted as error:
         return PartitionDescription(
-            partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "elsewhere", error.message, holders
+            number, bounds.earliest, bounds.latest, NOTHING, 0, 0, "elsewhere", error.message, holders
         )
     except DuramenError as error:
         return PartitionDescription(
-            partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "stopped", error.message, holders
+            number, bounds.earliest, bounds.latest, NOTHING, 0, 0, "stopped", error.message, holders
         )
 
 

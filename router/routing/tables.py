@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DeadlineExceeded, TableNotFound
-from log_tier.model.identifiers import NOTHING, Partition, PartitionId
+from log_tier.model.identifiers import NOTHING, PartitionId
 from log_tier.model.log import Bounds, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
@@ -172,17 +172,17 @@ class RoutedTables:
         if table is None:
             return True  # dropped meanwhile
         return all(
-            any(replica.state == ReportedState.READY for _, replica in self._replicas(table, Partition(number)))
-            for number in range(table.partitions)
+            any(replica.state == ReportedState.READY for _, replica in self._replicas(table, partition))
+            for partition in table.partition_ids()
         )
 
-    def _replicas(self, table: TableEntry, partition: Partition) -> Sequence[tuple[str, ReplicaView]]:
+    def _replicas(self, table: TableEntry, partition: PartitionId) -> Sequence[tuple[str, ReplicaView]]:
         """What living nodes say about their replicas of a partition."""
         found: list[tuple[str, ReplicaView]] = []
-        for node, _ in table.assignments[partition]:
+        for node, _ in table.assignments[partition.partition]:
             member = self._routes.membership.members.get(node)
             if member is not None and member.view.alive:
-                replica = member.view.replicas.get(PartitionId(table.id, partition))
+                replica = member.view.replicas.get(partition)
                 if replica is not None:
                     found.append((node, replica))
         return found
@@ -209,21 +209,21 @@ class RoutedTables:
             raise TableNotFound(f"table {name} has {table.partitions} partitions, its log {len(bounds)}", table=name)
         return TableDescription(
             ref,
-            [self._described(table, Partition(number), bounds[number]) for number in range(table.partitions)],
+            [self._described(table, *each) for each in zip(table.partition_ids(), bounds, strict=True)],
             table.retention,
         )
 
-    def _described(self, table: TableEntry, partition: Partition, bounds: Bounds) -> PartitionDescription:
-        replicas = self._replicas(table, partition)
-        nodes = tuple(replica.node for replica in table.assignments[partition])
+    def _described(self, table: TableEntry, partition: PartitionId, bounds: Bounds) -> PartitionDescription:
+        replicas, number = self._replicas(table, partition), partition.partition
+        nodes = tuple(replica.node for replica in table.assignments[number])
         if not replicas:
             reason = f"none of its nodes ({', '.join(nodes)}) is there"
             return PartitionDescription(
-                partition, bounds.earliest, bounds.latest, NOTHING, 0, 0, "unavailable", reason, nodes
+                number, bounds.earliest, bounds.latest, NOTHING, 0, 0, "unavailable", reason, nodes
             )
         _, best = max(replicas, key=lambda found: (found[1].state == ReportedState.READY, found[1].applied))
         return PartitionDescription(
-            partition,
+            number,
             bounds.earliest,
             bounds.latest,
             best.applied,

@@ -26,7 +26,7 @@ from duramen.client.model.session import Session
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
 from router.data.direct_reads import NOT_FRESH
@@ -56,7 +56,7 @@ class Lost(NamedTuple):
     """A put that was sent and not answered: these bytes must be repeated, and nothing else."""
 
     ref: TableRef
-    partition: Partition
+    partition: PartitionId
     records: Columns
     batch: bytes
 
@@ -246,13 +246,13 @@ class FastPathTable:
             reply = line.ask(b"DURAMEN.WRITE", ref.id.encode(), b"%d" % partition, batch)
         except OSError:
             fast_path.drop(line)
-            return Lost(ref, partition, records, batch)
+            return Lost(ref, ref.partition(partition), records, batch)
         except BaseException:
             fast_path.drop(line)
             raise
         if type(reply) is not list:
             # What was refused is refused by gRPC too, in our words.
-            return None if str(reply).startswith("NOTWRITTEN ") else Lost(ref, partition, records, batch)
+            return None if str(reply).startswith("NOTWRITTEN ") else Lost(ref, ref.partition(partition), records, batch)
         offset = Offset(reply[0])
         fast_path.session.saw(ref, partition, offset)
         return Done(ref.id, partition, offset)

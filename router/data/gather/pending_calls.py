@@ -13,7 +13,7 @@ from copy import copy
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.session import SeenOffsets
 from router.data.requests import WriteOutcome, WriteResult
@@ -127,7 +127,7 @@ class FutureCalls:
     def __init__(
         self,
         table: TableRef,
-        partition: Partition,
+        partition: PartitionId,
         session: SeenOffsets,
         too_late: Callable[[bool], DuramenError],
         loop: asyncio.AbstractEventLoop,
@@ -175,7 +175,7 @@ class FutureCalls:
                 call.future.set_result(Written(first, last))
         if not waits:
             self._pending.settle()
-        self._session.saw(self._table, self._partition, last)
+        self._session.saw(self._table, self._partition.partition, last)
         return waits
 
     def judged(self, result: WriteResult) -> None:
@@ -192,7 +192,7 @@ class FutureCalls:
                 call.future.set_result(Written(Offset(base + call.start), last))
             else:
                 _answer_with_outcomes(call, base, outcomes)
-        self._session.saw(self._table, self._partition, last)
+        self._session.saw(self._table, self._partition.partition, last)
 
     def fail(self, error: DuramenError) -> None:
         """Each caller gets a copy, for a traceback of its own."""

@@ -25,7 +25,7 @@ from log_tier.model.errors import (
     DeadlineExceeded,
     DuramenError,
 )
-from log_tier.model.identifiers import NOTHING, Offset, Partition, partition_id
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.pending_calls import PendingCalls
 from router.data.gather.read_rounds import NextStep, ReadRounds, ReadRules, Wanted, next_step
@@ -110,7 +110,7 @@ class ReadCoalescer:
     def submit(
         self,
         table: TableRef,
-        partition: Partition,
+        partition: PartitionId,
         keys: Sequence[bytes],
         *,
         after: Offset | None,
@@ -123,7 +123,7 @@ class ReadCoalescer:
 
         The future holds one entry per key, or raises the typed error, and not later than at the deadline. Never waits.
         """
-        wanted = Wanted(partition_id(table.id, partition), after, lag_max_ms)
+        wanted = Wanted(partition, after, lag_max_ms)
         call = _Call(self._loop.create_future(), keys, deadline)
         if strong or (after is not None and after > NOTHING):
             self._rounds.leave_alone(len(keys))

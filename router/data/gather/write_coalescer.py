@@ -7,7 +7,7 @@ from typing import Final
 
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DatabaseClosed
-from log_tier.model.identifiers import Partition, PartitionId, partition_id
+from log_tier.model.identifiers import PartitionId
 from log_tier.model.table_ref import TableRef
 from router.data.gather.batch_builder import BatchBuilder
 from router.data.gather.columns_builder import ColumnsBuilder
@@ -42,7 +42,7 @@ class WriteCoalescer:
         )
 
     def submit(
-        self, table: TableRef, partition: Partition, records: Columns, *, outcomes: bool, deadline: float
+        self, table: TableRef, partition: PartitionId, records: Columns, *, outcomes: bool, deadline: float
     ) -> asyncio.Future[Written]:
         """Write records of one partition, in one batch. Keys and values have been checked.
 
@@ -53,15 +53,15 @@ class WriteCoalescer:
         count = len(records.keys)
         size = _content_bytes(records)
         self.gatherer.rounds.check_size(count, size)
-        batch = self.gatherer.rounds.batch_for(partition_id(table.id, partition), table, size, count)
+        batch = self.gatherer.rounds.batch_for(partition, table, size, count)
         start = batch.columns.add(records)
         return batch.callers.add(start, count, outcomes=outcomes, deadline=deadline)
 
     def repeat(
-        self, table: TableRef, partition: Partition, records: Columns, data: bytes, *, deadline: float
+        self, table: TableRef, partition: PartitionId, records: Columns, data: bytes, *, deadline: float
     ) -> asyncio.Future[Written]:
         """Send a batch again that was encoded and sent over another path, with an unknown outcome. See `submit`."""
-        batch = self._new_batch(partition_id(table.id, partition), table)
+        batch = self._new_batch(partition, table)
         batch.columns.add(records)
         batch.data = data
         batch.progress.unknown = batch.progress.repeated = True
@@ -71,7 +71,7 @@ class WriteCoalescer:
 
     def _new_batch(self, place: PartitionId, table: TableRef) -> BatchBuilder[FutureCalls]:
         progress = Progress()
-        callers = FutureCalls(table, place.partition, self._session, progress.too_late, self._loop)
+        callers = FutureCalls(table, place, self._session, progress.too_late, self._loop)
         return BatchBuilder(place, ColumnsBuilder(), progress, callers)
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ import grpc
 
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rpc.problems import abort
@@ -65,7 +65,7 @@ class KVService(kv_pb2_grpc.KVServicer):
             freshness = freshness_of(table, token, request)
             key = check_key(request.key)
             partition = table.partition_of(key)
-            result = await _read(plane, table, partition, [key], freshness, deadline)
+            result = await _read(plane, table, [key], freshness, deadline)
             return kv.KVGetResponse(
                 value=result.values[0],
                 version=result.versions[0],
@@ -85,10 +85,7 @@ class KVService(kv_pb2_grpc.KVServicer):
             for place, key in enumerate(keys):
                 places.setdefault(table.partition_of(key), []).append(place)
             results = await _together(
-                [
-                    _read(plane, table, partition, [keys[place] for place in mine], freshness, deadline)
-                    for partition, mine in places.items()
-                ]
+                [_read(plane, table, [keys[place] for place in mine], freshness, deadline) for mine in places.values()]
             )
             entries: list[kv.KVEntry | None] = [None] * len(keys)
             for mine, result in zip(places.values(), results, strict=True):
@@ -209,13 +206,15 @@ class KVService(kv_pb2_grpc.KVServicer):
 
 
 async def _read(
-    plane: Plane, table: TableRef, partition: Partition, keys: Sequence[bytes], freshness: Freshness, deadline: float
+    plane: Plane, table: TableRef, keys: Sequence[bytes], freshness: Freshness, deadline: float
 ) -> ReadResult:
+    """Read keys of one partition."""
+    partition = partition_id(table.id, table.partition_of(keys[0]))
     return await plane.reads.submit(
         table,
         partition,
         keys,
-        after=freshness.after(partition),
+        after=freshness.after(partition.partition),
         strong=freshness.strong,
         seen=False,
         deadline=deadline,
@@ -230,7 +229,8 @@ async def _write(
     token: Token | None = parse_token(after)
     check_token(table, token)
     partition = partition_of_group(table, records.keys)
-    written = await plane.writes.submit(table, partition, records, outcomes=judged, deadline=deadline)
+    place = partition_id(table.id, partition)
+    written = await plane.writes.submit(table, place, records, outcomes=judged, deadline=deadline)
     return written, token_text(table, {partition: Offset(written.last)}, token)
 
 

@@ -44,7 +44,9 @@ async def asked_of(writing: WritingSession) -> list[Offset]:
     reads = ReadCoalescer(cast("Any", writing), cast("Any", writing))
     deadline = asyncio.get_running_loop().time() + 60
     async with within(20):
-        found = await reads.submit(REF, ZERO, [b"a", b"b"], after=None, strong=False, seen=True, deadline=deadline)
+        found = await reads.submit(
+            REF, REF.partition(ZERO), [b"a", b"b"], after=None, strong=False, seen=True, deadline=deadline
+        )
     assert list(found.values) == [b"value"] * 2
     await reads.close()
     return writing.asked
