@@ -12,7 +12,7 @@ from duramen.verification.history import LogRecord
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.record import CONDITION_SHIFT, GROUPED, OPERATION_MASK, Condition, Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -51,7 +51,7 @@ async def read_served_log(connection: DataPlane, ref: TableRef, end: Token) -> l
                 async for event in following:
                     silence.reschedule(asyncio.get_running_loop().time() + SILENCE_S)
                     partition = event.partition
-                    records = _records(ref, partition, event.batches, frozenset(event.void_offsets))
+                    records = _records(ref.partition(partition), event.batches, frozenset(event.void_offsets))
                     records = [record for record in records if record.offset >= positions[partition]]
                     found += [record for record in records if record.offset <= wanted[partition]]
                     if records:
@@ -76,21 +76,21 @@ async def read_log(url: str, ref: TableRef, end: Token) -> list[LogRecord]:
     try:
         found: list[LogRecord] = []
         for partition, last in sorted(end.offsets(ref.id).items()):
-            found += await _read_partition(log, ref, partition, last)
+            found += await _read_partition(log, ref.partition(partition), last)
         return found
     finally:
         await log.close()
 
 
-async def _read_partition(log: Any, ref: TableRef, partition: Partition, last: Offset) -> list[LogRecord]:
+async def _read_partition(log: Any, partition: PartitionId, last: Offset) -> list[LogRecord]:
     found: list[LogRecord] = []
     position = Offset(0)
     deadline = asyncio.get_running_loop().time() + HEAL_S
     while True:
         try:
-            async with aclosing(log.read(PartitionId(ref.id, partition), position, follow=False)) as chunks:
+            async with aclosing(log.read(partition, position, follow=False)) as chunks:
                 async for chunk in chunks:
-                    records = [record for record in _records(ref, partition, chunk.data) if record.offset >= position]
+                    records = [record for record in _records(partition, chunk.data) if record.offset >= position]
                     found += [record for record in records if record.offset <= last]
                     if records:
                         position = Offset(records[-1].offset + 1)
@@ -113,8 +113,8 @@ def differences(served: Sequence[LogRecord], log: Sequence[LogRecord]) -> list[s
     ][:_DIFFERENCES_MAX]
 
 
-def _records(ref: TableRef, partition: Partition, batches: bytes, void: Collection[int] = ()) -> list[LogRecord]:
-    place_in_log = place_of(ref.partition(partition))
+def _records(partition: PartitionId, batches: bytes, void: Collection[int] = ()) -> list[LogRecord]:
+    place_in_log = place_of(partition)
     found: list[LogRecord] = []
     for data in split_batches(batches):
         batch = decode_batch(data, place_in_log)
@@ -125,7 +125,7 @@ def _records(ref: TableRef, partition: Partition, batches: bytes, void: Collecti
             operation = Operation(attribute & OPERATION_MASK)
             found.append(
                 LogRecord(
-                    partition=partition,
+                    partition=partition.partition,
                     offset=offset,
                     operation=operation.name.lower(),
                     key=columns.keys[place].decode(),

@@ -16,7 +16,7 @@ from duramen.verification.observations import HEAL_S, differences, read_log, rea
 from duramen.verification.workload import Recorder, WorkloadShape, run_client, run_watcher
 from log_tier.catalog.remote import fetch_view
 from log_tier.model.errors import Unavailable, WriteUnknown
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from router.data.requests import ScanRequest
@@ -172,23 +172,24 @@ async def _read_replicas(target: str, ref: TableRef, end: Mapping[Partition, Off
         for node in table.readable(partition):
             connection = GrpcConnection(view.map.nodes[node].address)
             try:
-                await _read_replica(connection, node, ref, partition, offset, recorder)
+                await _read_replica(connection, node, ref.partition(partition), offset, recorder)
             finally:
                 await connection.close()
 
 
 async def _read_replica(
-    connection: GrpcConnection, node: str, ref: TableRef, partition: Partition, offset: Offset, recorder: Recorder
+    connection: GrpcConnection, node: str, partition: PartitionId, offset: Offset, recorder: Recorder
 ) -> None:
+    table_id, number = partition
     call = recorder.begin(-1, "replica", node=node, session=False)
-    call.partition = partition
+    call.partition = number
     entries: list[list[Any]] = []
     applied: int = offset
     begin = b""
     while True:
-        request = ScanRequest(ref.id, begin, limit=_PAGE, after={partition: offset}, partitions=(partition,))
+        request = ScanRequest(table_id, begin, limit=_PAGE, after={number: offset}, partitions=(number,))
         page = await connection.scan(request, timeout=HEAL_S)
-        applied = page.applied[partition]
+        applied = page.applied[number]
         entries += [
             [key.decode(), value.decode(), version]
             for key, value, version in zip(page.keys, page.values, page.versions, strict=True)
