@@ -248,14 +248,17 @@ def check_batch(batch: bytes) -> BatchHeader:
     if _is_even(body, header):
         return header
     lengths, at = _lengths(body, header)
-    attributes, versions, expiries, deltas, at = _optional_columns(body, header, at)
+    # Any version and any expiry is one, so the columns of those are passed over.
+    attributes, versions, expiries, deltas, at = _optional_columns(body, header, at, numbers=False)
     keys, values = lengths
     if at + sum(keys) + sum(values) != len(body):
         raise BatchRefused(f"the columns need {at + sum(keys) + sum(values)} bytes, the body has {len(body)}")
     if header.records:
-        if max(keys) > KEY_BYTES_MAX or max(values) > VALUE_BYTES_MAX:
-            raise BatchRefused(f"a key of {max(keys)} or a value of {max(values)} bytes is over the limit")
-        if min(keys) == 0 and any(
+        # Few lengths differ: to compare those is cheaper.
+        key_lengths, longest = set(keys), max(set(values))
+        if max(key_lengths) > KEY_BYTES_MAX or longest > VALUE_BYTES_MAX:
+            raise BatchRefused(f"a key of {max(key_lengths)} or a value of {longest} bytes is over the limit")
+        if 0 in key_lengths and any(
             length == 0 and (attributes is None or attributes[index] & OPERATION_MASK not in _KEYLESS)
             for index, length in enumerate(keys)
         ):
@@ -271,12 +274,12 @@ def _check_attributes(columns: Columns) -> None:
     """Refuse attributes that no writer may use, or whose columns are missing. O(records), some 10 ns each."""
     attributes = columns.attributes
     assert attributes is not None, "plain puts have no attributes"
-    unknown = unknown_attribute(attributes)
+    kinds = set(attributes)
+    unknown = unknown_attribute(kinds)
     if unknown is not None:
         raise BatchRefused(f"a record has the attribute {unknown:#06x}, which this version does not know")
     if attributes and attributes[0] & GROUPED:
         raise BatchRefused("the first record claims to continue an atomic group")
-    kinds = set(attributes)
     if any(kind & OPERATION_MASK == Operation.VOID for kind in kinds):
         raise BatchRefused("a record claims to be void: that is for the log to find, and not to be written")
     if columns.expiries is None and any(kind >> EXPIRY_SHIFT & 3 in (Expiry.TTL, Expiry.AT) for kind in kinds):
@@ -327,7 +330,7 @@ def _lengths(body: bytes, header: BatchHeader) -> tuple[tuple[tuple[int, ...], t
 
 
 def _optional_columns(
-    body: bytes, header: BatchHeader, at: int
+    body: bytes, header: BatchHeader, at: int, *, numbers: bool = True
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None, tuple[int, ...] | None, tuple[int, ...] | None, int]:
     flags, count = header.flags, header.records
     found: list[tuple[int, ...] | None] = []
@@ -337,7 +340,8 @@ def _optional_columns(
             continue
         if len(body) < at + count * width:
             raise BatchRefused(f"the body ends inside a column: {len(body)} bytes")
-        found.append(struct.unpack_from(f"<{count}{code}", body, at))
+        # Without `numbers`, a column of eight bytes a record is not read, only known to be there.
+        found.append(struct.unpack_from(f"<{count}{code}", body, at) if numbers or width < 8 else ())
         at += count * width
     return found[0], found[1], found[2], found[3], at
 

@@ -13,7 +13,7 @@ from log_tier.model.tokens import Token
 from router.endpoints.resp.command_spec import async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, name_of
-from router.endpoints.resp.wire.arguments import SYNTAX, shown, strict_integer, text_of
+from router.endpoints.resp.wire.arguments import SYNTAX, check_options, shown, strict_integer, text_of
 from router.endpoints.resp.wire.limits import CONNECTIONS_MAX
 from router.endpoints.resp.wire.problems import problem_of, wrong_arity
 from router.endpoints.resp.wire.replies import Problem, Simple
@@ -88,6 +88,7 @@ def hello(client: CommandContext, args: Sequence[bytes]) -> dict[str, Any]:
     """HELLO [2 | 3 [AUTH user password] [SETNAME name]]"""
     protocol = client.protocol
     name: bytes | None = None
+    check_options(args)
     authenticated = client.authenticated
     if args:
         number = strict_integer(args[0])

@@ -7,7 +7,7 @@ from typing import Final
 
 from router.endpoints.resp.command_spec import CommandSpec, change_command, read_command
 from router.endpoints.resp.data.views import View
-from router.endpoints.resp.wire.arguments import expiry_problem, integer, shown, text_of
+from router.endpoints.resp.wire.arguments import check_options, expiry_problem, integer, shown, text_of
 from router.endpoints.resp.wire.replies import Problem, Simple
 from serving_tier.fold.entry import NEVER
 from serving_tier.fold.numbers import INTEGER_MAX, INTEGER_MIN
@@ -146,6 +146,7 @@ def due_ms(time: bytes, *, seconds: bool, start_ms: int, command: str) -> int:
 
 
 def _only(options: Sequence[bytes]) -> set[str]:
+    check_options(options)
     only: set[str] = set()
     for option in options:
         name = text_of(option).upper()

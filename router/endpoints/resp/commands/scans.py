@@ -20,7 +20,7 @@ from router.data.scan import SCAN_LIMIT_MAX
 from router.endpoints.resp.command_spec import async_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
+from router.endpoints.resp.wire.arguments import SYNTAX, check_options, integer, text_of
 from router.endpoints.resp.wire.limits import KEYS_REPLY_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.patterns import Glob
 from router.endpoints.resp.wire.replies import Problem
@@ -50,6 +50,7 @@ async def scan(client: CommandContext, args: Sequence[bytes]) -> list[object]:
     pattern: Glob | None = None
     count, strings = _COUNT_DEFAULT, True
     options = args[1:]
+    check_options(options)
     if len(options) % 2:
         raise SYNTAX
     for name, value in zip(options[::2], options[1::2], strict=True):

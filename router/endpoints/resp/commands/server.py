@@ -17,7 +17,7 @@ from router.endpoints.resp.commands.connection import COMPATIBLE_WITH
 from router.endpoints.resp.commands.descriptions import described, documented
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.tables import DEFAULT_TABLE, NUMBERS, ServedTable
-from router.endpoints.resp.wire.arguments import SYNTAX, integer, text_of
+from router.endpoints.resp.wire.arguments import SYNTAX, check_options, integer, text_of
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import Problem
 
@@ -41,6 +41,7 @@ _WAIT_PAUSE_S: Final = 0.005
 
 async def info(client: CommandContext, args: Sequence[bytes]) -> str:
     """INFO [section …]"""
+    check_options(args)
     wanted = {text_of(section).lower() for section in args} or {"default"}
     if wanted & {"default", "all", "everything"}:
         wanted |= set(_SECTIONS)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from log_tier.model.record import VALUE_BYTES_MAX, Expiry, Operation, attribute_of
 from router.endpoints.resp.command_spec import blind_command, change_command, read_command
 from router.endpoints.resp.data.views import Record, View
-from router.endpoints.resp.wire.arguments import SYNTAX, expiry_time, integer
+from router.endpoints.resp.wire.arguments import SYNTAX, check_options, expiry_time, integer
 from router.endpoints.resp.wire.limits import MGET_BYTES_MAX
 from router.endpoints.resp.wire.problems import wrong_arity
 from router.endpoints.resp.wire.replies import OK_STATUS, Problem, Simple
@@ -55,6 +55,7 @@ _TIMES: Final = {b"EX": (True, False), b"PX": (False, False), b"EXAT": (True, Tr
 
 def set_options(options: Sequence[bytes], now_ms: int, *, command: str = "set") -> SetOptions:
     """Read the options after the value of SET, or after the key of GETEX. Raises `Problem`."""
+    check_options(options)
     condition, get_it, keep, persist = b"", False, False, False
     time: tuple[bytes, bytes] | None = None
     setting = command == "set"
@@ -156,6 +157,7 @@ def getdel(view: View, args: Sequence[bytes]) -> bytes | None:
 def getex(view: View, args: Sequence[bytes]) -> bytes | None:
     """GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]"""
     key, *rest = args
+    check_options(rest)
     entry = view.get(key)
     if entry is None:
         # Redis looks at the words before it looks for the key, and at the number after it.

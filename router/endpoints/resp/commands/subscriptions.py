@@ -22,6 +22,7 @@ _SUBSCRIPTIONS_MAX: Final = 1000
 
 async def subscribe(client: CommandContext, args: Sequence[bytes]) -> Any:
     """SUBSCRIBE channel [channel …]: `__keyspace@N__:key` or `__keyevent@N__:event`"""
+    _check_room(client, args)
     for channel in args:
         if numbered_table(channel) is None:
             raise Problem(
@@ -33,6 +34,7 @@ async def subscribe(client: CommandContext, args: Sequence[bytes]) -> Any:
 
 async def psubscribe(client: CommandContext, args: Sequence[bytes]) -> Any:
     """PSUBSCRIBE pattern [pattern …]"""
+    _check_room(client, args)
     for pattern in args:
         check_pattern(pattern)
     client.server.notifications.check_room(args)
@@ -49,9 +51,12 @@ def punsubscribe(client: CommandContext, args: Sequence[bytes]) -> Any:
     return _leave(client, b"punsubscribe", client.patterns, args)
 
 
-async def _listen(client: CommandContext, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
+def _check_room(client: CommandContext, names: Sequence[bytes]) -> None:
     if len(client.channels) + len(client.patterns) + len(names) > _SUBSCRIPTIONS_MAX:
         raise Problem(f"ERR a connection listens to at most {_SUBSCRIPTIONS_MAX} channels and patterns")
+
+
+async def _listen(client: CommandContext, kind: bytes, chosen: set[bytes], names: Sequence[bytes]) -> Any:
     notifications = client.server.notifications
     await notifications.follow(names)
     # Nothing is awaited from here on: what the watches show next is sent to this client too.

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.reads import check_keys
+from router.endpoints.resp.data.rounds.turn_budget import EXECUTION_S
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Overlay, Step, View
 from router.endpoints.resp.wire.arguments import text_of
@@ -104,7 +106,16 @@ class _Transaction(NamedTuple):
 
     def step(self, client: CommandContext) -> Step:
         """All its commands, one after the other, as one."""
-        return lambda view, _: [_run(client, spec, command, view) for spec, command in self.queued]
+
+        def run(view: View, _: Sequence[bytes]) -> list[Any]:
+            replies: list[Any] = []
+            for spec, command in self.queued:
+                if replies:
+                    view.go_on()
+                replies.append(_run(client, spec, command, view))
+            return replies
+
+        return run
 
 
 def _take(client: CommandContext) -> _Transaction:
@@ -153,7 +164,7 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     """EXEC"""
     transaction = _take(client)
     if not transaction.keys and not transaction.guards:
-        return [_run(client, spec, command, None) for spec, command in transaction.queued]
+        return await _run_keyless(client, transaction.queued)
     table = await client.current_table()
     client.server.check_redirection(client, table, [*transaction.keys, *transaction.guards])
     many = len(transaction.keys) > AT_ONCE_KEYS_MAX
@@ -165,6 +176,18 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
     return await client.server.changes.run(
         client, table, partition, transaction.keys, transaction.step(client), watched=transaction.guards
     )
+
+
+async def _run_keyless(client: CommandContext, queued: Sequence[tuple[CommandSpec, Command]]) -> list[Any]:
+    """Commands without keys change nothing but this connection: others may have their turn between two of them."""
+    replies: list[Any] = []
+    ends_s = perf_counter() + EXECUTION_S
+    for spec, command in queued:
+        replies.append(_run(client, spec, command, None))
+        if perf_counter() > ends_s:
+            await asyncio.sleep(0)
+            ends_s = perf_counter() + EXECUTION_S
+    return replies
 
 
 def _run(client: CommandContext, spec: CommandSpec, command: Command, view: View | None) -> Any:

@@ -19,6 +19,7 @@ one are so together (Herlihy and Wing, 1990). Walks over all keys wait for `seen
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
@@ -49,12 +50,18 @@ NUMBERS: Final = 16
 """How many databases a Redis server has if nobody says otherwise."""
 
 
+_is_number: Final = re.compile(r"-?[0-9]+").fullmatch
+_is_database: Final = re.compile(r"db0*[1-9][0-9]?").fullmatch
+# Python refuses to read numbers of thousands of digits; these are none of a database.
+_NUMBER_LENGTH_MAX: Final = 20
+
+
 def name_of(selected: bytes) -> str:
     """The table that SELECT names. Raises `Problem` for a number that is none of a database."""
     text = text_of(selected)
-    if not text.lstrip("-").isdigit():
+    if not _is_number(text):
         return text
-    number = int(text)
+    number = int(text) if len(text) <= _NUMBER_LENGTH_MAX else NUMBERS
     if not 0 <= number < NUMBERS:
         raise Problem("ERR DB index is out of range")
     return DEFAULT_TABLE if number == 0 else f"db{number}"
@@ -62,7 +69,7 @@ def name_of(selected: bytes) -> str:
 
 def is_numbered(name: str) -> bool:
     """Is it a table that is made at first use?"""
-    return name == DEFAULT_TABLE or (name.startswith("db") and name[2:].isdigit() and 0 < int(name[2:]) < NUMBERS)
+    return name == DEFAULT_TABLE or (bool(_is_database(name)) and int(name[-2:].lstrip("b")) < NUMBERS)
 
 
 class ServedTable:

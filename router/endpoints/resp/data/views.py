@@ -18,7 +18,22 @@ from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import PLAIN_PUT
 from serving_tier.fold.entry import NEVER, Entry
 
-__all__ = ["APPENDED", "Each", "Overlay", "PendingVersion", "ReadOnlyView", "Record", "Step", "View", "known_version"]
+__all__ = [
+    "APPENDED",
+    "Each",
+    "Overlay",
+    "PendingVersion",
+    "ReadOnlyView",
+    "Record",
+    "Step",
+    "TooLongForATurn",
+    "View",
+    "known_version",
+]
+
+
+class TooLongForATurn(Exception):
+    """Control flow: the commands of one EXEC take longer than a turn of the event loop. They run again in a thread."""
 
 
 class View(Protocol):
@@ -43,6 +58,10 @@ class View(Protocol):
 
     def remove(self, key: bytes) -> None:
         """Delete a key."""
+        ...
+
+    def go_on(self) -> None:
+        """Called between the commands of one EXEC. Raises `TooLongForATurn`."""
         ...
 
 
@@ -92,6 +111,9 @@ class ReadOnlyView:
         """Not here."""
         raise AssertionError("a command that only reads has deleted")
 
+    def go_on(self) -> None:
+        """Reads are bounded by their keys."""
+
 
 class Overlay:
     """A view that notes what is read and what is changed.
@@ -111,11 +133,18 @@ class Overlay:
     into C: a fifth of the time of as many calls.
     """
 
-    __slots__ = ("_entries", "bytes", "conditions", "expiries", "found", "keys", "late", "now_ms", "values")
+    __slots__ = ("_entries", "_in_turn", "bytes", "conditions", "expiries", "found", "keys", "late", "now_ms", "values")
 
     def __init__(
-        self, found: Mapping[bytes, Entry | None], now_ms: int, late: Callable[[], bool] = lambda: False
+        self,
+        found: Mapping[bytes, Entry | None],
+        now_ms: int,
+        late: Callable[[], bool] = lambda: False,
+        *,
+        in_turn: bool = False,
     ) -> None:
+        """`in_turn`: the commands run in a turn of the event loop, and not in a thread."""
+        self._in_turn = in_turn
         self.found = found
         self.now_ms = now_ms
         self.late = late
@@ -166,6 +195,11 @@ class Overlay:
         """See `View`."""
         self._entries[key] = None
         self._note(key, None, NEVER)
+
+    def go_on(self) -> None:
+        """See `View`."""
+        if self._in_turn and self.late():
+            raise TooLongForATurn
 
     def _note(self, key: bytes, value: bytes | None, expires_at_ms: int) -> None:
         self.keys.append(key)

