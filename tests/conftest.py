@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -41,6 +42,20 @@ settings.load_profile("any load")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--log kafka`: the end-to-end tests with their log on a real broker."""
     parser.addoption("--log", choices=["embedded", "kafka"], default="embedded", help="where databases have their log")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the simulation has run and met, over all workers."""
+    seeds, met = 0, Counter[str]()
+    for report in terminalreporter.stats.get("passed", []):
+        noted = dict(report.user_properties)
+        seeds += noted.get("simulation seeds", 0)
+        met += Counter(noted.get("simulation met", {}))
+    if seeds:
+        steps = {name: count for name, count in met.items() if not name.startswith("answer")}
+        terminalreporter.write_line(
+            f"simulation: {seeds} seeds, {sum(steps.values())} faults at {len(steps)} kinds of steps"
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -199,7 +199,7 @@ class EmbeddedLog:
 
     def _in_writer(self, errand: Callable[[], None]) -> None:
         """Have the writer thread do something, and wait for it. Not from an event loop's thread."""
-        self._committer.run(errand).result()
+        self._committer.run(errand)
 
     # --- topics ---
 

@@ -18,14 +18,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Final
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
+from log_tier.concurrency.workers import Consumer
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.quick_disk import QuickDisk
 from log_tier.embedded.segments.partition_log import PartitionLog, Staged
@@ -41,6 +40,8 @@ _logger = logging.getLogger(__name__)
 # What waits for a commit: its partition, its bytes, its span, and who wants to know.
 _Append = tuple[PartitionLog, bytes, int, "asyncio.Future[Appended]"]
 _Errand = tuple[Callable[[], None], "Future[None]"]
+_Work = list[_Append] | _Errand | None
+"""What the writer's thread takes; None: the last."""
 _Settled = list[tuple["asyncio.Future[Any]", object]]
 
 # Of a commit in a caller's thread: beyond it the copy into the kernel's memory takes as long as a sync.
@@ -53,14 +54,13 @@ class Committer:
     def __init__(self, settings: EngineSettings, clock: ClockMs) -> None:
         self._settings = settings
         self._clock = clock
-        self._queue: SimpleQueue[list[_Append] | _Errand | None] = SimpleQueue()
+        self._writer: Consumer[_Work] = settings.workers.consumer(self._run, name="duramen-log-writer")
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         """Held by the thread that writes to partitions: the writer thread, or a caller that commits at once."""
         self._disk = QuickDisk(settings.quick_commit_s)
         self._queued = 0
         self._queued_bytes = 0
-        self._thread: threading.Thread | None = None
         self._closed = False
         self.journal: Journal | None = None
         """Where commits over several partitions are made stable; None: each partition's segment is synced."""
@@ -75,8 +75,7 @@ class Committer:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="duramen-log-writer", daemon=True)
-        self._thread.start()
+        self._writer.start()
 
     def submit(
         self, batches: Sequence[tuple[PartitionLog, bytes, int]], *, gathered: bool = False
@@ -112,7 +111,7 @@ class Committer:
             self._queued_bytes += size
             appends: list[_Append] = [(log, batch, span, loop.create_future()) for log, batch, span in batches]
             if not at_once:
-                self._queue.put(appends)
+                self._writer.put(appends)
         if at_once:
             self._commit_here(appends, loop)
         return [future for _, _, _, future in appends]
@@ -128,38 +127,32 @@ class Committer:
         finally:
             self._turn.release()
 
-    def run(self, errand: Callable[[], None]) -> Future[None]:
-        """Have the writer thread do something between two commits."""
+    def run(self, errand: Callable[[], None]) -> None:
+        """Have the writer thread do something between two commits, and wait for it: not in an event loop's thread."""
         done: Future[None] = Future()
         with self._lock:
             if self._closed:
                 raise ShuttingDown("the log is closing; open it again, or use another replica")
-            self._queue.put((errand, done))
-        return done
+            self._writer.put((errand, done))
+        self._writer.wait_for(done)
 
     def close(self) -> None:
         """Commit what is queued, then end the thread. Blocks."""
         with self._lock:
             self._closed = True
-            self._queue.put(None)
-        if self._thread is not None:
-            self._thread.join()
+            self._writer.put(None)
+        self._writer.join()
 
-    def _run(self) -> None:
-        take = self._queue.get
-        going = True
-        while going:
-            work = [take()]
-            # One consumer, so what the queue says it holds is there.
-            work += [take() for _ in range(self._queue.qsize())]
-            try:
-                with self._turn:
-                    going = self._do(work)
-            except BaseException as error:
-                self._abandon(work, error)
-                raise
+    def _run(self, work: list[_Work]) -> bool:
+        try:
+            with self._turn:
+                return self._do(work)
+        except BaseException as error:
+            # Our own bug ends the thread: say so to everyone, so that nobody waits for ever.
+            self._fail(work, error, self._writer.take_rest())
+            raise
 
-    def _do(self, work: list[list[_Append] | _Errand | None]) -> bool:
+    def _do(self, work: list[_Work]) -> bool:
         """Commit and run errands; whether to go on."""
         going = True
         errands: list[_Errand] = []
@@ -182,16 +175,7 @@ class Committer:
                 done.set_result(None)
         return going
 
-    def _abandon(self, work: list[list[_Append] | _Errand | None], error: BaseException) -> None:
-        """Our own bug ended the thread: say so to everyone, so that nobody waits for ever."""
-        self._fail(work, error, (self._queue.get() for _ in range(self._queue.qsize())))
-
-    def _fail(
-        self,
-        under_way: Sequence[list[_Append] | _Errand | None],
-        error: BaseException,
-        queued: Iterable[list[_Append] | _Errand | None] = (),
-    ) -> None:
+    def _fail(self, under_way: Sequence[_Work], error: BaseException, queued: Sequence[_Work] = ()) -> None:
         stopped = self._stop(LogStopped(f"the log's writer ended with {error!r}: restart, and report this as a bug"))
         unknown = _unknown(stopped)
         for answer, item in (*((unknown, item) for item in under_way), *((stopped, item) for item in queued)):
@@ -208,7 +192,8 @@ class Committer:
         self, appends: dict[PartitionLog, list[_Append]], *, here: asyncio.AbstractEventLoop | None = None
     ) -> None:
         """Commit, and settle the callers' futures in their loops. `here`: the current thread's loop, if it has one."""
-        began_s = time.perf_counter()
+        stopwatch_s = self._settings.stopwatch_s
+        began_s = stopwatch_s()
         staged: list[tuple[PartitionLog, Staged]] = []
         outcomes: dict[PartitionLog, list[Appended | DuramenError]] = {}
         for partition, group in appends.items():
@@ -217,7 +202,7 @@ class Committer:
                 staged.append((partition, part))
         for partition, failure in self._make_stable(staged).items():
             outcomes[partition] = [failure] * len(appends[partition])
-        self._disk.took(time.perf_counter() - began_s)
+        self._disk.took(stopwatch_s() - began_s)
 
         settled: dict[asyncio.AbstractEventLoop, _Settled] = {}
         count = size = 0

@@ -31,12 +31,13 @@ This is the write-ahead journal of BookKeeper's bookies, used only where it save
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
+from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.embedded.commit.journal_format import (
     FRAME_BYTES,
     FRAMES_AT,
@@ -62,7 +63,15 @@ class Journal:
     """The writing half; belongs to the writer thread. `open` replays and begins."""
 
     def __init__(
-        self, disk: Disk, folder: Path, files: tuple[File, File], *, log_id: bytes, generation: int, size: int
+        self,
+        disk: Disk,
+        folder: Path,
+        files: tuple[File, File],
+        *,
+        log_id: bytes,
+        generation: int,
+        size: int,
+        workers: Workers = THREADS,
     ) -> None:
         self._disk, self._folder = disk, folder
         self._files = files
@@ -78,7 +87,7 @@ class Journal:
         """Segments with bytes that only this generation's frames made stable."""
         self._settling: Future[None] | None = None
         self._being_settled: set[Path] = set()
-        self._settler = ThreadPoolExecutor(1, thread_name_prefix="duramen-log-settler")
+        self._settler = workers.pool(1, name="duramen-log-settler")
 
     @classmethod
     def open(
@@ -89,6 +98,7 @@ class Journal:
         size: int,
         log_id: bytes,
         segment_of: Callable[[PartitionId, Offset], Path | None],
+        workers: Workers = THREADS,
     ) -> tuple[Journal, Replayed]:
         """Replay what is there, then begin anew with two files of `size` bytes for frames.
 
@@ -107,7 +117,9 @@ class Journal:
                 files.append(file)
                 if file.size() < FRAMES_AT + size:
                     file.preallocate(file.size(), FRAMES_AT + size - file.size())
-            journal = cls(disk, folder, (files[0], files[1]), log_id=log_id, generation=generation, size=size)
+            journal = cls(
+                disk, folder, (files[0], files[1]), log_id=log_id, generation=generation, size=size, workers=workers
+            )
             # The older one first: as long as it is the newest, a chain begins in it, and the other is not needed.
             journal._begin_file(generation - 1)
             journal._begin_file(generation)

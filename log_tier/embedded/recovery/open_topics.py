@@ -50,6 +50,7 @@ class TopicOpener:
                 size=self._settings.journal_bytes,
                 log_id=table_id_to_bytes(self._folder.identity),
                 segment_of=self._newest_segment,
+                workers=self._settings.workers,
             )
         except OSError as error:
             if error.errno not in NO_SPACE or isinstance(error, SyncFailed):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.model.batch_header import BATCH_BYTES_MAX
 
 __all__ = [
@@ -62,6 +64,10 @@ class EngineSettings:
     millisecond is what an event loop spends on some dozens of requests anyway. 0: no commit is quick."""
     random_bytes: Entropy = os.urandom
     """Where topic ids come from."""
+    workers: Workers = THREADS
+    """Where the writer's thread comes from, and those that sync and close files."""
+    stopwatch_s: Callable[[], float] = time.perf_counter
+    """What commits are timed with."""
 
     def __post_init__(self) -> None:
         if not 1 << 10 <= self.segment_bytes <= 1 << 31:

@@ -1,0 +1,32 @@
+"""Simulation: the log on one thread, under one seed, with a disk that fails and a clock that jumps.
+
+```
+python -m tests.simulation --seeds 500 --jobs 2       # exit 1 where a property does not hold
+python -m tests.simulation --seed 81733 --story       # one run again, event by event
+python -m tests.simulation --seed 81733 --shrink      # the same, with as few faults and calls as still break it
+python -m tests.simulation --planted                  # after how many seeds each planted bug is found
+```
+
+**What runs.** The embedded log is the real code, all of it: commit by the writer's thread and by the caller, journal,
+recovery, trimming, compaction, topics, readers. In place of the machine it gets three things, each through a seam of
+the product: a disk in memory (`EngineSettings` and `Disk`), threads that take turns on the event loop's thread
+(`log_tier.concurrency.workers`), and an event loop whose time jumps to the next timer.
+
+**A run.** A seed draws a plan: the sizes of segments, journal and caches, which kinds of calls and faults there are,
+when six clients call what, and which faults strike after how many changes of the disk. The plan is data, so a shrinker
+can take parts of it away. The log lives as long as the plan lets it; an operator starts it again after a death or a
+failed sync, on what the disk kept. Before each life goes on, and at the end after one more kill and one more loss of
+power, the whole log is read and held against what was sent, answered and shown (`book.py`, which lists the
+properties).
+
+**Faults.** Loss of power in the middle of any change of the disk: any subset of the sectors that were not synced stays,
+and names as a prefix of their changes. A kill there. A sync, or any other change, that fails once. A full disk for a
+while. Threads that wake late.
+
+**What it does not do yet.** Nodes, routers, the catalog, jobs, snapshots, the client, the RESP endpoint and the network
+are not in it. The disk does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit
+is one step of the simulated thread: a reader never runs between its write and its sync.
+
+**Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_disk.py`, `book.py`, `log_world.py`, `run.py`,
+`planted.py`, `__main__.py`.
+"""

@@ -1,0 +1,101 @@
+"""`python -m tests.simulation`: run seeds, tell one run, or look for planted bugs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+# The kit, and this package, are imported as the tests import them.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from simulation.plan import plan_of
+from simulation.planted import PLANTED, plant
+from simulation.run import Outcome, run_plan, run_seed, run_seeds, shrink
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what the arguments ask for; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=500, help="how many seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--seed", type=int, help="one seed")
+    parser.add_argument("--story", action="store_true", help="with --seed: print the run event by event")
+    parser.add_argument(
+        "--shrink", action="store_true", help="with --seed: reduce the plan first, then print its story"
+    )
+    parser.add_argument("--bug", choices=sorted(PLANTED), help="with --seed: plant this bug")
+    parser.add_argument("--planted", action="store_true", help="after how many seeds each planted bug is found")
+    asked = parser.parse_args(arguments)
+    if asked.planted:
+        return _find_planted(asked.seeds)
+    if asked.seed is None:
+        return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs)
+    if asked.bug is not None:
+        with plant(asked.bug):
+            return _run_one(asked.seed, story=asked.story, smaller=asked.shrink)
+    return _run_one(asked.seed, story=asked.story, smaller=asked.shrink)
+
+
+def _run_one(seed: int, *, story: bool, smaller: bool) -> int:
+    outcome = run_seed(seed)
+    if smaller and outcome.broken:
+        plan = plan_of(seed)
+        small = shrink(plan, outcome.broken)
+        outcome = run_plan(small)
+        print(f"{len(small.faults)} of {len(plan.faults)} faults, {len(small.calls)} of {len(plan.calls)} calls")
+    if story or smaller:
+        print("\n".join(outcome.lines))
+    return _say(outcome)
+
+
+def _say(outcome: Outcome) -> int:
+    if not outcome.broken:
+        print(f"seed {outcome.seed}: every property holds; story {outcome.digest}")
+        return 0
+    print(f"seed {outcome.seed}: {outcome.words}")
+    print(f"again: python -m tests.simulation --seed {outcome.seed} --story")
+    return 1
+
+
+def _run_many(seeds: range, jobs: int) -> int:
+    met: Counter[str] = Counter()
+    virtual_s = processor_s = 0.0
+    broken = 0
+    for outcome in run_seeds(seeds, jobs):
+        met += outcome.met
+        virtual_s += outcome.virtual_s
+        processor_s += outcome.processor_s
+        if outcome.broken:
+            broken += 1
+            _say(outcome)
+    for name, count in sorted(met.items()):
+        print(f"{count:8} {name}")
+    print(
+        f"{len(seeds)} seeds, {broken} broken; {virtual_s:.0f} virtual seconds in {processor_s:.1f} s of processor: "
+        f"{virtual_s / processor_s:.0f} a second"
+    )
+    return 1 if broken else 0
+
+
+def _find_planted(seeds: int) -> int:
+    missed = 0
+    for name in PLANTED:
+        began_s = time.process_time()
+        with plant(name):
+            found = next((outcome for outcome in map(run_seed, range(seeds)) if outcome.broken), None)
+        took_s = time.process_time() - began_s
+        if found is None:
+            missed += 1
+            print(f"NOT FOUND in {seeds} seeds ({took_s:.0f} s): {name}")
+        else:
+            print(f"after {found.seed + 1:3} seeds ({took_s:.1f} s): {name}: {found.words[:150]}")
+    print(f"{len(PLANTED) - missed} of {len(PLANTED)} planted bugs found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""What was written, what was said about it, and what a log holds: the checker of the log."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from log_tier.model.batch import decode_batch
+from log_tier.model.identifiers import Offset
+
+__all__ = ["PROPERTIES", "Book", "Broken", "SentBatch", "records_in"]
+
+PROPERTIES = {
+    "acknowledged": "what was acknowledged is in the log at its offset, with its bytes",
+    "unwritten": "nothing is in the log that nobody wrote, and nothing more often than it was sent",
+    "refused": "what was refused is not in the log",
+    "shown": "what a reader was shown stays at its offset",
+    "whole": "the records of a batch are there together, in their order",
+    "dense": "offsets have no holes, but where a compaction made them",
+    "damage": "no recovery finds damage on a disk that damages nothing",
+    "typed": "every failure is an error of Duramen's",
+    "ends": "every call ends, and the log takes writes again when the faults are over",
+}
+
+Record = tuple[bytes, bytes]
+"""Key and value; no two sent records have the same value."""
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
+class Broken(AssertionError):
+    """A property does not hold."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{name}: {PROPERTIES[name]}, but {what}")
+        self.name = name
+
+
+@dataclass
+class SentBatch:
+    """One batch, and what is known of it."""
+
+    topic: str
+    partition: int
+    records: tuple[Record, ...]
+    data: bytes
+    copies: int = 0
+    """How often it may be in the log."""
+    offsets: set[int] = field(default_factory=set)
+    """Where it was acknowledged."""
+
+
+def records_in(stored: Iterable[bytes]) -> dict[int, Record]:
+    """Offset → record."""
+    found: dict[int, Record] = {}
+    for data in stored:
+        batch = decode_batch(data)
+        found.update(zip(batch.offsets(), zip(batch.columns.keys, batch.columns.values, strict=True), strict=True))
+    return found
+
+
+class Book:
+    """Everything that was sent, answered and shown, over all lives of a log."""
+
+    def __init__(self) -> None:
+        self.sent: list[SentBatch] = []
+        self.shown: dict[Place, Record] = {}
+        self.compacted: dict[tuple[str, int], int] = defaultdict(int)
+        """Below which offset records may have gone because later ones replaced them."""
+
+    def show(self, topic: str, partition: int, records: dict[int, Record]) -> None:
+        """A reader was shown these."""
+        for offset, record in records.items():
+            before = self.shown.setdefault((topic, partition, offset), record)
+            if before != record:
+                raise Broken("shown", f"{partition}@{offset} was {before[1]!r} and is {record[1]!r}")
+
+    def check(self, topic: str, partition: int, found: dict[int, Record], earliest: Offset, latest: Offset) -> None:
+        """Hold what a partition holds against what was promised. O(records)."""
+        compacted = self.compacted[topic, partition]
+        newest: dict[bytes, int] = {key: offset for offset, (key, _) in found.items()}
+
+        def may_be_gone(offset: int, key: bytes) -> bool:
+            return offset < earliest or (offset < compacted and newest.get(key, -1) > offset)
+
+        for offset in range(earliest, latest + 1):
+            if offset not in found and offset >= compacted:
+                raise Broken("dense", f"{partition}@{offset} is missing of {earliest} to {latest}")
+        seen = Counter(value for _, value in found.values())
+        known: set[bytes] = set()
+        for batch in self.sent:
+            if (batch.topic, batch.partition) == (topic, partition):
+                self._check_batch(batch, found, seen, may_be_gone)
+                known.update(value for _, value in batch.records)
+        if strangers := set(seen) - known:
+            raise Broken("unwritten", f"partition {partition} holds {min(strangers)!r}")
+        for (of, number, offset), record in self.shown.items():
+            if (
+                (of, number) == (topic, partition)
+                and found.get(offset) != record
+                and not may_be_gone(offset, record[0])
+            ):
+                raise Broken("shown", f"{partition}@{offset} was {record[1]!r} and is {found.get(offset)}")
+
+    def _check_batch(
+        self,
+        batch: SentBatch,
+        found: dict[int, Record],
+        seen: Counter[bytes],
+        may_be_gone: Callable[[int, bytes], bool],
+    ) -> None:
+        for base in batch.offsets:
+            for at, record in enumerate(batch.records):
+                if found.get(base + at) != record and not may_be_gone(base + at, record[0]):
+                    raise Broken(
+                        "acknowledged",
+                        f"{record[1]!r} was acknowledged at {batch.partition}@{base + at}, which holds "
+                        f"{found.get(base + at)}",
+                    )
+        for _, value in batch.records:
+            if seen[value] > batch.copies:
+                name = "unwritten" if batch.copies else "refused"
+                raise Broken(name, f"{value!r} is there {seen[value]} times; {batch.copies} copies may be")
+        places = [offset for offset, record in found.items() if record == batch.records[0]]
+        for base in places:
+            for at, record in enumerate(batch.records):
+                if found.get(base + at) != record and not may_be_gone(base + at, record[0]):
+                    raise Broken("whole", f"{batch.partition}@{base} begins a batch, and {base + at} is not {record}")

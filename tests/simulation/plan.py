@@ -1,0 +1,134 @@
+"""What a seed draws: the shape of a log, what its clients call, and what goes wrong. Plain data that can be shrunk."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["FAULTS", "Call", "CallKind", "Fault", "FaultKind", "Plan", "plan_of"]
+
+CallKind = Literal["append", "together", "gathered", "trim", "compact", "create", "delete", "restart"]
+FaultKind = Literal["power", "kill", "sync", "write", "full", "slow"]
+
+FAULTS: Final[dict[FaultKind, str]] = {
+    "power": "the machine loses power: what was not synced is lost, sector by sector",
+    "kill": "the process is killed: the kernel keeps what was written",
+    "sync": "a sync fails",
+    "write": "a write, a rename or another change of the disk fails",
+    "full": "the disk is full for a while",
+    "slow": "threads are slow to wake for a while",
+}
+
+_LENGTH_S: Final = 12.0
+_CALLS: Final[tuple[CallKind, ...]] = (
+    "append",
+    "together",
+    "gathered",
+    "trim",
+    "compact",
+    "create",
+    "delete",
+    "restart",
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of one client."""
+
+    at_s: float
+    client: int
+    kind: CallKind
+    number: int
+    """Names what it writes; drawn once, so that a shrunk plan writes the same."""
+    partitions: tuple[int, ...] = ()
+    records: int = 1
+    size: int = 10
+    hot: bool = False
+    """Whether it writes to keys that others write too."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something goes wrong: at the disk's `steps`th change after `at_s`, or a second later."""
+
+    at_s: float
+    kind: FaultKind
+    steps: int
+    seconds: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run."""
+
+    seed: int
+    partitions: int
+    segment_bytes: int
+    journal_bytes: int
+    tail_bytes: int
+    open_segments: int
+    quick: bool
+    """Whether commits may be made in a caller's thread."""
+    calls: tuple[Call, ...]
+    faults: tuple[Fault, ...]
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed. Which kinds of calls and faults there are is drawn first: some runs have few kinds."""
+    chance = random.Random(f"plan {seed}")
+    partitions = chance.choice((1, 2, 3, 3, 5))
+    weights = {kind: chance.choice((0, 1, 3)) for kind in _CALLS}
+    weights["append"] = max(1, weights["append"]) * 4
+    weights["together"] *= 4
+    weights["gathered"] *= 4
+    for rare in ("create", "delete", "restart"):
+        weights[rare] = chance.choice((0, 0, 1))
+    kinds = chance.choices(tuple(weights), tuple(weights.values()), k=chance.randrange(20, 160))
+    calls = tuple(sorted((_call(chance, number, kind, partitions) for number, kind in enumerate(kinds)), key=_at))
+    possible = [kind for kind in FAULTS if chance.random() < 0.5] or ["power"]
+    faults = tuple(sorted((_fault(chance, possible) for _ in range(chance.randrange(1, 7))), key=_at))
+    return Plan(
+        seed,
+        partitions,
+        segment_bytes=chance.choice((1024, 2048, 8192, 1 << 20)),
+        journal_bytes=chance.choice((1500, 4096, 65536)),
+        tail_bytes=chance.choice((0, 2000, 1 << 20)),
+        open_segments=chance.choice((0, 0, 2)),
+        quick=chance.random() < 0.5,
+        calls=calls,
+        faults=faults,
+    )
+
+
+def _at(one: Call | Fault) -> float:
+    return one.at_s
+
+
+def _call(chance: random.Random, number: int, kind: CallKind, partitions: int) -> Call:
+    # Calls come in bursts, so that several share a commit.
+    at_s = chance.randrange(1, 30) * _LENGTH_S / 30 + chance.random() * chance.choice((0.0001, 0.01, 0.3))
+    many = kind in ("together", "gathered")
+    wanted = chance.sample(range(partitions), chance.randrange(1, partitions + 1) if many else 1)
+    return Call(
+        at_s,
+        chance.randrange(6),
+        kind,
+        number,
+        tuple(sorted(wanted)),
+        records=chance.choice((1, 1, 1, 3, 8)),
+        size=chance.choice((10, 10, 100, 700)),
+        hot=chance.random() < 0.4,
+    )
+
+
+def _fault(chance: random.Random, possible: list[FaultKind]) -> Fault:
+    return Fault(
+        chance.random() * _LENGTH_S,
+        chance.choice(possible),
+        steps=chance.choice((0, 1, 2, 3, chance.randrange(40))),
+        seconds=chance.random() * 2,
+        seed=chance.getrandbits(32),
+    )

@@ -1,0 +1,116 @@
+"""One run, many runs, and the smallest plan that still breaks a promise."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from simulation.book import Broken
+from simulation.log_world import LogWorld
+from simulation.plan import Plan, plan_of
+from simulation.simulated_loop import SimulatedLoop, Stuck
+
+__all__ = ["Outcome", "run_plan", "run_seed", "run_seeds", "shrink"]
+
+# So many runs share a task of a pool's process.
+_RUNS = 8
+# A shrinker stops after so many runs: each takes a fifth of a second.
+_TRIES = 400
+
+
+@dataclass
+class Outcome:
+    """What came of one run."""
+
+    seed: int
+    broken: str = ""
+    """The name of the property that does not hold."""
+    words: str = ""
+    virtual_s: float = 0.0
+    processor_s: float = 0.0
+    digest: str = ""
+    met: Counter[str] = field(default_factory=Counter)
+    lines: list[str] = field(default_factory=list)
+
+
+def run_plan(plan: Plan) -> Outcome:
+    """Run a plan on a loop of its own."""
+    logging.disable(logging.CRITICAL)
+    began_s = time.process_time()
+    loop = SimulatedLoop(random.Random(f"loop {plan.seed}"))
+    outcome = Outcome(plan.seed)
+    try:
+        asyncio.set_event_loop(loop)
+        world = LogWorld(plan, loop)
+        try:
+            loop.run_until_complete(world.run())
+        except Broken as error:
+            outcome.broken, outcome.words = error.name, str(error)
+        except Stuck as error:
+            outcome.broken, outcome.words = "ends", str(error)
+        except Exception as error:  # noqa: BLE001 - whatever ends a run is what the run has found
+            outcome.broken, outcome.words = "typed", f"the run ended with {error!r}"
+        outcome.virtual_s, outcome.digest = loop.time(), world.story.digest()
+        outcome.met, outcome.lines = world.story.met, world.story.lines
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+        logging.disable(logging.NOTSET)
+    outcome.processor_s = time.process_time() - began_s
+    return outcome
+
+
+def run_seed(seed: int) -> Outcome:
+    """Run the plan of a seed."""
+    return run_plan(plan_of(seed))
+
+
+def _run_some(seeds: list[int]) -> list[Outcome]:
+    outcomes = [run_seed(seed) for seed in seeds]
+    return [outcome if outcome.broken else replace(outcome, lines=[]) for outcome in outcomes]
+
+
+def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+    """Run seeds in `jobs` processes; their outcomes in the order of the seeds."""
+    source = iter(seeds)
+    groups = list(iter(lambda: list(islice(source, _RUNS)), []))
+    if jobs == 1:
+        for group in groups:
+            yield from _run_some(group)
+        return
+    with ProcessPoolExecutor(jobs) as processes:
+        for outcomes in processes.map(_run_some, groups):
+            yield from outcomes
+
+
+def shrink(plan: Plan, broken: str) -> Plan:
+    """A plan with as few faults and calls as the shrinker finds that breaks the same property."""
+    tries = _TRIES
+
+    def still(candidate: Plan) -> bool:
+        nonlocal tries
+        tries -= 1
+        return run_plan(candidate).broken == broken
+
+    for part in ("faults", "calls"):
+        size = max(1, len(getattr(plan, part)) // 2)
+        while tries > 0:
+            at, gone = 0, False
+            while at < len(getattr(plan, part)) and tries > 0:
+                items = getattr(plan, part)
+                candidate = replace(plan, **{part: items[:at] + items[at + size :]})
+                if still(candidate):
+                    plan, gone = candidate, True
+                else:
+                    at += size
+            if size == 1 and not gone:
+                break
+            size = max(1, size // 2)
+    return plan

@@ -1,0 +1,73 @@
+"""A bounded number of seeds, the same story from the same seed, and every planted bug found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kit.deadlines import patience_s
+
+from simulation.plan import plan_of
+from simulation.planted import PLANTED, plant
+from simulation.run import run_plan, run_seed, shrink
+
+ROOT = Path(__file__).parents[2]
+FULL = os.environ.get("DURAMEN_CAMPAIGN") == "1"
+GROUPS = 8
+SEEDS = 2000 if FULL else 10
+"""In each group."""
+FOUND_WITHIN = 100
+"""Seeds after which each planted bug is found."""
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.campaign
+def test_every_property_holds(group: int, record_property: Callable[[str, object], None]) -> None:
+    met: Counter[str] = Counter()
+    for seed in range(group * SEEDS, (group + 1) * SEEDS):
+        outcome = run_seed(seed)
+        met += outcome.met
+        assert not outcome.broken, f"{outcome.words}\nagain: python -m tests.simulation --seed {seed} --story"
+    record_property("simulation seeds", SEEDS)
+    record_property("simulation met", dict(met))
+    assert any(name.startswith(("power", "kill")) for name in met)
+
+
+@pytest.mark.campaign
+def test_a_seed_is_one_story() -> None:
+    """In any process, whatever its hashes."""
+    digests = set()
+    for number in range(10 if FULL else 3):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "--seed", "7"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": str(number)},
+            capture_output=True,
+            text=True,
+            timeout=patience_s(60),
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        digests.add(done.stdout)
+    assert len(digests) == 1, digests
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str) -> None:
+    with plant(name):
+        assert any(run_seed(seed).broken for seed in range(FOUND_WITHIN))
+
+
+def test_a_shrunk_plan_breaks_the_same_property() -> None:
+    with plant("what is under way when a sync fails is refused"):
+        seed, broken = next((seed, found) for seed in range(FOUND_WITHIN) if (found := run_seed(seed).broken))
+        plan = plan_of(seed)
+        small = shrink(plan, broken)
+        assert run_plan(small).broken == broken
+    assert len(small.faults) + len(small.calls) <= 4 < len(plan.calls)
+    assert not run_plan(small).broken, "without the bug it holds"
