@@ -5,8 +5,8 @@
 asked to stop between two of its steps. `backoff.py` is the one retry policy, `broadcast.py` wakes all waiters for a
 change, `clocks.py` is the seam to the machine's clocks. `background.py` and `tasks.py` keep tasks, report their
 failures and end them. `persistent_map.py` is a mapping that is replaced at each change, cheaply, so that readers need
-no lock.
+no lock. `sized_work.py` keeps the turns of an event loop short.
 
 Reading order: `clocks.py`, `backoff.py`, `broadcast.py`, `background.py`, `tasks.py`, `blocking_wait.py`, `workers.py`,
-`threads.py`, `forking.py`, `background_loop.py`, `descriptors.py`, `persistent_map.py`.
+`threads.py`, `forking.py`, `background_loop.py`, `descriptors.py`, `persistent_map.py`, `sized_work.py`.
 """

@@ -19,6 +19,7 @@ from typing import Final
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import TableEntry
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, Turn
 from log_tier.model.errors import (
     DeadlineExceeded,
     DuramenError,
@@ -37,8 +38,8 @@ from log_tier.model.table_spec import TableSpec
 from router.data.appending import unanswered
 from router.data.freshness import Decision, decide, needed_offset
 from router.data.in_time import in_time
-from router.data.outcomes import outcome_forgotten, outcome_unknown
-from router.data.reply_budget import ReplyBudget, read_keys
+from router.data.outcomes import judged, outcome_unknown
+from router.data.reply_budget import ReplyBudget, read_many_keys
 from router.data.requests import (
     OutcomesPart,
     PartitionDescription,
@@ -48,14 +49,12 @@ from router.data.requests import (
     ScanResult,
     TableDescription,
     WatchEvent,
-    WriteOutcome,
     WritePart,
     WriteResult,
 )
 from router.data.scan import check_scan, scan_replicas
 from router.data.tables import Tables
 from router.data.watch import watch_replicas
-from serving_tier.fold.verdicts import Outcome, Verdict, rejection_of
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from serving_tier.replica.refusals import end_unknown
@@ -63,11 +62,14 @@ from serving_tier.replica.replica import Replica
 
 __all__ = ["PARTS_MAX", "READ_KEYS_MAX", "LocalData"]
 
-# A read is answered on the event loop, some 2 µs a key: this many keys are 20 ms in which nobody else is served.
+# A reply is held whole by both ends, and a thread that reads this many keys takes some 20 ms for it.
 READ_KEYS_MAX: Final = 10_000
 
 # A client joins its calls by partition, and a table has a thousand of those: ten tables in one request are plenty.
 PARTS_MAX: Final = 10_000
+
+# A part costs as much as so many keys: its replica is looked up, and it has a transaction of its own.
+_PART_ITEMS: Final = 10
 
 
 class LocalData:
@@ -101,12 +103,13 @@ class LocalData:
         budget = ReplyBudget()
         results: list[ReadResult | DuramenError] = []
         waiting: list[tuple[int, ReadPart]] = []
+        turn = Turn()
         for place, part in enumerate(parts):
             try:
                 replica = self.node.replica(part.partition)
                 needed = needed_offset(part.after, replica.floor)
                 if _decide(replica, needed, part.strong, part.lag_max_ms) is Decision.ANSWER:
-                    results.append(read_keys(replica, part.keys, budget))
+                    results.append(await read_many_keys(replica, part.keys, budget))
                 else:
                     waiting.append((place, part))
                     results.append(InvalidRequest("unanswered"))  # replaced below, before it is returned
@@ -115,6 +118,8 @@ class LocalData:
                 results.append(error)
             except DuramenError as error:
                 results.append(error)
+            if turn.is_over(_PART_ITEMS + min(len(part.keys), AT_ONCE_ITEMS_MAX)):
+                await asyncio.sleep(0)
         if waiting:
             timeout = min(timeout, patience) if patience else timeout
             answers = await asyncio.gather(*(self._read_when_fresh(part, timeout, budget) for _, part in waiting))
@@ -129,7 +134,7 @@ class LocalData:
     async def _read_when_fresh(self, part: ReadPart, timeout: float, budget: ReplyBudget) -> ReadResult | DuramenError:
         try:
             replica = await self._fresh(part.partition, part.after, part.strong, timeout, part.lag_max_ms)
-            return read_keys(replica, part.keys, budget)
+            return await read_many_keys(replica, part.keys, budget)
         except DuramenError as error:
             return error
 
@@ -232,10 +237,8 @@ class LocalData:
             found = replica.index.outcomes(part.base_offset, part.after)
         except DuramenError as error:
             return error
-        if any(outcome.verdict is Verdict.DUPLICATE for outcome in found.values()):
-            return outcome_forgotten(part)
-        outcomes = [_write_outcome(offset, part.base_offset, outcome) for offset, outcome in found.items()]
-        return WriteResult(part.base_offset, part.timestamp_ms, outcomes)
+        small = len(found) <= AT_ONCE_ITEMS_MAX
+        return judged(part, found) if small else await asyncio.to_thread(judged, part, found)
 
     # --- scans and watches
 
@@ -390,10 +393,3 @@ def _check_parts(parts: Sequence[ReadPart] | Sequence[WritePart] | Sequence[Outc
             limit=PARTS_MAX,
             size=len(parts),
         )
-
-
-def _write_outcome(offset: Offset, base_offset: Offset, outcome: Outcome) -> WriteOutcome:
-    """A record's outcome for its writer; for a retry, the outcome and offset of the first copy."""
-    original = NOTHING if outcome.duplicate_of is None else outcome.duplicate_of
-    place = original if original > NOTHING else offset
-    return WriteOutcome(offset - base_offset, rejection_of(place, outcome), outcome.result, original)

@@ -6,10 +6,14 @@ which every replica gives alike; so the question may go to any of them, and may 
 
 from __future__ import annotations
 
-from log_tier.model.errors import DuramenError, WriteUnknown
-from router.data.requests import OutcomesPart
+from collections.abc import Mapping
 
-__all__ = ["outcome_forgotten", "outcome_unknown", "write_unknown"]
+from log_tier.model.errors import DuramenError, WriteUnknown
+from log_tier.model.identifiers import NOTHING, Offset
+from router.data.requests import OutcomesPart, WriteOutcome, WriteResult
+from serving_tier.fold.verdicts import Outcome, Verdict, rejection_of
+
+__all__ = ["judged", "outcome_forgotten", "outcome_unknown", "write_unknown"]
 
 
 def outcome_unknown(part: OutcomesPart, reason: DuramenError) -> WriteUnknown:
@@ -20,6 +24,21 @@ def outcome_unknown(part: OutcomesPart, reason: DuramenError) -> WriteUnknown:
         offset=part.base_offset,
         partition=part.partition.partition,
     )
+
+
+def judged(part: OutcomesPart, found: Mapping[Offset, Outcome]) -> WriteResult | WriteUnknown:
+    """The answer about a batch of which the index knows these outcomes. O(outcomes)."""
+    if any(outcome.verdict is Verdict.DUPLICATE for outcome in found.values()):
+        return outcome_forgotten(part)
+    outcomes = [_write_outcome(offset, part.base_offset, outcome) for offset, outcome in found.items()]
+    return WriteResult(part.base_offset, part.timestamp_ms, outcomes)
+
+
+def _write_outcome(offset: Offset, base_offset: Offset, outcome: Outcome) -> WriteOutcome:
+    """A record's outcome for its writer; for a retry, the outcome and offset of the first copy."""
+    original = NOTHING if outcome.duplicate_of is None else outcome.duplicate_of
+    place = original if original > NOTHING else offset
+    return WriteOutcome(offset - base_offset, rejection_of(place, outcome), outcome.result, original)
 
 
 def outcome_forgotten(part: OutcomesPart) -> WriteUnknown:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.model.errors import IndexDamaged, InvalidKey, LimitExceeded
 from log_tier.model.record import KEY_BYTES_MAX
 from router.data.requests import READ_REPLY_BYTES_MAX, ReadResult
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica
 
-__all__ = ["ReplyBudget", "read_keys"]
+__all__ = ["ReplyBudget", "read_keys", "read_many_keys"]
 
 
 class ReplyBudget:
@@ -34,17 +37,37 @@ class ReplyBudget:
 
 def read_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyBudget) -> ReadResult:
     """Read keys in one transaction. About 2 µs a key. Raises `InvalidKey`, `LimitExceeded`, `IndexDamaged`."""
-    if keys and not 0 < len(longest := max(keys, key=len)) <= KEY_BYTES_MAX:
-        raise InvalidKey(f"a key of this read has {len(longest)} bytes; keys have 1 to {KEY_BYTES_MAX}")
     try:
-        found = replica.index.get_many(keys)
+        result, size = _read(replica.index, keys)
     except IndexDamaged as error:
         replica.damaged(error)  # it stops, and another index is brought up in its place
         raise
+    budget.take(size, len(keys))
+    return result
+
+
+async def read_many_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyBudget) -> ReadResult:
+    """The same; a thread reads more than `AT_ONCE_ITEMS_MAX` keys, and other callers are served meanwhile."""
+    if len(keys) <= AT_ONCE_ITEMS_MAX:
+        return read_keys(replica, keys, budget)
+    try:
+        with replica.reading() as index:
+            result, size = await asyncio.to_thread(_read, index, keys)
+    except IndexDamaged as error:
+        replica.damaged(error)
+        raise
+    budget.take(size, len(keys))
+    return result
+
+
+def _read(index: LmdbIndex, keys: Sequence[bytes]) -> tuple[ReadResult, int]:
+    """What is stored under the keys, in one transaction, and the bytes of its values."""
+    if keys and not 0 < len(longest := max(keys, key=len)) <= KEY_BYTES_MAX:
+        raise InvalidKey(f"a key of this read has {len(longest)} bytes; keys have 1 to {KEY_BYTES_MAX}")
+    found = index.get_many(keys)
     entries = found.entries
     values = [None if entry is None else entry.value for entry in entries]
-    budget.take(sum(map(len, filter(None, values))), len(keys))
-    return ReadResult(
+    result = ReadResult(
         found.applied,
         values,
         [-1 if entry is None else entry.version for entry in entries],
@@ -52,3 +75,4 @@ def read_keys(replica: Replica, keys: Sequence[bytes], budget: ReplyBudget) -> R
         if any(entry is not None and entry.expires_at_ms for entry in entries)
         else None,
     )
+    return result, sum(map(len, filter(None, values)))

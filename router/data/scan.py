@@ -33,7 +33,11 @@ def check_scan(request: ScanRequest) -> None:
 
 async def scan_replicas(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
     """Read a page of all partitions of a table in a thread, about 2 µs an entry."""
-    pages, applied, versions = await asyncio.to_thread(_read_pages, replicas, request)
+    return await asyncio.to_thread(_merged, replicas, request)
+
+
+def _merged(replicas: Sequence[Replica], request: ScanRequest) -> ScanResult:
+    pages, applied, versions = _read_pages(replicas, request)
     merged = merge_pages(pages, limit=request.limit, bytes_max=_PAGE_BYTES_MAX, reverse=request.reverse)
     return ScanResult(
         [key for key, _ in merged.entries],

@@ -8,6 +8,10 @@ A call that fails as a whole ends with a gRPC status and a `Problem` in its trai
 `Problem` in its place in the reply. Both become the same typed errors on the other side. Other languages read the
 `google.rpc.Status` that comes with it.
 
+What grows with a request (its keys, records, parts, entries) is worked on in a thread, or some in each turn of the
+event loop, so that no turn is long (`log_tier/concurrency/sized_work.py`). gRPC's own work on a message, from bytes and
+to bytes, is on the loop.
+
 `kv/` is a second service on the same data plane, for programs in any language: tables by name, one key a call.
 
 Reading order: `services.py`, `kv/`.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
 import grpc
 
+from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from log_tier.model.retention import Retention
@@ -14,6 +16,7 @@ from log_tier.model.table_spec import TableSpec
 from log_tier.rpc.problems import abort
 from log_tier.rpc.streams import OpenStreams
 from log_tier.rpc.time_left import time_left_s
+from router.data.requests import WriteResult
 from router.data.seam import DataPlane, TableAdmin
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
@@ -37,20 +40,21 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 
     async def Read(self, request: kv.ReadRequest, context: _Context) -> kv.ReadReply:  # noqa: N802
         try:
-            parts = messages.read_parts_from(request)
+            parts = await run_sized(request.ByteSize() // 16, lambda: messages.read_parts_from(request))
             with self._load:
                 results = await self._inner.read(
                     parts, timeout=time_left_s(context), patience=request.patience_ms / 1000
                 )
-            return messages.read_reply(results)
+            items = sum(1 + len(part.keys) for part in parts)
+            return await run_sized(items, lambda: messages.read_reply(results))
         except DuramenError as error:
             await abort(context, error)
 
     async def Write(self, request: kv.WriteRequest, context: _Context) -> kv.WriteReply:  # noqa: N802
         try:
-            parts = messages.write_parts_from(request)
+            parts = await run_sized(len(request.parts), lambda: messages.write_parts_from(request))
             results = await self._inner.write(parts, timeout=time_left_s(context), patience=request.patience_ms / 1000)
-            return messages.write_reply(results)
+            return await run_sized(_outcomes(results), lambda: messages.write_reply(results))
         except DuramenError as error:
             await abort(context, error)
 
@@ -58,7 +62,8 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
         try:
             parts = messages.outcomes_parts_from(request)
             with self._load:
-                return messages.write_reply(await self._inner.outcomes(parts, timeout=time_left_s(context)))
+                results = await self._inner.outcomes(parts, timeout=time_left_s(context))
+            return await run_sized(_outcomes(results), lambda: messages.write_reply(results))
         except DuramenError as error:
             await abort(context, error)
 
@@ -66,7 +71,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
         try:
             with self._load:
                 result = await self._inner.scan(messages.scan_from(request), timeout=time_left_s(context))
-            return messages.scan_reply(result)
+            return await run_sized(len(result.keys), lambda: messages.scan_reply(result))
         except DuramenError as error:
             await abort(context, error)
 
@@ -97,6 +102,11 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
                 for partition, sequence in found.items()
             ]
         )
+
+
+def _outcomes(results: Sequence[WriteResult | DuramenError]) -> int:
+    """How much there is to say about these parts: one for each, and one for each record with an outcome."""
+    return sum(1 + (len(result.outcomes) if isinstance(result, WriteResult) else 0) for result in results)
 
 
 class TablesService(tables_pb2_grpc.TablesServicer):
@@ -130,7 +140,9 @@ class TablesService(tables_pb2_grpc.TablesServicer):
             found = await self._inner.list_tables(timeout=time_left_s(context))
         except DuramenError as error:
             await abort(context, error)
-        return tables.ListTablesReply(tables=[messages.table_message(ref) for ref in found])
+        return await run_sized(
+            len(found), lambda: tables.ListTablesReply(tables=[messages.table_message(ref) for ref in found])
+        )
 
     async def Describe(  # noqa: N802
         self, request: tables.FindTableRequest, context: _Context

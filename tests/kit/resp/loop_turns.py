@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 from kit.deadlines import patience_s
-from kit.resp.server_thread import ServerThread
 
-__all__ = ["LoopTurns"]
+__all__ = ["HasLoop", "LoopTurns"]
+
+
+class HasLoop(Protocol):
+    """A server on an event loop in a thread of its own."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
 
 
 class LoopTurns:
@@ -22,9 +29,7 @@ class LoopTurns:
     after the block are not counted, and those of other threads are counted in `elsewhere` only.
     """
 
-    def __init__(
-        self, server: ServerThread, monkeypatch: pytest.MonkeyPatch, owner: type | ModuleType, method: str
-    ) -> None:
+    def __init__(self, server: HasLoop, monkeypatch: pytest.MonkeyPatch, owner: type | ModuleType, method: str) -> None:
         self._server = server
         self._turn = 0
         self._runs = True

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from kit.resp.server_thread import ServerThread
+from kit.resp.loop_turns import HasLoop
 
 __all__ = ["TURN_MAX_S", "TurnTimes", "shortest_of"]
 
@@ -23,7 +23,7 @@ class TurnTimes:
     """Measures the turns of the block. A turn ends when the callbacks that were scheduled before it have run: a ticker
     schedules itself again and again."""
 
-    def __init__(self, server: ServerThread) -> None:
+    def __init__(self, server: HasLoop) -> None:
         self._server = server
         self._runs = True
         self._began = threading.Event()
@@ -52,7 +52,7 @@ class TurnTimes:
         assert self._ended.wait(20)
 
 
-def shortest_of(tries: int, server: ServerThread, work: Callable[[], object]) -> float:
+def shortest_of(tries: int, server: HasLoop, work: Callable[[], object]) -> float:
     """The longest turn of the best of so many tries, in seconds; a try that stays below `TURN_MAX_S` is the last."""
     longest: list[float] = []
     gc.collect()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
+from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.errors import InvalidKey, InvalidRequest
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
@@ -17,7 +18,7 @@ from router.endpoints.grpc.kv.results import token_text
 from router.proto import kv_pb2 as kv
 from serving_tier.index.scan import prefix_range
 
-__all__ = ["MESSAGE_BYTES_MAX", "scan_pages"]
+__all__ = ["MESSAGE_BYTES_MAX", "MESSAGE_ENTRIES_MAX", "scan_pages"]
 
 # A first page that comes soon, then larger ones.
 _PAGE_FIRST: Final = 200
@@ -26,6 +27,9 @@ _PAGE_MAX: Final = 4000
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
 """Content of one message of a stream, give or take its last entry: gRPC clients take messages of 4 MiB unless they are
 configured otherwise, and a larger one would end the scan."""
+
+MESSAGE_ENTRIES_MAX: Final = 5000
+"""Entries of one message of a stream: gRPC encodes it on the event loop, some 0.2 µs each."""
 
 
 def _range(request: kv.KVScanRequest) -> tuple[bytes, bytes | None]:
@@ -81,7 +85,7 @@ async def scan_pages(
         seen.update(page.applied)
         versions = versions or dict(page.table_versions)
         token = token_text(table, seen, asked)
-        for message in _messages(page, token):
+        async for message in each_sized(len(page.keys), _messages(page, token)):
             empty = False
             yield message
         if left is not None:
@@ -101,7 +105,7 @@ async def scan_pages(
 def _messages(page: ScanResult, token: str) -> Iterator[kv.KVScanResponse]:
     message, room = kv.KVScanResponse(token=token), MESSAGE_BYTES_MAX
     for key, value, version in zip(page.keys, page.values, page.versions, strict=True):
-        if room <= 0:
+        if room <= 0 or len(message.entries) >= MESSAGE_ENTRIES_MAX:
             yield message
             message, room = kv.KVScanResponse(token=token), MESSAGE_BYTES_MAX
         message.entries.add(key=key, value=value, version=version)

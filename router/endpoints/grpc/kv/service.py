@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 
 import grpc
 
+from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, partition_id
@@ -80,23 +81,24 @@ class KVService(kv_pb2_grpc.KVServicer):
         async def get_many(plane: Plane, table: TableRef, deadline: float) -> kv.KVGetManyResponse:
             token = parse_token(request.after)
             freshness = freshness_of(table, token, request)
-            keys = _checked_keys(request.keys)
-            places: dict[Partition, list[int]] = {}
-            for place, key in enumerate(keys):
-                places.setdefault(table.partition_of(key), []).append(place)
+            keys, places = await run_sized(len(request.keys), lambda: _placed_keys(table, request.keys))
             results = await _together(
                 [_read(plane, table, [keys[place] for place in mine], freshness, deadline) for mine in places.values()]
             )
-            entries: list[kv.KVEntry | None] = [None] * len(keys)
-            for mine, result in zip(places.values(), results, strict=True):
-                for number, place in enumerate(mine):
-                    entries[place] = entry_of(keys[place], result, number)
-            _check_size(entry.ByteSize() for entry in entries if entry is not None)
-            applied = {partition: result.applied for partition, result in zip(places, results, strict=True)}
-            return kv.KVGetManyResponse(
-                entries=[entry for entry in entries if entry is not None],
-                token=token_text(table, applied, token),
-            )
+
+            def reply() -> kv.KVGetManyResponse:
+                entries: list[kv.KVEntry | None] = [None] * len(keys)
+                for mine, result in zip(places.values(), results, strict=True):
+                    for number, place in enumerate(mine):
+                        entries[place] = entry_of(keys[place], result, number)
+                _check_size(entry.ByteSize() for entry in entries if entry is not None)
+                applied = {partition: result.applied for partition, result in zip(places, results, strict=True)}
+                return kv.KVGetManyResponse(
+                    entries=[entry for entry in entries if entry is not None],
+                    token=token_text(table, applied, token),
+                )
+
+            return await run_sized(len(keys), reply)
 
         with self._load:
             return await self._answer(request.table, context, get_many)
@@ -156,16 +158,18 @@ class KVService(kv_pb2_grpc.KVServicer):
 
     async def Write(self, request: kv.KVWriteRequest, context: _Context) -> kv.KVWriteResponse:  # noqa: N802
         async def write(plane: Plane, table: TableRef, deadline: float) -> kv.KVWriteResponse:
-            records = group_of(request.writes)
+            records = await run_sized(len(request.writes), lambda: group_of(request.writes))
             written, token = await _write(plane, table, records, True, request.after, deadline)
             values = written.results or [None] * len(request.writes)
-            return kv.KVWriteResponse(
-                results=[
+
+            def reply() -> kv.KVWriteResponse:
+                results = [
                     kv.KVWriteResult(version=-1 if each.delete else written.offset + number, value=value or b"")
                     for number, (each, value) in enumerate(zip(request.writes, values, strict=True))
-                ],
-                token=token,
-            )
+                ]
+                return kv.KVWriteResponse(results=results, token=token)
+
+            return await run_sized(len(values), reply)
 
         return await self._answer(request.table, context, write)
 
@@ -228,7 +232,7 @@ async def _write(
     """Write records of one partition; what became of them, and the reply's token."""
     token: Token | None = parse_token(after)
     check_token(table, token)
-    partition = partition_of_group(table, records.keys)
+    partition = await run_sized(len(records.keys), lambda: partition_of_group(table, records.keys))
     place = partition_id(table.id, partition)
     written = await plane.writes.submit(table, place, records, outcomes=judged, deadline=deadline)
     return written, token_text(table, {partition: Offset(written.last)}, token)
@@ -244,14 +248,18 @@ async def _together(reads: Sequence[Coroutine[Any, Any, ReadResult]]) -> list[Re
     return [task.result() for task in tasks]
 
 
-def _checked_keys(keys: Sequence[bytes]) -> Sequence[bytes]:
+def _placed_keys(table: TableRef, keys: Sequence[bytes]) -> tuple[Sequence[bytes], dict[Partition, list[int]]]:
+    """The keys, and where in them those of each partition are."""
     if len(keys) > GET_MANY_KEYS_MAX:
         raise LimitExceeded(
             f"a GetMany asks for at most {GET_MANY_KEYS_MAX} keys, this one for {len(keys)}: split it",
             limit=GET_MANY_KEYS_MAX,
             size=len(keys),
         )
-    return [check_key(key) for key in keys]
+    places: dict[Partition, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(table.partition_of(check_key(key)), []).append(place)
+    return keys, places
 
 
 def _check_size(sizes: Any) -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
 
+from log_tier.concurrency.sized_work import each_sized
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, split_batches
 from log_tier.model.errors import InvalidRequest, TableNotFound, Unavailable
@@ -23,7 +24,7 @@ from router.data.requests import WatchEvent
 from router.data.seam import Connection
 from router.endpoints.grpc.kv.freshness import check_token, parse_token
 from router.endpoints.grpc.kv.results import token_text
-from router.endpoints.grpc.kv.scans import MESSAGE_BYTES_MAX
+from router.endpoints.grpc.kv.scans import MESSAGE_BYTES_MAX, MESSAGE_ENTRIES_MAX
 from router.proto import kv_pb2 as kv
 
 __all__ = ["watch_changes"]
@@ -74,7 +75,9 @@ async def watch_changes(
                         seen = {partition: Offset(position - 1) for partition, position in event.positions.items()}
                         yield kv.KVWatchResponse(token=token_text(table, seen, after))
                         continue
-                    for message in _messages(table, event, seen, after):
+                    # A record has a few dozen bytes at least.
+                    messages = each_sized(len(event.batches) // 32, _messages(table, event, seen, after))
+                    async for message in messages:
                         yield message
         except Unavailable:
             # Of a table that was just made this server may not know yet who serves it.
@@ -91,7 +94,7 @@ def _messages(
     message, room = kv.KVWatchResponse(), MESSAGE_BYTES_MAX
     for change, offset in _changes(table, event, seen):
         if change is not None:
-            if room <= 0:
+            if room <= 0 or len(message.changes) >= MESSAGE_ENTRIES_MAX:
                 message.token = token_text(table, seen, after)
                 yield message
                 message, room = kv.KVWatchResponse(), MESSAGE_BYTES_MAX

@@ -1,0 +1,110 @@
+"""No turn of the event loop takes more than 10 ms of the processor for large requests over gRPC.
+
+Measurements of the campaign, as those of `tests/router/endpoints/resp/test_turn_times.py`; the suite counts in
+`test_grpc_turns.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import grpc
+import pytest
+from kit.client.grpc_thread import GrpcThread
+from kit.resp.turn_times import TURN_MAX_S, shortest_of
+
+from log_tier.model.batch import Columns, encode_batch
+from router.proto import keyvalue_pb2, keyvalue_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc
+
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif("DURAMEN_CAMPAIGN" not in os.environ, reason="a limit on time: `make campaign` measures it"),
+]
+
+TRIES: Final = 4
+MANY: Final = 10_000
+"""What the limits of the services let in."""
+KEYS: Final = [b"key:%06d" % number for number in range(100_000)]
+
+
+class Large:
+    """Large requests to one server, each a method."""
+
+    def __init__(self, server: GrpcThread, channel: grpc.Channel) -> None:
+        self.server = server
+        self.kv: Any = kv_pb2_grpc.KVStub(channel)  # type: ignore[no-untyped-call]
+        self.data: Any = keyvalue_pb2_grpc.KeyValueStub(channel)  # type: ignore[no-untyped-call]
+        tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
+        self.one = tables.Create(tables_pb2.CreateTableRequest(name="one", partitions=1))
+        self.batch = encode_batch(Columns(KEYS[:50_000], [b"value"] * 50_000))
+        self.batch_of_all()
+
+    def group_of_writes(self) -> None:
+        writes = [kv_pb2.KVWrite(key=key, put=b"value") for key in KEYS[:MANY]]
+        assert len(self.kv.Write(kv_pb2.KVWriteRequest(table="one", writes=writes)).results) == MANY
+
+    def too_large_group(self) -> None:
+        writes = [kv_pb2.KVWrite(key=key, put=b"value") for key in KEYS[:50_000]]
+        with pytest.raises(grpc.RpcError, match="a group has at most 10000 writes"):
+            self.kv.Write(kv_pb2.KVWriteRequest(table="one", writes=writes))
+
+    def get_many(self) -> None:
+        assert len(self.kv.GetMany(kv_pb2.KVGetManyRequest(table="one", keys=KEYS[:MANY])).entries) == MANY
+
+    def too_many_gets(self) -> None:
+        with pytest.raises(grpc.RpcError, match="asks for at most 10000 keys"):
+            self.kv.GetMany(kv_pb2.KVGetManyRequest(table="one", keys=KEYS))
+
+    def scan(self) -> None:
+        pages = self.kv.Scan(kv_pb2.KVScanRequest(table="one"))
+        assert sum(len(page.entries) for page in pages) >= 50_000
+
+    def watch(self) -> None:
+        stream = self.kv.Watch(kv_pb2.KVWatchRequest(table="one", start=kv_pb2.KV_WATCH_START_EARLIEST))
+        count = 0
+        for message in stream:
+            count += len(message.changes)
+            if count >= 50_000:
+                break
+        stream.cancel()
+
+    def batch_of_all(self) -> None:
+        part = keyvalue_pb2.WritePart(table_id=self.one.id, partition=0, batch=self.batch)
+        (result,) = self.data.Write(keyvalue_pb2.WriteRequest(parts=[part])).results
+        assert not result.HasField("problem")
+
+    def read(self) -> None:
+        part = keyvalue_pb2.ReadPart(table_id=self.one.id, partition=0, keys=KEYS[:MANY], after=-1)
+        assert len(self.data.Read(keyvalue_pb2.ReadRequest(parts=[part])).results[0].values) == MANY
+
+    def too_large_read(self) -> None:
+        part = keyvalue_pb2.ReadPart(table_id=self.one.id, partition=0, keys=KEYS, after=-1)
+        with pytest.raises(grpc.RpcError, match="a read asks for at most 10000 keys"):
+            self.data.Read(keyvalue_pb2.ReadRequest(parts=[part]))
+
+    def read_of_many_parts(self) -> None:
+        parts = [keyvalue_pb2.ReadPart(table_id=self.one.id, partition=0, keys=[key], after=-1) for key in KEYS[:MANY]]
+        assert len(self.data.Read(keyvalue_pb2.ReadRequest(parts=parts)).results) == MANY
+
+    def page_of_a_scan(self) -> None:
+        assert len(self.data.Scan(keyvalue_pb2.ScanRequest(table_id=self.one.id, limit=MANY)).keys) == MANY
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Large]:
+    server = GrpcThread(tmp_path_factory.mktemp("grpc turn times")).start()
+    with server.connect() as channel:
+        yield Large(server, channel)
+    server.close()
+
+
+REQUESTS: Final[dict[str, Callable[[Large], None]]] = {
+    name: work for name, work in vars(Large).items() if not name.startswith("_")
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_large_request(large: Large, name: str) -> None:
+    assert shortest_of(TRIES, large.server, lambda: REQUESTS[name](large)) <= TURN_MAX_S

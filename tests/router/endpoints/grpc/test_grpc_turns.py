@@ -1,0 +1,142 @@
+"""Large requests over gRPC are worked on in threads, or some at a time: counted by the turn of the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+from kit.client.grpc_thread import GrpcThread
+from kit.resp.loop_turns import LoopTurns
+
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.record import Condition, Operation, attribute_of
+from router.data import local_data, outcomes, reply_budget, scan
+from router.endpoints.grpc.kv import records, scans, service, watches
+from router.proto import keyvalue_pb2, keyvalue_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.remote import messages
+
+COUNT: Final = 3 * AT_ONCE_ITEMS_MAX
+KEYS: Final = [b"key:%05d" % number for number in range(COUNT)]
+EIGHT: Final = 8
+
+
+class Stubs:
+    """One server with a table of one partition and one of eight, and what its services are called by."""
+
+    def __init__(self, server: GrpcThread) -> None:
+        self.server = server
+        channel = server.connect()
+        self.kv: Any = kv_pb2_grpc.KVStub(channel)  # type: ignore[no-untyped-call]
+        self.data: Any = keyvalue_pb2_grpc.KeyValueStub(channel)  # type: ignore[no-untyped-call]
+        tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
+        self.one = tables.Create(tables_pb2.CreateTableRequest(name="one", partitions=1))
+        self.eight = tables.Create(tables_pb2.CreateTableRequest(name="eight", partitions=EIGHT))
+        self.channel = channel
+
+    def put(self) -> None:
+        writes = [kv_pb2.KVWrite(key=key, put=b"value") for key in KEYS]
+        reply = self.kv.Write(kv_pb2.KVWriteRequest(table="one", writes=writes))
+        assert len(reply.results) == COUNT
+
+    def get_many(self) -> None:
+        reply = self.kv.GetMany(kv_pb2.KVGetManyRequest(table="one", keys=KEYS))
+        assert [entry.key for entry in reply.entries] == KEYS
+
+    def scan(self) -> None:
+        pages = self.kv.Scan(kv_pb2.KVScanRequest(table="one"))
+        assert [entry.key for page in pages for entry in page.entries] == KEYS
+
+    def watch(self) -> None:
+        stream = self.kv.Watch(kv_pb2.KVWatchRequest(table="one", start=kv_pb2.KV_WATCH_START_EARLIEST))
+        seen: list[bytes] = []
+        for message in stream:
+            seen += [change.key for change in message.changes]
+            if len(seen) >= COUNT:
+                break
+        stream.cancel()
+        assert seen[:COUNT] == KEYS
+
+    def read(self) -> None:
+        part = keyvalue_pb2.ReadPart(table_id=self.one.id, partition=0, keys=KEYS, after=-1)
+        (result,) = self.data.Read(keyvalue_pb2.ReadRequest(parts=[part])).results
+        assert list(result.values) == [b"value"] * COUNT
+
+    def read_parts(self) -> None:
+        parts = [
+            keyvalue_pb2.ReadPart(table_id=self.eight.id, partition=number % EIGHT, keys=[key], after=-1)
+            for number, key in enumerate(KEYS)
+        ]
+        assert len(self.data.Read(keyvalue_pb2.ReadRequest(parts=parts)).results) == COUNT
+
+    def scan_page(self) -> None:
+        assert len(self.data.Scan(keyvalue_pb2.ScanRequest(table_id=self.one.id, limit=COUNT)).keys) == COUNT
+
+    def rejected(self) -> None:
+        attribute = attribute_of(Operation.PUT, condition=Condition.ABSENT)
+        batch = encode_batch(Columns(KEYS, [b"value"] * COUNT, [attribute] * COUNT))
+        part = keyvalue_pb2.WritePart(table_id=self.one.id, partition=0, batch=batch, outcomes=True)
+        (result,) = self.data.Write(keyvalue_pb2.WriteRequest(parts=[part])).results
+        assert len(result.outcomes) == COUNT
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stubs]:
+    server = GrpcThread(tmp_path_factory.mktemp("grpc turns")).start()
+    opened = Stubs(server)
+    opened.put()
+    yield opened
+    opened.channel.close()
+    server.close()
+
+
+IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = {
+    "a group of writes": (Stubs.put, records, "_grouped"),
+    "GetMany, its keys": (Stubs.get_many, service, "check_key"),
+    "GetMany, its reply": (Stubs.get_many, service, "entry_of"),
+    "GetMany, the read": (Stubs.get_many, reply_budget, "_read"),
+    "a read of many keys": (Stubs.read, reply_budget, "_read"),
+    "a page of a scan": (Stubs.scan_page, scan, "merge_pages"),
+    "a watch with a backlog": (Stubs.watch, watches, "decode_batch"),
+    "what became of many records": (Stubs.rejected, outcomes, "_write_outcome"),
+    "the reply about many records": (Stubs.rejected, messages, "_outcome_message"),
+}
+
+
+@pytest.mark.parametrize("name", IN_THREADS)
+def test_work_that_a_thread_does(stubs: Stubs, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    work, owner, function = IN_THREADS[name]
+    with LoopTurns(stubs.server, monkeypatch, owner, function) as counted:
+        work(stubs)
+    assert counted.elsewhere >= 1
+    assert counted.calls == 0, "none of it on the event loop"
+
+
+def test_many_parts_are_read_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopTurns(stubs.server, monkeypatch, local_data, "read_many_keys") as counted:
+        stubs.read_parts()
+    assert counted.calls == COUNT
+    assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
+
+
+def test_messages_of_a_stream_have_so_many_entries(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "MESSAGE_ENTRIES_MAX", 500)
+    monkeypatch.setattr(scans, "MESSAGE_ENTRIES_MAX", 500)
+    stream = stubs.kv.Watch(kv_pb2.KVWatchRequest(table="one", start=kv_pb2.KV_WATCH_START_EARLIEST))
+    sizes: list[int] = []
+    for message in stream:
+        sizes.append(len(message.changes))
+        if sum(sizes) >= COUNT:
+            break
+    stream.cancel()
+    assert max(sizes) == 500
+    pages = stubs.kv.Scan(kv_pb2.KVScanRequest(table="one"))
+    assert max(len(page.entries) for page in pages) == 500
+
+
+def test_a_small_request_goes_through_no_thread(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopTurns(stubs.server, monkeypatch, service, "entry_of") as counted:
+        stubs.kv.GetMany(kv_pb2.KVGetManyRequest(table="one", keys=KEYS[:10]))
+    assert (counted.calls, counted.elsewhere) == (10, 0)
