@@ -58,6 +58,7 @@ METRICS: Final[dict[str, Metric]] = {
     "seconds": Metric("seconds", 2, "less"),
     "last_to_first": Metric("last hundred / first", 2, "less"),
     "longest_ms": Metric("longest read, ms", 1, "less"),
+    "longest_ping_ms": Metric("longest PING, ms", 1, "less"),
     "anonymous_mebibytes": Metric("anonymous MiB", 0, "less"),
     "resident_mebibytes": Metric("resident MiB", 0, "less"),
 }

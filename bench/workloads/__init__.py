@@ -15,6 +15,7 @@ from bench.workloads.memory import MEMORY
 from bench.workloads.replay import REPLAY
 from bench.workloads.resp_client import RESP_CLIENT
 from bench.workloads.resp_endpoint import RESP_ENDPOINT
+from bench.workloads.resp_ping import RESP_PINGS
 from bench.workloads.resp_pipelines import RESP_PIPELINES
 from bench.workloads.resp_readers import RESP_READERS
 from bench.workloads.restart import RESTART
@@ -42,6 +43,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         *SNAPSHOT_RESTORE,
         *RESP_ENDPOINT,
         *RESP_PIPELINES,
+        *RESP_PINGS,
         *RESP_CLIENT,
         *RESP_READERS,
         *GO_CALLERS,

@@ -20,7 +20,7 @@ from bench.workload import Bar, RunSettings, Side, Workload
 from bench.workloads.contenders import server_side
 from bench.workloads.resp_endpoint import Measure, as_subject
 
-__all__ = ["RESP_PIPELINES"]
+__all__ = ["RESP_PIPELINES", "PipelineConnection", "Words"]
 
 COMMANDS: Final = 5000
 _QUICK_DIVISOR: Final = 10
@@ -60,7 +60,7 @@ def _packed(commands: list[Words]) -> bytes:
     )
 
 
-class _Connection:
+class PipelineConnection:
     """One socket; replies are counted, and errors end the run."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,6 +68,11 @@ class _Connection:
 
         self._reader, self._writer = reader, writer
         self._parser = hiredis.Reader()
+
+    @classmethod
+    async def open(cls, port: int) -> PipelineConnection:
+        """Connect to a server on this machine."""
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def send(self, commands: list[Words]) -> float:
         """Send all of it at once; the seconds until the last reply has come."""
@@ -83,6 +88,7 @@ class _Connection:
         return time.perf_counter() - began
 
     async def close(self) -> None:
+        """Close the socket."""
         self._writer.close()
         await self._writer.wait_closed()
 
@@ -91,7 +97,7 @@ def _measure(make: Make) -> Measure:
     async def measure(driver: Driver, settings: RunSettings) -> dict[str, float]:
         assert isinstance(driver, PortDriver), f"no socket reaches {driver.version}"
         count = COMMANDS // _QUICK_DIVISOR if settings.quick else COMMANDS
-        connection = _Connection(*await asyncio.open_connection("127.0.0.1", driver.port))
+        connection = await PipelineConnection.open(driver.port)
         try:
             found: list[float] = []
             ends_s = time.perf_counter() + settings.seconds
