@@ -186,13 +186,20 @@ ONCE = [
     ("x" * 200, "y" * 200, "z"),
     ("get", "a", "b"),
     ("READONLY", "x"),
+    ("PUBLISH", "news", "x"),
+    ("PUBSUB", "CHANNELS"),
+    ("SPUBLISH", "news", "x"),
+    ("SSUBSCRIBE", "news"),
 ]
+
+REFUSED = ("LPUSH", "EVAL", "PUBLISH", "PUBSUB", "SPUBLISH", "SSUBSCRIBE")
+"""Redis has them, and this endpoint refuses them as Redis refuses what it has not."""
 
 
 @pytest.mark.parametrize("words", ONCE, ids=" ".join)
 def test_one_command(pair: Pair, words: tuple[str, ...]) -> None:
     ours, theirs = pair
-    if words[0] in ("LPUSH", "EVAL"):  # Redis has it, and this endpoint refuses it as Redis refuses what it has not
+    if words[0] in REFUSED:
         shown = " ".join(f"'{word}'" for word in words[1:])
         assert ours.call(*words) == RawError(f"ERR unknown command '{words[0]}', with args beginning with: {shown} ")
         return
