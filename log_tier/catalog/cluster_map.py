@@ -251,8 +251,9 @@ class TableFacts(NamedTuple):
         if before is not None and before.assignments == table.assignments and before.name == table.name:
             return self._replace(tables=self.tables.with_entry(table.id, table))
         facts = self if before is None else self.without_table(before)
-        loads = Counter(facts.loads)
-        loads.update(table.holders())
+        loads = dict(facts.loads)
+        for node in table.holders():
+            loads[node] = loads.get(node, 0) + 1
         tables = self.tables.with_entry(table.id, table)  # at its place, if it has one
         return type(self)(tables, facts.names.with_entry(table.name, table.id), loads)
 

@@ -301,7 +301,7 @@ def parse_command(key: bytes, value: bytes) -> tuple[str, Command]:
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise UnknownFormat(f"the catalog's record {name!r} is no command: {error!r}") from error
     kind = COMMANDS.get(name)
-    if kind is None or version != COMMAND_FORMAT_VERSION or set(document) - {each.name for each in fields(kind)}:
+    if kind is None or version != COMMAND_FORMAT_VERSION or document.keys() - _FIELD_TYPES[kind].keys():
         raise UnknownFormat(
             f"the catalog holds a command {name!r} of format {version}, this process knows format "
             f"{COMMAND_FORMAT_VERSION}: a newer Duramen wrote it; update this one"

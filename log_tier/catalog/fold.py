@@ -110,9 +110,9 @@ def _create_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: 
         retention_ms=retention.ms,
         retention_bytes=retention.bytes,
     )
-    # The topic of others outlives the tables over it, and so does its id.
-    dropped = tuple(gone for gone in cluster.dropped if gone != table.id)
-    return replace(cluster.with_table(table), dropped=dropped)
+    if table.id in cluster.dropped:  # the topic of others outlives the tables over it, and so does its id
+        cluster = replace(cluster, dropped=tuple(gone for gone in cluster.dropped if gone != table.id))
+    return cluster.with_table(table)
 
 
 def _drop_table(cluster: ClusterMap, _offset: Offset, _time_ms: int, command: c.DropTable) -> ClusterMap:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from log_tier.catalog.cluster_map import ClusterMap
@@ -10,11 +9,9 @@ from log_tier.catalog.cluster_map import ClusterMap
 __all__ = ["candidates", "loads", "place_replicas"]
 
 
-def loads(cluster: ClusterMap) -> Counter[str]:
+def loads(cluster: ClusterMap) -> dict[str, int]:
     """How many replicas each registered node should have, those that leave not counted. As `table_facts`."""
-    counted = Counter(dict.fromkeys(cluster.nodes, 0))
-    counted.update(cluster.table_facts().loads)
-    return counted
+    return {**dict.fromkeys(cluster.nodes, 0), **cluster.table_facts().loads}
 
 
 def candidates(cluster: ClusterMap, *, without: Iterable[str] = ()) -> list[str]:
@@ -30,14 +27,15 @@ def place_replicas(cluster: ClusterMap, *, partitions: int, replicas: int) -> li
     go around as well. O(partitions × nodes log nodes). The caller has checked that there are enough nodes.
     """
     counted = loads(cluster)
-    firsts: Counter[str] = Counter()
     nodes = candidates(cluster)
+    firsts = dict.fromkeys(nodes, 0)
     assert len(nodes) >= replicas, f"{replicas} replicas on {len(nodes)} nodes"
     placed: list[list[str]] = []
     for _ in range(partitions):
         chosen = sorted(nodes, key=lambda node: (counted[node], node))[:replicas]
         chosen.sort(key=lambda node: (firsts[node], node))
         firsts[chosen[0]] += 1
-        counted.update(chosen)
+        for node in chosen:
+            counted[node] += 1
         placed.append(chosen)
     return placed

@@ -166,7 +166,7 @@ class Hosting:
             if not self._bring_up.is_locked(name):
                 missing.setdefault(name[0], []).append(name)
         found: list[RestingReplica] = []
-        async for table_id, bounds in self.node.bounds_of(list(missing)):
+        for table_id, bounds in (await self.node.bounds_of(list(missing))).items():
             for name in missing[table_id]:
                 table, rank = self._wanted[name]
                 found.append(RestingReplica(table.topic, name, table.start(name[1]), rank, bounds[name[1]]))

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
@@ -88,7 +88,7 @@ class Node:
 
     def replica_folder(self, partition: PartitionId) -> Path:
         """Where the index of a replica lies."""
-        return self.folder / partition.table / str(partition.partition)
+        return self.folder.joinpath(partition.table, str(partition.partition))
 
     async def host(
         self,
@@ -133,29 +133,29 @@ class Node:
         """
         found = await asyncio.to_thread(self._resting, wanted)
         for at in range(0, len(found), _RESTING_RUN):
-            for one, index in found[at : at + _RESTING_RUN]:
-                folder = self._folder_of(one.partition, self.replica_folder(one.partition), one.start)
+            for one, folder, index in found[at : at + _RESTING_RUN]:
                 replica = Replica.at_rest(
                     one.topic, folder, index, log=self._log, applier=self._applier, latest=one.bounds.latest
                 )
                 self._add(replica, one.rank)
             await asyncio.sleep(0)
 
-    def _resting(self, wanted: Sequence[RestingReplica]) -> list[tuple[RestingReplica, LmdbIndex]]:
-        found: list[tuple[RestingReplica, LmdbIndex]] = []
+    def _resting(self, wanted: Sequence[RestingReplica]) -> list[tuple[RestingReplica, ReplicaFolder, LmdbIndex]]:
+        found: list[tuple[RestingReplica, ReplicaFolder, LmdbIndex]] = []
         listed: dict[TableId, set[str]] = {}
         for one in wanted:
             table_id, number = one.partition
             names = listed.get(table_id)
             if names is None:
-                names = listed[table_id] = _names_in(self.folder / table_id)
+                names = listed[table_id] = _names_in(f"{self.folder}/{table_id}")
             folder_name = str(number)
             if any(is_version_of(name, folder_name) for name in names):
                 continue
             if folder_name not in names and one.bounds.latest >= one.start:
                 continue  # `host` fetches a copy from a peer, or folds the log
             try:
-                index = self._folder_of(one.partition, self.replica_folder(one.partition), one.start).at_rest()
+                folder = self._folder_of(one.partition, self.replica_folder(one.partition), one.start)
+                index = folder.at_rest()
             except (DuramenError, OSError):
                 continue  # `host` meets it again, and raises it
             if (
@@ -163,23 +163,21 @@ class Node:
                 and one.bounds.earliest - 1 <= index.applied <= one.bounds.latest
                 and index.version == index.live.version
             ):
-                found.append((one, index))
+                found.append((one, folder, index))
         return found
 
-    async def bounds_of(self, table_ids: Sequence[TableId]) -> AsyncIterator[tuple[TableId, list[Bounds]]]:
+    async def bounds_of(self, table_ids: Sequence[TableId]) -> dict[TableId, list[Bounds]]:
         """The bounds of tables' logs by partition, without those of which the log does not say them (now)."""
-        for at in range(0, len(table_ids), _ASKED_AT_ONCE):
-            some = table_ids[at : at + _ASKED_AT_ONCE]
-            answers = await asyncio.gather(*map(self._bounds_of, some))
-            for table_id, bounds in zip(some, answers, strict=True):
-                if bounds is not None:
-                    yield table_id, bounds
+        left, found = iter(table_ids), dict[TableId, list[Bounds]]()
 
-    async def _bounds_of(self, table_id: TableId) -> list[Bounds] | None:
-        try:
-            return await self._log.all_bounds(table_id)
-        except DuramenError:
-            return None
+        async def ask() -> None:
+            for table_id in left:
+                with suppress(DuramenError):
+                    found[table_id] = await self._log.all_bounds(table_id)
+                await asyncio.sleep(0)  # a log in this process answers without a turn of the loop
+
+        await asyncio.gather(*(ask() for _ in range(min(_ASKED_AT_ONCE, len(table_ids)))))
+        return found
 
     async def open_aside(
         self,
@@ -272,7 +270,7 @@ def _not_hosted(partition: PartitionId) -> DuramenError:
     )
 
 
-def _names_in(folder: Path) -> set[str]:
+def _names_in(folder: str) -> set[str]:
     try:
         return set(os.listdir(folder))
     except FileNotFoundError:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from pathlib import Path
 
 from log_tier.catalog.cluster_map import ClusterMap
+from log_tier.model.identifiers import TableId
 from serving_tier.names import is_version_of
 
 __all__ = ["discard", "exchange", "tidy"]
@@ -35,15 +37,17 @@ def tidy(root: Path, cluster: ClusterMap, node_id: str) -> None:
     wanted: dict[str, set[str]] = {}
     for table, partition, _ in cluster.held_by(node_id):
         wanted.setdefault(table.id, set()).add(str(partition))
-    for folder in sorted(root.iterdir()):
-        if folder.name in cluster.dropped:
-            logger.info("table %s was dropped: its indexes are removed", folder.name)
+    dropped = set(cluster.dropped)
+    for name in sorted(os.listdir(root)):
+        folder, table_id = root / name, TableId(name)
+        if table_id in dropped:
+            logger.info("table %s was dropped: its indexes are removed", name)
             shutil.rmtree(folder, ignore_errors=True)
-        elif folder.name not in cluster.tables:
+        elif table_id not in cluster.tables:
             logger.warning("%s is an index of a table that the catalog does not know: it is left alone", folder)
         else:
-            for index in sorted(folder.iterdir()):
-                here = wanted.get(folder.name, ())
-                if index.name not in here and not any(is_version_of(index.name, name) for name in here):
-                    logger.info("%s is not hosted here any more: it is removed", index)
-                    discard(index)
+            here = wanted.get(name, set())
+            for index in sorted(set(os.listdir(folder)) - here):
+                if not any(is_version_of(index, each) for each in here):
+                    logger.info("%s is not hosted here any more: it is removed", folder / index)
+                    discard(folder / index)

@@ -1,16 +1,15 @@
 """The waiters of a replica: reads that carry a token newer than the replica, by the offset that they wait for.
 
-Waiters are kept sorted by the offset they wait for, so that an advance touches those it wakes and no others:
-O(log n) to wait, O(woken + log n) to advance. All calls belong to one event loop.
+The offsets that are waited for are kept sorted, so that an advance touches the waiters it wakes and no others: O(woken)
+and O(log n), and a move of up to 80 KB of pointers. All calls belong to one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left, bisect_right, insort
 from copy import copy
 from typing import Final
-
-from sortedcontainers import SortedDict
 
 from log_tier.model.errors import DuramenError, Overloaded
 from log_tier.model.identifiers import NOTHING, Offset
@@ -29,7 +28,9 @@ class OffsetWaiters:
     """
 
     def __init__(self) -> None:
-        self._waiting: SortedDict[int, list[asyncio.Future[None]]] = SortedDict()
+        self._waiting: dict[Offset, list[asyncio.Future[None]]] = {}
+        self._offsets: list[Offset] = []
+        """The keys of `_waiting`, rising."""
         self._count = 0
         self._failure: DuramenError | None = None
 
@@ -46,45 +47,51 @@ class OffsetWaiters:
                 limit=WAITERS_MAX,
             )
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(offset, []).append(future)
+        group = self._waiting.get(offset)
+        if group is None:
+            group = self._waiting[offset] = []
+            insort(self._offsets, offset)
+        group.append(future)
         self._count += 1
         try:
             await future
         finally:
             # An advance has already taken a woken waiter out; one that was cancelled takes itself out.
-            group = self._waiting.get(offset)
-            if group is not None and future in group:
+            if future in group and self._waiting.get(offset) is group:
                 group.remove(future)
                 self._count -= 1
                 if not group:
-                    del self._waiting[offset]
+                    del self._waiting[offset], self._offsets[bisect_left(self._offsets, offset)]
 
     def advance(self, applied: Offset) -> None:
         """Wake all waiters for `applied` or less."""
-        waiting = self._waiting
-        while waiting and waiting.peekitem(0)[0] <= applied:
-            _, group = waiting.popitem(0)
-            self._count -= len(group)
-            for future in group:
-                if not future.done():
-                    future.set_result(None)
+        for future in self._taken(bisect_right(self._offsets, applied)):
+            if not future.done():
+                future.set_result(None)
+
+    def _taken(self, count: int) -> list[asyncio.Future[None]]:
+        """Take the waiters of the lowest `count` offsets out."""
+        if not count:
+            return []
+        offsets, self._offsets[:count] = self._offsets[:count], []
+        woken = [future for offset in offsets for future in self._waiting.pop(offset)]
+        self._count -= len(woken)
+        return woken
 
     def fail(self, error: DuramenError) -> None:
         """Wake all waiters with `error`, now and from now on: the replica will not advance any more."""
         self._failure = error
-        while self._waiting:
-            _, group = self._waiting.popitem(0)
-            self._count -= len(group)
-            for future in group:
-                if not future.done():
-                    future.set_exception(copy(error))  # each waiter gets a traceback of its own
+        for future in self._taken(len(self._offsets)):
+            if not future.done():
+                future.set_exception(copy(error))  # each waiter gets a traceback of its own
 
     def check(self, applied: Offset = NOTHING) -> None:
         """Assert the invariants after `advance(applied)`; for tests."""
         count = sum(map(len, self._waiting.values()))
         assert count == self._count, f"{count} wait, {self._count} are counted"
         assert all(self._waiting.values()), "an offset that nobody waits for is kept"
+        assert self._offsets == sorted(self._waiting), f"{self._offsets} are kept for {sorted(self._waiting)}"
         if self._waiting:
             assert self._failure is None, f"{count} wait after {self._failure!r}"
-            lowest = self._waiting.peekitem(0)[0]
+            lowest = self._offsets[0]
             assert lowest > applied, f"a waiter needs {lowest}, and {applied} is applied"

@@ -85,7 +85,7 @@ class DataFolder:
 
     def partition_folder(self, partition: PartitionId) -> Path:
         """Where a partition's files are."""
-        return self._topics / partition.table / names.partition_name(partition.partition)
+        return self._topics.joinpath(partition.table, names.partition_name(partition.partition))
 
     def topics(self, report: RecoveryReport) -> list[Topic]:
         """All topics; what a crash left half made or half removed is removed. One small read each."""
@@ -98,7 +98,7 @@ class DataFolder:
             topic = names.topic_name(name)
             if topic is None:
                 raise ForeignFolder(f"{self._topics / name} is no topic: move it away; Duramen did not make it")
-            path = self._topics / name / names.TOPIC_FILE
+            path = self._topics.joinpath(name, names.TOPIC_FILE)
             fields = read_document(self._disk, path, _TOPIC_KIND)
             if fields["id"] != topic:
                 message = f"{path} is of topic {fields['id']}, and lies in {topic}; restore it from a copy"

@@ -93,7 +93,7 @@ def _scan(file: File, segment: Segment, size: int, index: SparseIndex, every_byt
             segment.end = Offset(header.base_offset + header.span)
             segment.bytes = position + header.length
             segment.newest_ms = header.timestamp_ms
-        if run.damage is not None or not run.batches:
+        if run.damage is not None or not run.batches or segment.bytes == size:
             return run
 
 
@@ -171,6 +171,8 @@ def recover_newest(
 
 def find_proof(file: File, path: Path, position: int, size: int, expected: Offset) -> tuple[int, int] | None:
     """Look behind `position` for a batch that was written after `expected` was synced: its offset and position."""
+    if position >= size:
+        return None
     start, place = position, names.folder_place(path.parent)
     while start < size:
         data = file.pread(_SEARCH_BYTES, start)

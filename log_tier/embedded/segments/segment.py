@@ -5,7 +5,7 @@ Every byte that comes from the disk is checked here, and only here: `read_run` i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -104,11 +104,11 @@ class Segment:
     """Timestamp of its last batch; 0 while it has none."""
     index: SparseIndex | None = None
     """None until it is first needed."""
+    path: Path = field(init=False)
+    """Its file."""
 
-    @property
-    def path(self) -> Path:
-        """Its file."""
-        return self.folder / names.segment_name(self.base)
+    def __post_init__(self) -> None:
+        self.path = self.folder / names.segment_name(self.base)
 
     @property
     def index_path(self) -> Path:

@@ -47,12 +47,14 @@ class Checkpoint:
         """Read it; where there is none, nothing is known. Raises as `read_document` does, and `LogDamaged` for another
         partition's: what that one has trimmed was not trimmed here.
         """
-        if not disk.exists(path):
+        try:
+            fields = read_document(disk, path, _KIND)
+        except FileNotFoundError:
             return cls()
-        fields = read_document(disk, path, _KIND)
-        owner = fields.get("of", _owner(path))  # one of an earlier version does not say
-        if owner != _owner(path):
-            message = f"{path} is of partition {owner}, and lies in {_owner(path)}; restore it from a copy"
+        here = _owner(path)
+        owner = fields.get("of", here)  # one of an earlier version does not say
+        if owner != here:
+            message = f"{path} is of partition {owner}, and lies in {here}; restore it from a copy"
             raise LogDamaged(message, file=str(path))
         return cls(
             Offset(int(fields["earliest"])),
@@ -64,4 +66,5 @@ class Checkpoint:
 
 
 def _owner(path: Path) -> str:
-    return f"{path.parent.parent.name}/{path.parent.name}"
+    folder = path.parent
+    return f"{folder.parent.name}/{folder.name}"

@@ -8,6 +8,7 @@ They are sealed JSON (`log_tier.model.sealed_json`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ DOCUMENT_BYTES_MAX: Final = 4096
 Field = int | str
 
 
+@cache
 def _sealed(kind: str) -> SealedKind:
     return SealedKind(
         kind,
