@@ -144,10 +144,22 @@ class NodeStatusFeed:
         return self._whole()
 
     def now(self) -> node_pb2.NodeStatus:
-        """`once` with the sizes as they were measured last. Waits for nothing; some 10 µs a replica."""
-        if self._task is None:
-            self._compare(whole=True)
-        return self._whole()
+        """The node's status without its replicas, and with the disk as it was measured last. Waits for nothing."""
+        return self._message((), ())
+
+    def names(self) -> list[PartitionId]:
+        """Every replica that the node has, or should have. O(replicas)."""
+        return list(dict.fromkeys((*self._hosts.node.hosted(), *self._hosts.pending, *self._hosts.node.refusals)))
+
+    def replica(self, name: PartitionId) -> ReplicaStatus:
+        """One replica's status, with its size as it was measured last. Some 5 µs. Raises `KeyError`."""
+        hosted = self._hosts.node.hosted().get(name)
+        if hosted is not None:
+            return status_of(hosted, self._sizes_of(name))
+        pending, refusal = self._hosts.pending.get(name), self._hosts.node.refusals.get(name)
+        if pending is None and refusal is None:
+            raise KeyError(name)
+        return status_of_pending(pending, refusal)
 
     async def measure(self) -> None:
         """Look up the sizes of those that moved, in a thread; not more often than every few seconds."""
@@ -250,7 +262,7 @@ class NodeStatusFeed:
                 after[name] = before[name]
         for name in {**self._hosts.pending, **node.refusals}:
             if name not in hosted:
-                after[name] = status_of_pending(self._hosts.pending.get(name), node.refusals.get(name))
+                after[name] = self.replica(name)
         changed, gone = changes_between(before, after)
         for name in gone:
             self._sizes.pop(name, None)

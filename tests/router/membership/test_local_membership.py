@@ -17,7 +17,7 @@ from duramen.server.wiring.single_machine import NODE_ID
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.model.errors import DeadlineExceeded, InvalidRequest
-from log_tier.model.identifiers import Partition, table_id_to_bytes
+from log_tier.model.identifiers import Partition, PartitionId, table_id_to_bytes
 from router.admin.client import AdminConnection
 from router.admin.verbs import Stage, Swap
 from router.membership import member
@@ -27,6 +27,7 @@ from router.membership.views import Membership, NodeView
 from serving_tier.node.load import Load
 from serving_tier.proto.node_pb2 import DigestRequest
 from serving_tier.service import NodeStatusFeed
+from serving_tier.service.replica_status import ReplicaStatus
 
 DEADLINE_S = 20.0
 KEYS = [b"k%d" % number for number in range(50)]
@@ -83,6 +84,29 @@ async def test_it_sees_what_a_status_stream_would_say(server: SingleServer, loca
                 await each.wait_for(lambda: False, timeout=0.01)
     finally:
         await live.close()
+
+
+async def test_a_replica_is_looked_at_once_and_when_it_is_asked_for(
+    server: SingleServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = NodeStatusFeed(server.data_plane.hosting, Load())
+    looked: list[PartitionId] = []
+    look = feed.replica
+
+    def counted(name: PartitionId) -> ReplicaStatus:
+        looked.append(name)
+        return look(name)
+
+    monkeypatch.setattr(feed, "replica", counted)
+    replicas = LocalMembership(server.data_plane.hosting, feed).nodes()[NODE_ID].replicas
+    first, second, third = replicas
+    assert (len(replicas), looked) == (3, [])
+    assert replicas[second] == replicas[second]
+    assert looked == [second]
+    with pytest.raises(KeyError):
+        replicas[PartitionId(first.table, Partition(9))]
+    assert PartitionId(first.table, Partition(9)) not in replicas
+    assert third in replicas
 
 
 async def test_a_change_wakes_who_waits_for_it(server: SingleServer, local: LocalMembership) -> None:
