@@ -98,7 +98,7 @@ class Table:
         asked = SESSION
         if after is not None or level != "session":
             ref, asked = await self.lookup.asked(ref, after, level, deadline)
-        partition = ref.partition_of(key)
+        partition = ref.partition_of(key) if ref.partitions > 1 else Partition(0)
         call = self._context.reads.submit(
             ref,
             partition_id(ref.id, partition),
@@ -324,10 +324,10 @@ class Table:
     async def _write(self, record: Columns, outcomes: bool, timeout: float | None) -> Done:
         deadline = self._context.deadline(timeout)
         ref = self.lookup.ref or await self.lookup.resolve(deadline)
-        writes = self._context.writes
-        partition = partition_id(ref.id, ref.partition_of(record.keys[0]))
+        number = ref.partition_of(record.keys[0]) if ref.partitions > 1 else Partition(0)
+        partition = partition_id(ref.id, number)
         try:
-            written = await writes.submit(ref, partition, record, outcomes=outcomes, deadline=deadline)
+            written = await self._context.writes.submit(ref, partition, record, outcomes=outcomes, deadline=deadline)
         except TableNotFound as error:
             raise self.lookup.gone(error) from error
         value = number_of(written.results[0]) if outcomes and written.results else None

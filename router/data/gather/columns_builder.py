@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from log_tier.model.batch import Columns, SealedBatch, seal_batch
@@ -61,23 +61,6 @@ class ColumnsBuilder:
             self.versions = _with_tail(self.versions, records.versions, start, count, 0)
         if records.expiries is not None:
             self.expiries = _with_tail(self.expiries, records.expiries, start, count, 0)
-        return start
-
-    def add_rows(self, records: Iterable[tuple[bytes, bytes, int, int, int]]) -> int:
-        """Add records given row by row: key, value, attribute, version, expiry. The first one's place in the batch.
-        O(records)."""
-        start = len(self.keys)
-        keys, values = self.keys, self.values
-        attributes = self.attributes if self.attributes is not None else [PLAIN_PUT] * start
-        versions = self.versions if self.versions is not None else [0] * start
-        expiries = self.expiries if self.expiries is not None else [0] * start
-        for key, value, attribute, version, expiry in records:
-            keys.append(key)
-            values.append(value)
-            attributes.append(attribute)
-            versions.append(version)
-            expiries.append(expiry)
-        self.attributes, self.versions, self.expiries = attributes, versions, expiries
         return start
 
     def encode(self, *, producer_id: int, sequence: int, compress: bool) -> SealedBatch:

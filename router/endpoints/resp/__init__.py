@@ -28,12 +28,11 @@ What holds:
      read, run and encoded in a thread; the rounds of all partitions together work on so many
      keys in one turn.
 
-How a command passes: bytes ─▶ `connection/intake.py` ─▶ `wire/framing.py` (hiredis, and a fallback parser for what is
-unusual) ─▶ `connection/client.py`, which takes the fast paths (`connection/fast_path.py`) for GET and SET, and for the
-rest looks the command up in `commands/command_table.py`. Reads go to `data/reads.py`; plain writes of all connections
-gather in `data/shared_writer.py` and leave as one batch per partition; what reads before it writes gathers in
-`data/rounds/`. Replies are encoded by
-`wire/replies.py`, with one write for all that are ready.
+How a command passes: bytes ─▶ `wire/framing.py` (hiredis, and a fallback parser for what is unusual) ─▶
+`connection/client.py`, which takes the fast paths (`connection/fast_path.py`) for GET and SET, and for the rest looks
+the command up in `commands/command_table.py`. Reads go to `data/reads.py`; plain writes of all connections gather in
+`data/shared_writer.py` and leave as one batch per partition; what reads before it writes gathers in `data/rounds/`.
+Replies are encoded by `wire/replies.py`, with one write for all that are ready.
 
 Time. The log judges expiry by its own time, which does not advance without writes; views also look at this process's
 clock, so a key goes at its millisecond. Expiry is stored as an absolute time, as Redis does.

@@ -22,7 +22,6 @@ from router.endpoints.resp.data.native_batches import NativeBatches
 from router.endpoints.resp.data.notifications import Listener, Notifications
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.rounds.changes import Changes
-from router.endpoints.resp.data.rounds.jobs import Owner
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable, Tables
 from router.endpoints.resp.data.views import Step
@@ -105,7 +104,7 @@ class Rounds(Protocol):
     ) -> None: ...
 
 
-class CommandContext(Listener, Owner, Protocol):
+class CommandContext(Listener, Protocol):
     """The connection that a command came by. See `Session` and `Client` for each field."""
 
     id: int

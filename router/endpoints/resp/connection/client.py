@@ -20,6 +20,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, cast
 
@@ -29,7 +30,6 @@ from router.endpoints.resp.commands.command_table import find_command, unknown_c
 from router.endpoints.resp.commands.transactions import begin, enqueue
 from router.endpoints.resp.connection.context import ConnectionOwner
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, TURN_S, FastPath
-from router.endpoints.resp.connection.intake import Intake
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.pipeline import Pipeline, runs_in_a_round
 from router.endpoints.resp.connection.session import Session
@@ -40,6 +40,7 @@ from router.endpoints.resp.data.views import ReadOnlyView
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import STATE_COMMAND, encode_state
+from router.endpoints.resp.wire.framing import Intake, lone_command, lone_get
 from router.endpoints.resp.wire.limits import (
     AT_ONCE_WORDS_MAX,
     OUTPUT_BYTES_MAX,
@@ -99,8 +100,8 @@ class Client(Session, asyncio.Protocol):
         self.reply_queue = ReplyQueue(
             self.transport,
             self.server.loop,
-            filled=self._touch,
-            encode_error=self._encode_error,
+            filled=partial(self.server.touch, self),
+            encode_error=lambda error: encode(self.report(error), self.protocol),
             drop=self.drop,
             stall_s=math.inf if self._is_upstream else self.server.stall_s,
         )
@@ -119,6 +120,7 @@ class Client(Session, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Commands, or pieces of some."""
+        command: Command | None = None
         if (
             self.plain
             and not self.queue
@@ -126,26 +128,30 @@ class Client(Session, asyncio.Protocol):
             and self._intake.idle
             and not self.reply_queue.waits
             and not self.closing
-            and self._fast_path.lone(data)
         ):
-            return
+            key = lone_get(data)
+            if key is not None and self._fast_path.lone_get(key):
+                return
+            command = lone_command(data)
+            if command and len(command) == 3 and command[0] in SET_WORDS and self._fast_path.lone_set(*command[1:]):
+                return
         if self.closing or self._error is not None:
             return
         self._input.queued_bytes += len(data)
-        if self.reply_queue.stalled or self._turn_scheduled or self._intake.waiting_bytes:
+        if self.reply_queue.stalled or self._turn_scheduled or self._intake.more:
             self._intake.put(data)
             self.reply_queue.heard()
         else:
-            self._take(data)
+            self._take(data, command)
         if not self.queue and not self._intake.more:
             self._input.queued_bytes = 0
         elif self._input.on and not self._input.has_room(stalled=self.reply_queue.stalled):
             self._input.turn(False)
 
-    def _take(self, data: bytes) -> None:
-        """Parse what came, as far as one turn goes, and begin with it."""
+    def _take(self, data: bytes, command: Command | None = None) -> None:
+        """Parse what came, as far as one turn goes, and begin with it. `command`: what `data` is, where it is one."""
         try:
-            commands: Sequence[Command] = self._intake.take(data)
+            commands: Sequence[Command] = [command] if command else self._intake.take(data)
         except ProtocolError as error:
             commands, self._error = error.commands, error.text
         self.queue.extend(commands)
@@ -206,20 +212,9 @@ class Client(Session, asyncio.Protocol):
         self.transport.abort()
 
     @property
-    def stalled(self) -> bool:
-        """The client has left too many replies unread: its commands wait."""
-        return self.reply_queue.stalled
-
-    @property
     def idle(self) -> bool:
         """Is there nothing to do for this connection when a reply has left?"""
         return not self.queue and not self._intake.more and self._error is None and self._input.on and not self.closing
-
-    def _encode_error(self, error: DuramenError) -> bytes:
-        return encode(self.report(error), self.protocol)
-
-    def _touch(self) -> None:
-        self.server.touch(self)
 
     # --- the loop
 
@@ -263,7 +258,8 @@ class Client(Session, asyncio.Protocol):
                     reply_queue.emit(b"-ERR Protocol error: %b\r\n" % self._error.encode())
                 self.close(self._error or "it has sent all that it wanted")
         if not self.closing:
-            reply_queue.flush()
+            if reply_queue.gathered_bytes:
+                reply_queue.flush()
             if not self._input.on:
                 self._input_on_again()
 
@@ -294,7 +290,11 @@ class Client(Session, asyncio.Protocol):
         spec = find_command(name)
         if spec is None:
             return self._refuse(unknown_command(command))
-        if not self.plain or spec.subcommands is not None or not spec.fits(len(command)):
+        if (
+            not self.plain
+            or spec.subcommands is not None
+            or (len(command) != spec.arity and not spec.fits(len(command)))
+        ):
             refusal = self.refusal(spec, command)
             if refusal is not None:
                 return self._refuse(refusal)

@@ -22,7 +22,6 @@ from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.connection.slow_path import write_plain
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.fallback_parser import Command
-from router.endpoints.resp.wire.framing import lone_get, lone_set
 from router.endpoints.resp.wire.limits import UNANSWERED_MAX
 from router.endpoints.resp.wire.replies import OK
 
@@ -55,25 +54,22 @@ class FastPath:
         self._runs = GetRuns(client.server.reads)
         self._lone = _LoneSet(client)
 
-    def lone(self, data: bytes) -> bool:
-        """A chunk, where nothing is queued, under way or waited for."""
+    def lone_get(self, key: bytes) -> bool:
+        """A GET that came alone, where nothing is queued, under way or waited for."""
+        client = self._client
+        reply = None if client.table is None else self._reads.value(client.table, key, client.null)
+        if reply is None:
+            return False
+        client.commands += 1
+        client.reply_queue.push(reply)
+        return True
+
+    def lone_set(self, key: bytes, value: bytes) -> bool:
+        """A SET that came alone, where nothing is queued, under way or waited for."""
         client = self._client
         table = client.table
-        if table is None:
+        if table is None or not 0 < len(key) <= KEY_BYTES_MAX:
             return False
-        key = lone_get(data)
-        if key is not None:
-            reply = self._reads.value(table, key, client.null)
-            if reply is None:
-                return False
-            client.commands += 1
-            client.reply_queue.push(reply)
-            return True
-        pair = lone_set(data)
-        return pair is not None and self._lone_set(table, pair[0], pair[1])
-
-    def _lone_set(self, table: ServedTable, key: bytes, value: bytes) -> bool:
-        client = self._client
         if table.gone:
             return False
         partition = table.partition_of(key) if table.partitions > 1 else _ZERO

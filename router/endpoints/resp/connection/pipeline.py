@@ -124,7 +124,8 @@ class Pipeline:
         """
         if not self.takes or (spec.kind == "read" and not self.running):
             return 0
-        return self._begin_run(table) or int(self._begin_one(spec, command, table))
+        begun = self._begin_run(table) if len(self._client.queue) > 1 else 0
+        return begun or int(self._begin_one(spec, command, table))
 
     def _begin_run(self, table: ServedTable) -> int:
         client = self._client
@@ -142,7 +143,7 @@ class Pipeline:
             steps, args = run.steps, run.args
             if len(mine) < count:
                 steps, args = [steps[place] for place in mine], [args[place] for place in mine]
-            share = CommandRun(client, steps, args, replies, mine, blind=run.blind, each=run.each)
+            share = CommandRun(self._reply_queue, steps, args, replies, mine, blind=run.blind, each=run.each)
             client.server.changes.begin(table, partition, share)
         client.last_command = run.last.name
         return count
@@ -174,7 +175,9 @@ class Pipeline:
             return False
         pieces = _Pieces(self._place(size), len(shares))
         for partition, mine, words in shares:
-            client.server.changes.begin(table, partition, Job(client, mine, spec.run, words, pieces, reads=reads))
+            client.server.changes.begin(
+                table, partition, Job(self._reply_queue, mine, spec.run, words, pieces, reads=reads)
+            )
         return True
 
     def _begin_on_one(self, spec: CommandSpec, command: Command, table: ServedTable) -> bool:
@@ -183,12 +186,13 @@ class Pipeline:
         (key,) = keys
         if not 0 < len(key) <= KEY_BYTES_MAX:
             raise BAD_KEY
-        server = client.server
-        server.check_redirection(client, table, keys)
+        if client.cluster_aware:
+            client.server.check_redirection(client, table, keys)
+        partition = table.partition_of(key) if table.partitions > 1 else _ZERO
         size = len(key) if len(args) == 1 else len(key) + len(args[1])
         place = _Place(self, client.protocol, size)
         self._reserve(place, size, 1)
-        server.changes.begin(table, table.partition_of(key), Job(client, keys, spec.run, args, place))
+        client.server.changes.begin(table, partition, Job(self._reply_queue, keys, spec.run, args, place))
         return True
 
     def queue(
@@ -204,7 +208,7 @@ class Pipeline:
         watched: Mapping[bytes, Offset] | None = None,
     ) -> None:
         """Queue one command, or one EXEC, of one partition. See `Job`."""
-        job = Job(self._client, keys, step, args, self._place(size), reads=reads, watched=watched)
+        job = Job(self._reply_queue, keys, step, args, self._place(size), reads=reads, watched=watched)
         self._client.server.changes.begin(table, partition, job)
 
     def _place(self, size: int) -> _Place:

@@ -71,7 +71,10 @@ async def _change(
     step: Step = spec.run
     changes = client.server.changes
     pieces = await asyncio.gather(
-        *(changes.run(client, table, partition, mine, step, words, reads=reads) for partition, mine, words in shares)
+        *(
+            changes.run(client.reply_queue, table, partition, mine, step, words, reads=reads)
+            for partition, mine, words in shares
+        )
     )
     return sum_of(pieces)
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sized
 
-from router.endpoints.resp.connection.intake import Intake
+from router.endpoints.resp.wire.framing import Intake
 from router.endpoints.resp.wire.limits import BACKLOG_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX
 
 __all__ = ["SocketInput"]

@@ -230,7 +230,8 @@ class LocalReads:
         if replica is None:
             return None
         index = replica.index
-        if not may_answer(index.applied, table.needed(partition, keys), replica.failure):
+        needed = table.needed(partition, keys) if table.fresh[partition] else table.floor[partition]
+        if not may_answer(index.applied, needed, replica.failure):
             return None
         try:
             found = index.stored_many(keys, bytes_max=AT_ONCE_BYTES_MAX)
@@ -249,22 +250,31 @@ class LocalReads:
             return None
         found: dict[bytes, Entry | None] = {}
         for partition, mine in by_partition(table, keys).items():
-            stored = self.stored(table, partition, mine)
-            if stored is None:
+            some = self.of_partition(table, partition, mine)
+            if some is None:
                 return None
-            replica = table.replicas[partition]
-            assert replica is not None, "it was just read"
-            found.update(entries_of(mine, stored, replica.index.log_time_ms))
+            found.update(some)
         return found
 
+    def of_partition(
+        self, table: ReadableTable, partition: Partition, keys: Sequence[bytes]
+    ) -> dict[bytes, Entry | None] | None:
+        """`at_once` for keys of one partition."""
+        stored = self.stored(table, partition, keys) if len(keys) <= AT_ONCE_KEYS_MAX else None
+        replica = table.replicas[partition]
+        return None if stored is None or replica is None else entries_of(keys, stored, replica.index)
 
-def entries_of(keys: Sequence[bytes], stored: Sequence[bytes | None], log_time_ms: int) -> dict[bytes, Entry | None]:
+
+def entries_of(
+    keys: Sequence[bytes], stored: Sequence[bytes | None], index: ReadableIndex
+) -> dict[bytes, Entry | None]:
     """Stored forms as entries, by key. 0.3 µs each, a tenth of it for what is not there."""
     if not any(stored):
         return dict.fromkeys(keys)
     plain = plain_entries(stored)
     if plain is not None:
         return dict(zip(keys, plain, strict=True))
+    log_time_ms = index.log_time_ms
     return {
         key: None if each is None or (each[7] and not is_live(each, log_time_ms)) else entry_of(each)
         for key, each in zip(keys, stored, strict=True)

@@ -1,7 +1,7 @@
 """Batches that Duramen's own clients have encoded, of all connections.
 
 Those that came in one round of the event loop are one append. They are appended as they came. So they share nothing
-with the drafts of `shared_writer.py`, which this endpoint encodes.
+with the batches of `shared_writer.py`, which this endpoint encodes.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Reads(LocalReads):
                         return None
                     stored = None if many else _few(index, keys)
                     if stored is not None:
-                        found |= entries_of(keys, stored, index.log_time_ms)
+                        found |= entries_of(keys, stored, index)
                     else:
                         found |= await asyncio.to_thread(_entries, index, keys)
             except DuramenError:
@@ -155,7 +155,7 @@ def _entries(index: LmdbIndex, keys: Sequence[bytes]) -> dict[bytes, Entry | Non
     """Runs in a thread: the entries, all read at one applied offset. Raises `LimitExceeded`."""
     stored = index.stored_many(keys, bytes_max=MGET_BYTES_MAX)
     assert stored is not None, "no transaction was named"
-    return entries_of(keys, stored, index.log_time_ms)
+    return entries_of(keys, stored, index)
 
 
 def _portions(parts: Sequence[ReadPart]) -> list[list[ReadPart]]:

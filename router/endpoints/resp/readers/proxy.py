@@ -22,7 +22,6 @@ from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.commands.command_table import find_command
 from router.endpoints.resp.connection.fast_path import TURN
-from router.endpoints.resp.connection.intake import Intake
 from router.endpoints.resp.connection.lingering_close import LingeringClose
 from router.endpoints.resp.connection.runs import GetRuns
 from router.endpoints.resp.data.reads import check_keys
@@ -32,7 +31,7 @@ from router.endpoints.resp.readers.reader_table import ReaderTable
 from router.endpoints.resp.readers.upstream import UpstreamConnection, has_one_line, packed
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import ConnectionState, Fences, first_question, new_secret, next_question
-from router.endpoints.resp.wire.framing import lone_get
+from router.endpoints.resp.wire.framing import Intake, lone_get
 from router.endpoints.resp.wire.limits import BACKLOG_BYTES_MAX, OUTPUT_PAUSE_BYTES
 from router.endpoints.resp.wire.problems import problem_of
 from router.endpoints.resp.wire.replies import NULL, Problem, encode

@@ -13,6 +13,11 @@ To be able to take over, the framer always knows which bytes hiredis holds of a 
 canonical length of the commands that came out, subtracted from what went in. Where a client writes lengths in another
 form (`$03`), the difference is no valid beginning of a command, which is seen at once.
 
+`Intake` parses some of what came at a time. A chunk from the kernel may hold twenty thousand commands. So many are
+parsed at once that others get their turn within some milliseconds; the rest waits there, as do the bytes of a client
+that sends on without reading its replies. Bytes are the cheapest form in which commands can wait: a reply to each of
+them may be a million times as long.
+
 Pure: bytes in, commands out.
 """
 
@@ -29,7 +34,13 @@ from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.wire.fallback_parser import Command, FallbackParser, ProtocolError
 from router.endpoints.resp.wire.limits import COMMAND_BYTES_MAX
 
-__all__ = ["Framer", "lone_get", "lone_set"]
+__all__ = ["Framer", "Intake", "lone_command", "lone_get"]
+
+# Parsed at once; of the shortest commands these are some 5,000, in 4 ms.
+_SLICE_BYTES: Final = 64 * 1024
+
+# A longer chunk with fewer lines than this is one of long values, which is parsed as it is.
+_SLICE_LINES: Final = 8192
 
 _STAR: Final = 0x2A
 
@@ -137,6 +148,71 @@ class Framer:
         return commands
 
 
+class Intake:
+    """The incoming half of a connection.
+
+    Invariant: bytes are parsed in the order in which they came.
+    """
+
+    __slots__ = ("_framer", "_rest", "idle", "more", "taken")
+
+    def __init__(self) -> None:
+        self._framer = Framer()
+        self._rest = bytearray()
+        """What was not parsed yet."""
+        self.taken = b""
+        """The bytes that the last `take` parsed."""
+        self.more = False
+        """May `take` find commands without new data?"""
+        self.idle = True
+        """Does whatever comes next begin a command?"""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of commands that were not parsed yet."""
+        return len(self._rest)
+
+    @property
+    def held(self) -> int:
+        """Bytes of a command that has begun and is not complete (or any number above 0); 0: there is none."""
+        return self._framer.held_bytes
+
+    def put(self, data: bytes) -> None:
+        """Keep what came for a later `take`. O(len(data)), amortized."""
+        self._rest += data
+        self.more, self.idle = True, False
+
+    def take(self, data: bytes = b"") -> list[Command]:
+        """Parse what waits, then `data`, as far as one turn goes. Raises `ProtocolError`; nothing waits then."""
+        framer = self._framer
+        if framer.more:
+            self._rest += data
+            self.taken = b""
+        else:
+            if self._rest or (len(data) > _SLICE_BYTES and data.count(b"\n") > _SLICE_LINES):
+                self._rest += data
+                data = self._cut()
+            self.taken = data
+        try:
+            commands = framer.take(self.taken)
+        except ProtocolError:
+            self.clear()
+            raise
+        self.more = framer.more or bool(self._rest)
+        self.idle = not framer.held_bytes and not self._rest
+        return commands
+
+    def _cut(self) -> bytes:
+        data = bytes(self._rest[:_SLICE_BYTES])
+        del self._rest[:_SLICE_BYTES]
+        return data
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self._rest.clear()
+        self.more, self.idle = self._framer.more, not self._framer.held_bytes
+
+
 _LONE_GET: Final = b"*2\r\n$3\r\nGET\r\n$"
 _LONE_GET_AT: Final = len(_LONE_GET)
 _DIGITS: Final = tuple(b"%d" % length for length in range(KEY_BYTES_MAX + 1))
@@ -159,42 +235,33 @@ def lone_get(data: bytes) -> bytes | None:
     return None
 
 
-_LONE_SET: Final = b"*3\r\n$3\r\nSET\r\n$"
-_LONE_SET_AT: Final = len(_LONE_SET)
-# A chunk is read from a socket at once; what is longer comes in pieces.
-_LONE_VALUE_MAX: Final = 4095
-_LENGTHS: Final = tuple(b"$%d" % length for length in range(_LONE_VALUE_MAX + 1))
+# A chunk is read from a socket at once; what is longer comes in pieces, or costs more elsewhere.
+_LONE_BYTES_MAX: Final = 4095
+_LONE_WORDS_MAX: Final = 5
+_COUNTS: Final = tuple(b"*%d" % count for count in range(_LONE_WORDS_MAX + 1))
+_length_of: Final = tuple(b"$%d" % length for length in range(_LONE_BYTES_MAX + 1)).__getitem__
 
 
-def lone_set(data: bytes) -> tuple[bytes, bytes] | None:
-    """Key and value, where `data` is `SET key value` and nothing else. 0.8 µs.
+def lone_command(data: bytes) -> Command | None:
+    """The words, where `data` is one short command and nothing else: what a client sends that waits for each reply. A
+    fifth of what `Framer` takes.
 
-    The key has 1 to 511 bytes, the value at most 4095, and the lengths are written as every client writes them.
+    None also where a word holds a line end, or a length is written as no client writes it.
 
-    >>> lone_set(b"*3\\r\\n$3\\r\\nSET\\r\\n$1\\r\\nk\\r\\n$2\\r\\nvw\\r\\n")
-    (b'k', b'vw')
+    >>> lone_command(b"*2\\r\\n$4\\r\\nINCR\\r\\n$2\\r\\nk1\\r\\n"), lone_command(b"PING\\r\\n")
+    ([b'INCR', b'k1'], None)
     """
-    if not data.startswith(_LONE_SET):
+    if len(data) > _LONE_BYTES_MAX:
         return None
-    end = data.find(b"\r\n", _LONE_SET_AT, _LONE_SET_AT + 5)
-    digits = data[_LONE_SET_AT:end]
-    if end < 0 or not digits.isdigit():
-        return None
-    size = int(digits)
-    stop = end + 2 + size
-    begin = data.find(b"\r\n", stop + 2, stop + 9)
-    length = len(data) - begin - 4
-    if (
-        0 < size <= KEY_BYTES_MAX
-        and digits == _DIGITS[size]
-        and begin > 0
-        and 0 <= length <= _LONE_VALUE_MAX
-        and data[stop : stop + 2] == b"\r\n"
-        and data[stop + 2 : begin] == _LENGTHS[length]
-        and data.endswith(b"\r\n")
-    ):
-        return data[end + 2 : stop], data[begin + 2 : -2]
-    return None
+    # count, then length and word of each, and nothing behind the last line end
+    lines = data.split(b"\r\n", 2 * _LONE_WORDS_MAX + 1)
+    words = lines[2:-1:2]
+    is_one = (
+        len(lines) == 2 * len(words) + 2
+        and lines[1::2] == [*map(_length_of, map(len, words)), b""]
+        and lines[0] == _COUNTS[len(words)]
+    )
+    return words if is_one and words else None
 
 
 def _is_suspicious(data: bytes) -> bool:

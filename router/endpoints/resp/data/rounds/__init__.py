@@ -32,6 +32,6 @@ groups of one batch.
 The executors of several partitions know nothing of each other: a pipeline's commands take effect in their order in each
 partition, as if each were a Redis server of its own.
 
-Reading order: `jobs.py` (commands and their groups), `command_run.py` (many as one job), `turn_budget.py`,
-`partition_executor.py` (a round), `changes.py` (the executors of all partitions).
+Reading order: `jobs.py` (commands and their groups), `command_run.py` (many as one job), `partition_executor.py`
+(a round), `changes.py` (the executors of all partitions, and whose round is next).
 """

@@ -1,22 +1,22 @@
-"""Changes: every executor of one endpoint, and who may begin a command. The package says what holds."""
+"""Changes: every executor of one endpoint, and whose round is next. The package says what holds."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
-from log_tier.model.errors import (
-    ShuttingDown,
-)
+from log_tier.model.errors import ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.rounds.jobs import Job, Owner, Work
-from router.endpoints.resp.data.rounds.partition_executor import PartitionExecutor
-from router.endpoints.resp.data.rounds.turn_budget import TurnBudget
+from router.endpoints.resp.data.rounds.partition_executor import EXECUTION_S, PartitionExecutor
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Step
+from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
 
 __all__ = ["Changes"]
 
@@ -47,8 +47,13 @@ class Changes:
         self._writer = writer
         self._clock_ms = clock_ms
         self._loop = asyncio.get_running_loop()
-        self._budget = TurnBudget()
-        self._executors: dict[tuple[ServedTable, Partition], PartitionExecutor] = {}
+        self._executors: dict[ServedTable, list[PartitionExecutor | None]] = {}
+        """By table and partition; each is made when it is needed first, and kept as long as its table is there."""
+        self._ready: deque[PartitionExecutor] = deque()
+        """Those whose next round may begin."""
+        self._held: set[PartitionExecutor] = set()
+        """Those whose commands wait for owners that do not read their replies."""
+        self._turn_scheduled = False
         self._closed = False
 
     def begin(self, table: ServedTable, partition: Partition, job: Work) -> None:
@@ -56,15 +61,22 @@ class Changes:
         if self._closed:
             job.fail(ShuttingDown("this server is stopping and takes no more commands"))
             return
-        place = (table, partition)
-        executor = self._executors.get(place)
+        executors = self._executors.get(table) or self._executors_of(table)
+        executor = executors[partition]
         if executor is None:
-            executor = self._executors[place] = PartitionExecutor(
-                self._reads, self._writer, self._clock_ms, table, partition, self._budget
+            executor = executors[partition] = PartitionExecutor(
+                self._reads, self._writer, self._clock_ms, table, partition, self._set_ready
             )
+        if not executor.busy:
+            self._set_ready(executor)
         executor.add(job)
-        if executor.task is None:
-            self._start(place, executor)
+
+    def _executors_of(self, table: ServedTable) -> list[PartitionExecutor | None]:
+        """The places of a table's executors; those of tables that are gone are forgotten. O(tables in use)."""
+        for gone in [each for each in self._executors if each.gone]:
+            if all(executor is None or executor.idle for executor in self._executors[gone]):
+                del self._executors[gone]
+        return self._executors.setdefault(table, [None] * table.partitions)
 
     async def run(
         self,
@@ -88,31 +100,46 @@ class Changes:
 
     def resume(self) -> None:
         """An owner has read its replies: its commands may run again."""
-        for place, executor in self._executors.items():
-            if executor.task is None and executor.waits:
-                self._start(place, executor)
+        held, self._held = self._held, set()
+        for executor in held:
+            if not executor.busy:
+                self._set_ready(executor)
 
-    def _start(self, place: tuple[ServedTable, Partition], executor: PartitionExecutor) -> None:
-        def ended(task: asyncio.Task[None]) -> None:
-            executor.task = None
-            if self._closed or self._executors.get(place) is not executor:
-                return
-            if executor.empty:
-                del self._executors[place]
-            elif executor.waits:
-                self._start(place, executor)
+    def _all(self) -> list[PartitionExecutor]:
+        return [executor for each in self._executors.values() for executor in each if executor is not None]
 
-        executor.task = self._loop.create_task(executor.work())
-        executor.task.add_done_callback(ended)
+    # --- turns
+
+    def _set_ready(self, executor: PartitionExecutor) -> None:
+        executor.busy = True
+        self._ready.append(executor)
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Rounds, one after the other, as far as one turn of the event loop goes: the rounds of all partitions together
+        work on so many keys, or take so much time, before others run.
+        """
+        ready, left, ends_s = self._ready, AT_ONCE_KEYS_MAX, perf_counter() + EXECUTION_S / 2
+        try:
+            while ready and not self._closed:
+                keys = ready[0].take()
+                if left < AT_ONCE_KEYS_MAX and (keys > left or perf_counter() > ends_s):
+                    break
+                left -= keys
+                executor = ready.popleft()
+                if keys:
+                    executor.round()
+                else:
+                    self._held.add(executor)
+        finally:
+            self._turn_scheduled = bool(ready) and not self._closed
+            if self._turn_scheduled:
+                self._loop.call_soon(self._turn)
 
     async def close(self) -> None:
         """End what is under way."""
         self._closed = True
-        executors = list(self._executors.values())
-        tasks = [executor.task for executor in executors if executor.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for executor in executors:
-            executor.abandon()
+        await asyncio.gather(*(executor.close() for executor in self._all()))
         self._executors.clear()

@@ -14,11 +14,11 @@ it, so its commands are written as they are, each one by itself.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import chain
 from operator import or_
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError
@@ -26,9 +26,9 @@ from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, GROUPED, PLAIN_PUT, Condition, Expiry, Operation
 from router.endpoints.resp.data.views import APPENDED, Overlay, PendingVersion, Step
 from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, size_of
-from serving_tier.fold.entry import NEVER
+from serving_tier.fold.entry import NEVER, Entry
 
-__all__ = ["Group", "Job", "Owner", "Receiver", "Work", "groups_of", "records_of", "with_versions"]
+__all__ = ["Group", "Job", "Owner", "Ran", "Receiver", "Work", "execute", "groups_of", "with_versions"]
 
 _NOOP: Final = int(Operation.NOOP)
 _DELETE: Final = int(Operation.DELETE)
@@ -43,12 +43,16 @@ _KINDS: Final = {NEVER: PLAIN_PUT, APPENDED: _APPEND}
 # What may be, or hold, a version that is not known yet.
 _NOT_FINAL: Final = frozenset({PendingVersion, list})
 
+# What a round may write and answer before the rest of it waits for the next one: half of a batch of the log, and what a
+# connection may have unread before its commands wait.
+_ROUND_BYTES_MAX: Final = 4 << 20
+
 # In the place of a version: nothing is asked of the key.
 _FREE: Final = Offset(-2)
 
 
 class Owner(Hashable, Protocol):
-    """Who sends commands: they run in its order."""
+    """Who sends commands: they run in its order. A connection's `ReplyQueue`."""
 
     @property
     def stalled(self) -> bool:
@@ -183,6 +187,10 @@ class Group:
 
 def groups_of(jobs: Sequence[Work]) -> list[Group]:
     """Jobs that share an owner or a key, together; in their order. O(keys), and the merging of groups."""
+    if len(jobs) == 1:
+        group = Group()
+        group.jobs.append(jobs[0])
+        return [group]
     parents: dict[Group, Group] = {}
     by_owner: dict[Owner, Group] = {}
     by_key: dict[bytes, Group] = {}
@@ -193,8 +201,7 @@ def groups_of(jobs: Sequence[Work]) -> list[Group]:
         return group
 
     for job in jobs:
-        group = by_owner.get(job.owner)
-        if group is None:
+        if job.owner not in by_owner:
             group = by_owner[job.owner] = Group()
             parents[group] = group
     if len(by_owner) > 1:
@@ -207,6 +214,53 @@ def groups_of(jobs: Sequence[Work]) -> list[Group]:
     for job in jobs:
         root(by_owner[job.owner]).jobs.append(job)
     return [group for group in parents if group.jobs]
+
+
+class Ran(NamedTuple):
+    """A group that has run."""
+
+    group: Group
+    overlay: Overlay
+    records: Columns | None
+    """None where nothing is changed."""
+    left: list[Work]
+    """Commands of a run that did not fit in the round."""
+
+
+def execute(
+    jobs: Sequence[Work],
+    found: Mapping[bytes, Entry | None],
+    now_ms: int,
+    late: Callable[[], bool],
+    *,
+    in_turn: bool = False,
+) -> list[Ran]:
+    """Run a round's commands in their groups, as far as its bytes and its time go. For a large round in a thread.
+
+    `late`: is the round's time over? With `in_turn`, raises `TooLongForATurn` where an EXEC takes longer; what has run
+    then is done again.
+    """
+    ran: list[Ran] = []
+    room = _ROUND_BYTES_MAX
+    for group in groups_of(jobs):
+        overlay = Overlay(found, now_ms, late, in_turn=in_turn)
+        starts: list[int] = []
+        left: list[Work] = []
+        for number, job in enumerate(group.jobs):
+            if room - overlay.bytes <= 0 or ((number or ran) and late()):
+                left = group.jobs[number:]
+                del group.jobs[number:]
+                break
+            before = len(overlay.keys)
+            room -= job.run(overlay, room - overlay.bytes)
+            starts += job.starts(before, len(overlay.keys))
+            if cut := job.parts()[1:]:
+                left = [*cut, *group.jobs[number + 1 :]]
+                del group.jobs[number + 1 :]
+                break
+        room -= overlay.bytes
+        ran.append(Ran(group, overlay, records_of(overlay, starts) if overlay.keys else None, left))
+    return ran
 
 
 def records_of(overlay: Overlay, starts: Sequence[int]) -> Columns:

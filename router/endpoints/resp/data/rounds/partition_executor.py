@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import Final
 
 from log_tier.concurrency.backoff import Backoff
-from log_tier.model.batch import Columns
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import (
     ConditionFailed,
     DeadlineExceeded,
@@ -19,18 +19,17 @@ from log_tier.model.errors import (
     ShuttingDown,
     WriteUnknown,
 )
-from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, Partition
 from router.data.freshness import Freshness
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, Work, groups_of, records_of
-from router.endpoints.resp.data.rounds.turn_budget import EXECUTION_S, TurnBudget
+from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, Ran, Work, execute
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
-from router.endpoints.resp.data.views import Overlay, TooLongForATurn
+from router.endpoints.resp.data.views import TooLongForATurn
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
 from serving_tier.fold.entry import Entry
 
-__all__ = ["PartitionExecutor", "execute"]
+__all__ = ["EXECUTION_S", "PartitionExecutor", "execute"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +39,6 @@ _ROUND_MAX: Final = 1024
 # And their keys, but for a command that has more by itself.
 _ROUND_KEYS_MAX: Final = AT_ONCE_KEYS_MAX
 
-# What a round may write and answer before the rest of it waits for the next one: half of a batch of the log, and what a
-# connection may have unread before its commands wait.
-_ROUND_BYTES_MAX: Final = 4 << 20
-
 # After a rejection the next round begins at once; after several, another server's clients write these keys all the
 # time.
 _PAUSE_AFTER: Final = 3
@@ -51,23 +46,35 @@ _PAUSE_FIRST_S: Final = 0.001
 _PAUSE_MAX_S: Final = 0.05
 
 
+EXECUTION_S: Final = 0.004
+"""Commands differ a thousandfold in what they cost: the commands of a round that have not begun by then wait for the
+next one, as those do that did not fit."""
+
+
 class _Verdict:
     """What became of a group's records; the writer settles it."""
 
-    def __init__(self, group: Group, guards: int, loop: asyncio.AbstractEventLoop) -> None:
+    __slots__ = ("_executor", "group", "guards", "known")
+
+    def __init__(self, executor: PartitionExecutor, group: Group, guards: int) -> None:
+        self._executor = executor
         self.group = group
         self.guards = guards
         """Records that come before the first write."""
-        self.known: asyncio.Future[DuramenError | Offset] = loop.create_future()
+        self.known: DuramenError | Offset = NOTHING
 
     def settle(self, error: DuramenError | None, offset: Offset) -> None:
         """See `Waiter`."""
-        if not self.known.done():
-            self.known.set_result(offset if error is None else error)
+        self.known = offset if error is None else error
+        self._executor.settled(self)
 
 
 class PartitionExecutor:
-    """Executes the commands of one partition, round after round."""
+    """Executes the commands of one partition, round after round.
+
+    It calls `ready` when its next round may begin; then `take` and `round` are called, in one turn of the event loop. A
+    round for which everything is at hand runs at once; another one waits in a task.
+    """
 
     def __init__(
         self,
@@ -76,14 +83,14 @@ class PartitionExecutor:
         clock_ms: Callable[[], int],
         table: ServedTable,
         partition: Partition,
-        budget: TurnBudget,
+        ready: Callable[[PartitionExecutor], None],
     ) -> None:
         self._reads = reads
         self._writer = writer
         self._clock_ms = clock_ms
         self._table = table
         self._partition = partition
-        self._budget = budget
+        self._ready = ready
         self._loop = asyncio.get_running_loop()
         self._queues: dict[Owner, deque[Work]] = {}
         """By owner, each in its order; none is empty."""
@@ -91,11 +98,22 @@ class PartitionExecutor:
         """How many of one owner a round takes: see the module's text."""
         self._round_max = _ROUND_MAX
         """How many in all: fewer after a round that was too large for one batch or one read."""
+        self.busy = False
+        """Is it ready, or is a round under way?"""
         self._running: list[Work] = []
         """What the round that is under way has taken."""
+        self._found: Mapping[bytes, Entry | None] | None = None
+        """What the keys of that round hold, if a task has waited for it."""
+        self._unjudged: set[_Verdict] = set()
+        """Of that round."""
         self._back: list[Work] = []
         """Commands of that round that the next one has to take again."""
-        self.task: asyncio.Task[None] | None = None
+        self._tries = 0
+        """How often one of those was rejected."""
+        self._backoff: Backoff | None = None
+        """Pauses between rounds that were rejected again and again."""
+        self._task: asyncio.Task[None] | None = None
+        """Waits for what the round needs."""
 
     def add(self, job: Work) -> None:
         """Queue a command, or a run of them."""
@@ -106,48 +124,39 @@ class PartitionExecutor:
             queue.append(job)
 
     @property
-    def waits(self) -> bool:
-        """Is there anything that could run now?"""
-        return any(not owner.stalled for owner in self._queues)
+    def idle(self) -> bool:
+        """Is nothing queued and nothing under way?"""
+        return not self.busy and not self._queues
 
-    @property
-    def empty(self) -> bool:
-        """Is there nothing at all?"""
-        return not self._queues
+    async def close(self) -> None:
+        """End what is under way, and give up what has not begun."""
+        await end_tasks(self._task)
+        self._abandon()
 
-    async def work(self) -> None:
-        """Round after round, until nothing can run."""
-        backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
-        try:
-            while jobs := self._take():
-                self._running = jobs
-                tries = await self._round(jobs)
-                self._running = []
-                self._put_back(jobs)
-                if tries >= _PAUSE_AFTER:
-                    await backoff.pause()
-                else:
-                    backoff.reset()
-        except BaseException as error:
-            # Closed meanwhile, or a bug of ours: nobody may wait for what will not come.
-            name = f"{self._table.ref.name}/{self._partition}"
-            unknown = WriteUnknown(f"this server stopped before the commands on {name} were judged: read the keys")
-            for work in self._running:
-                for part in work.parts():
-                    part.fail(unknown)
-            self.abandon()
-            if not isinstance(error, asyncio.CancelledError):
-                logger.exception("the commands on %s end", name)
-            raise
-        finally:
-            self._table.claims[self._partition] = frozenset()
-
-    def abandon(self) -> None:
-        """Give up what has not begun."""
+    def _abandon(self) -> None:
+        """This server stops, or there is a bug of ours: nobody may wait for what will not come."""
+        name = f"{self._table.ref.name}/{self._partition}"
+        unknown = WriteUnknown(f"this server stopped before the commands on {name} were judged: read the keys")
+        _fail([part for work in self._running for part in work.parts()], unknown)
         for queue in self._queues.values():
-            for job in queue:
-                job.fail(ShuttingDown(f"this server stopped before a command on {self._table.ref.name} ran"))
+            _fail(queue, ShuttingDown(f"this server stopped before a command on {self._table.ref.name} ran"))
         self._queues.clear()
+        self._unjudged.clear()
+        self._running, self._back, self._found = [], [], None
+        self._table.claims[self._partition] = frozenset()
+        self.busy = False
+
+    def _broken(self) -> None:
+        """There is a bug, which is raised on: the executor begins anew with the commands that come then."""
+        logger.exception("the commands on %s/%s end", self._table.ref.name, self._partition)
+        self._abandon()
+
+    def take(self) -> int:
+        """Take the commands of the next round, if none are taken; how many keys they have. 0: no round begins."""
+        if not self._running:
+            self._running = self._take()
+            self.busy = bool(self._running)
+        return sum([len(job.keys) for job in self._running])
 
     def _take(self) -> list[Work]:
         """The commands of the next round: the first ones of each owner; the owner that waits longest comes first."""
@@ -179,8 +188,6 @@ class PartitionExecutor:
 
     def _put_back(self, jobs: Sequence[Work]) -> None:
         """Queue commands of a round that have to run again, before everything else of their owners, in their order."""
-        if not self._back:
-            return
         back, self._back = set(map(id, self._back)), []
         for job in reversed([part for work in jobs for part in work.parts()]):
             if id(job) not in back:
@@ -193,62 +200,136 @@ class PartitionExecutor:
 
     # --- a round
 
-    async def _round(self, jobs: list[Work]) -> int:
-        """Run each command once; how often one that has to run again was rejected."""
-        found = await self._read(jobs)
-        if found is None:
-            return 0
-        tries = 0
-        groups, now_ms = groups_of(jobs), self._clock_ms()
-        keys = sum([len(job.keys) for job in jobs])
-        if keys > AT_ONCE_KEYS_MAX:
-            ran = await asyncio.to_thread(execute, groups, found, now_ms)
-        else:
-            await self._budget.take(keys)
-            began_s = perf_counter()
+    def round(self) -> None:
+        """Run what was taken, now if everything that it needs is at hand."""
+        try:
+            jobs, found = self._running, self._found
+            if found is None:
+                found = self._claim(jobs)
+                if found is None:
+                    self._task = self._loop.create_task(self._wait(jobs))
+                    return
+            self._found = None
             try:
-                ran = execute(groups, found, now_ms, in_turn=True)
+                ran = execute(jobs, found, self._clock_ms(), _late(), in_turn=True)
             except TooLongForATurn:
-                self._budget.spend()
-                ran = await asyncio.to_thread(execute, groups_of(jobs), found, now_ms)
-            if perf_counter() - began_s > EXECUTION_S / 2:
-                self._budget.spend()
-        for verdict in self._write(ran):
-            known = await verdict.known
-            group = verdict.group
-            if isinstance(known, ConditionFailed):
-                tries = max(tries, self._once_more(group.alone()))
-            elif isinstance(known, DuramenError):
-                self._failed(group, known)
+                self._task = self._loop.create_task(self._wait(jobs, found))
+                return
+            self._write(ran)
+        except Exception:
+            self._broken()
+            raise
+
+    def _claim(self, jobs: Sequence[Work]) -> Mapping[bytes, Entry | None] | None:
+        """What the keys hold, read in one transaction; None if it has to be waited for, or is too much for a turn."""
+        keys = _asked(jobs)
+        table, partition = self._table, self._partition
+        if keys:
+            table.claims[partition] = frozenset(keys)
+        if sum([len(job.keys) for job in jobs]) > AT_ONCE_KEYS_MAX or self._writer.under_way(table, partition, keys):
+            return None
+        return self._reads.of_partition(table, partition, keys) if keys else {}
+
+    async def _wait(self, jobs: list[Work], found: Mapping[bytes, Entry | None] | None = None) -> None:
+        """Read what is not at hand, and run a large round in a thread. `found`: what it holds, where a turn was too
+        short for it.
+        """
+        try:
+            large = found is not None or sum([len(job.keys) for job in jobs]) > AT_ONCE_KEYS_MAX
+            if found is None:
+                found = await self._read(jobs)
+            if found is None:
+                self._end()
+            elif large:
+                self._write(await asyncio.to_thread(execute, jobs, found, self._clock_ms(), _late()))
             else:
-                _answer(group.jobs, known + verdict.guards)
-        self._table.claims[self._partition] = frozenset()
-        self._each_max = max(1, self._each_max // 2) if tries else min(_ROUND_MAX, self._each_max * 2)
-        return tries
+                self._found = found
+                self._ready(self)
+        except Exception:
+            self._broken()
+            raise
 
     async def _read(self, jobs: list[Work]) -> dict[bytes, Entry | None] | None:
-        """What the keys hold, read in one transaction; None if the commands got an error, or were put back."""
-        written: set[bytes] = set()
-        keys: dict[bytes, None] = {}
-        for job in jobs:
-            if written:
-                keys.update((key, None) for key in job.asked if key not in written)
-            else:
-                keys.update(dict.fromkeys(job.asked))
-            written.update(job.blind)
-        if not keys:
-            return {}
-        table, partition = self._table, self._partition
-        table.claims[partition] = keys.keys()
-        await self._writer.settled(table, partition, keys.keys())
+        """What the keys hold, after waiting for it; None if the commands got an error, or were put back."""
+        keys = _asked(jobs)
         try:
-            found = self._reads.at_once(table, list(keys))
-            return found if found is not None else await self._reads.entries(table, list(keys), Freshness())
+            await self._writer.settled(self._table, self._partition, keys)
+            return await self._reads.entries(self._table, keys, Freshness()) if keys else {}
         except LimitExceeded as error:
             self._too_large(jobs, error)
         except DuramenError as error:
             _fail(jobs, error)
         return None
+
+    def _write(self, ran: Sequence[Ran]) -> None:
+        """Give the writer what each group changes, and put back the commands for which the round was too small."""
+        for group, overlay, records, left in ran:
+            self._back += left
+            if not group.jobs:
+                continue
+            if records is None:
+                _answer(group.jobs, 0)
+                continue
+            verdict = _Verdict(self, group, len(records.keys) - len(overlay.keys))
+            self._unjudged.add(verdict)
+            try:
+                self._writer.submit_columns(
+                    self._table, self._partition, records, verdict, judged=bool(overlay.conditions)
+                )
+            except DuramenError as error:
+                self._unjudged.remove(verdict)
+                if isinstance(error, LimitExceeded):
+                    self._too_large(group.jobs, error)
+                else:
+                    self._failed(group, error)
+            else:
+                self._round_max = min(_ROUND_MAX, self._round_max * 2)
+        if not self._unjudged:
+            self._granted()
+
+    def settled(self, verdict: _Verdict) -> None:
+        """A verdict is known. What follows from it runs by itself: a bug of ours must not end the writer's request."""
+        self._loop.call_soon(self._judge, verdict)
+
+    def _judge(self, verdict: _Verdict) -> None:
+        if verdict not in self._unjudged:
+            return
+        self._unjudged.remove(verdict)
+        group, known = verdict.group, verdict.known
+        try:
+            if isinstance(known, ConditionFailed):
+                self._tries = max(self._tries, self._once_more(group.alone()))
+            elif isinstance(known, DuramenError):
+                self._failed(group, known)
+            else:
+                _answer(group.jobs, known + verdict.guards)
+            if not self._unjudged:
+                self._granted()
+        except Exception:
+            self._broken()
+            raise
+
+    def _granted(self) -> None:
+        """Every group of the round has its verdict."""
+        self._each_max = max(1, self._each_max // 2) if self._tries else min(_ROUND_MAX, self._each_max * 2)
+        self._end()
+
+    def _end(self) -> None:
+        """The round is over: the next one, if there is something for it."""
+        self._table.claims[self._partition] = frozenset()
+        jobs, self._running = self._running, []
+        tries, self._tries = self._tries, 0
+        if self._back:
+            self._put_back(jobs)
+        if tries >= _PAUSE_AFTER:
+            self._backoff = self._backoff or Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
+            self._loop.call_later(self._backoff.next_s(), self._ready, self)
+            return
+        self._backoff = None
+        if self._queues:
+            self._ready(self)
+        else:
+            self.busy = False
 
     def _too_large(self, works: Sequence[Work], error: LimitExceeded) -> None:
         """All of it is too much at once: half as many the next time. One command is refused."""
@@ -258,35 +339,6 @@ class PartitionExecutor:
         else:
             self._round_max = max(1, len(jobs) // 2)
             self._back += jobs
-
-    def _write(self, ran: Sequence[_Ran]) -> list[_Verdict]:
-        """Give the writer what each group changes, and put back the commands for which the round was too small."""
-        verdicts: list[_Verdict] = []
-        for group, overlay, records, left in ran:
-            self._back += left
-            if not group.jobs:
-                continue
-            if records is None:
-                _answer(group.jobs, 0)
-                continue
-            guards = len(records.keys) - len(overlay.keys)
-            verdict = self._submit(group, records, guards, judged=bool(overlay.conditions))
-            if verdict is not None:
-                verdicts.append(verdict)
-        return verdicts
-
-    def _submit(self, group: Group, records: Columns, guards: int, *, judged: bool) -> _Verdict | None:
-        verdict = _Verdict(group, guards, self._loop)
-        try:
-            self._writer.submit_columns(self._table, self._partition, records, verdict, judged=judged)
-        except LimitExceeded as error:
-            self._too_large(group.jobs, error)
-        except DuramenError as error:
-            self._failed(group, error)
-        else:
-            self._round_max = min(_ROUND_MAX, self._round_max * 2)
-            return verdict
-        return None
 
     def _failed(self, group: Group, error: DuramenError) -> None:
         """The group was not written, or nobody knows: its writers get `error`, and the other commands run again."""
@@ -311,50 +363,25 @@ class PartitionExecutor:
         return max(job.tries for job in jobs)
 
 
-class _Ran(NamedTuple):
-    """A group that has run."""
+def _asked(jobs: Sequence[Work]) -> list[bytes]:
+    """The keys whose stored state the commands look at, each once."""
+    if len(jobs) == 1:
+        return list(dict.fromkeys(jobs[0].asked))
+    written: set[bytes] = set()
+    keys: dict[bytes, None] = {}
+    for job in jobs:
+        if written:
+            keys.update((key, None) for key in job.asked if key not in written)
+        else:
+            keys.update(dict.fromkeys(job.asked))
+        written.update(job.blind)
+    return list(keys)
 
-    group: Group
-    overlay: Overlay
-    records: Columns | None
-    """None where nothing is changed."""
-    left: list[Work]
-    """Commands of a run that did not fit in the round."""
 
-
-def execute(
-    groups: Sequence[Group], found: Mapping[bytes, Entry | None], now_ms: int, *, in_turn: bool = False
-) -> list[_Ran]:
-    """Run every group, as far as the round's bytes and its time go. For a large round it runs in a thread.
-
-    Raises `TooLongForATurn` where it is not in one and an EXEC takes its time; what has run then is done again.
-    """
-    ran: list[_Ran] = []
-    room = _ROUND_BYTES_MAX
+def _late() -> Callable[[], bool]:
+    """Is the time of a round that begins now over?"""
     ends_s = perf_counter() + EXECUTION_S
-
-    def late() -> bool:
-        return perf_counter() > ends_s
-
-    for group in groups:
-        overlay = Overlay(found, now_ms, late, in_turn=in_turn)
-        starts: list[int] = []
-        left: list[Work] = []
-        for number, job in enumerate(group.jobs):
-            if room - overlay.bytes <= 0 or ((number or ran) and late()):
-                left = group.jobs[number:]
-                del group.jobs[number:]
-                break
-            before = len(overlay.keys)
-            room -= job.run(overlay, room - overlay.bytes)
-            starts += job.starts(before, len(overlay.keys))
-            if cut := job.parts()[1:]:
-                left = [*cut, *group.jobs[number + 1 :]]
-                del group.jobs[number + 1 :]
-                break
-        room -= overlay.bytes
-        ran.append(_Ran(group, overlay, records_of(overlay, starts) if overlay.keys else None, left))
-    return ran
+    return lambda: perf_counter() > ends_s
 
 
 def _answer(jobs: Sequence[Work], first: int) -> None:
@@ -363,6 +390,6 @@ def _answer(jobs: Sequence[Work], first: int) -> None:
         job.answer(first)
 
 
-def _fail(jobs: Sequence[Work], error: DuramenError) -> None:
+def _fail(jobs: Iterable[Work], error: DuramenError) -> None:
     for job in jobs:
         job.fail(error)
