@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final, TypeVar, cast
 
-__all__ = ["AT_ONCE_ITEMS_MAX", "Turn", "each_sized", "run_sized"]
+__all__ = ["AT_ONCE_ITEMS_MAX", "each_sized", "run_sized"]
 
 T = TypeVar("T")
 
@@ -31,20 +31,3 @@ async def each_sized(items: int, made: Iterator[T]) -> AsyncIterator[T]:
     end = object()
     while (found := await asyncio.to_thread(next, made, end)) is not end:
         yield cast("T", found)
-
-
-class Turn:
-    """Counts what one turn of the loop works on: it is over after `AT_ONCE_ITEMS_MAX` items."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self) -> None:
-        self._left = AT_ONCE_ITEMS_MAX
-
-    def is_over(self, items: int) -> bool:
-        """So many items were worked on: is it the others' turn? True begins the next turn."""
-        self._left -= items
-        if self._left > 0:
-            return False
-        self._left = AT_ONCE_ITEMS_MAX
-        return True

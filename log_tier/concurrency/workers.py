@@ -78,9 +78,14 @@ class _ConsumerThread(Generic[T]):
             self._thread.join()
 
     def _run(self) -> None:
-        take, work, rest = self._queue.get, self._work, self.take_rest
-        while work([take(), *rest()]):
-            pass
+        take, size, work = self._queue.get, self._queue.qsize, self._work
+        going = True
+        while going:
+            items = [take()]
+            # One consumer, so what the queue says it holds is there. A comprehension would be a frame for each commit.
+            for _ in range(size()):
+                items.append(take())  # noqa: PERF401
+            going = work(items)
 
 
 class _Threads:

@@ -19,7 +19,7 @@ from typing import Final
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import TableEntry
-from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, Turn
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.model.errors import (
     DeadlineExceeded,
     DuramenError,
@@ -103,7 +103,7 @@ class LocalData:
         budget = ReplyBudget()
         results: list[ReadResult | DuramenError] = []
         waiting: list[tuple[int, ReadPart]] = []
-        turn = Turn()
+        in_this_turn = 0
         for place, part in enumerate(parts):
             try:
                 replica = self.node.replica(part.partition)
@@ -118,7 +118,9 @@ class LocalData:
                 results.append(error)
             except DuramenError as error:
                 results.append(error)
-            if turn.is_over(_PART_ITEMS + min(len(part.keys), AT_ONCE_ITEMS_MAX)):
+            in_this_turn += _PART_ITEMS + min(len(part.keys), AT_ONCE_ITEMS_MAX)
+            if in_this_turn >= AT_ONCE_ITEMS_MAX:
+                in_this_turn = 0
                 await asyncio.sleep(0)
         if waiting:
             timeout = min(timeout, patience) if patience else timeout

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
 import grpc
 
-from log_tier.concurrency.sized_work import run_sized
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, run_sized
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
 from log_tier.model.retention import Retention
@@ -40,21 +41,25 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 
     async def Read(self, request: kv.ReadRequest, context: _Context) -> kv.ReadReply:  # noqa: N802
         try:
-            parts = await run_sized(request.ByteSize() // 16, lambda: messages.read_parts_from(request))
+            decode = messages.read_parts_from
+            small = request.ByteSize() <= 16 * AT_ONCE_ITEMS_MAX
+            parts = decode(request) if small else await asyncio.to_thread(decode, request)
             with self._load:
                 results = await self._inner.read(
                     parts, timeout=time_left_s(context), patience=request.patience_ms / 1000
                 )
-            items = sum(1 + len(part.keys) for part in parts)
-            return await run_sized(items, lambda: messages.read_reply(results))
+            encode = messages.read_reply
+            return encode(results) if small else await asyncio.to_thread(encode, results)
         except DuramenError as error:
             await abort(context, error)
 
     async def Write(self, request: kv.WriteRequest, context: _Context) -> kv.WriteReply:  # noqa: N802
         try:
-            parts = await run_sized(len(request.parts), lambda: messages.write_parts_from(request))
+            decode = messages.write_parts_from
+            small = len(request.parts) <= AT_ONCE_ITEMS_MAX
+            parts = decode(request) if small else await asyncio.to_thread(decode, request)
             results = await self._inner.write(parts, timeout=time_left_s(context), patience=request.patience_ms / 1000)
-            return await run_sized(_outcomes(results), lambda: messages.write_reply(results))
+            return await _write_reply(results)
         except DuramenError as error:
             await abort(context, error)
 
@@ -63,7 +68,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
             parts = messages.outcomes_parts_from(request)
             with self._load:
                 results = await self._inner.outcomes(parts, timeout=time_left_s(context))
-            return await run_sized(_outcomes(results), lambda: messages.write_reply(results))
+            return await _write_reply(results)
         except DuramenError as error:
             await abort(context, error)
 
@@ -104,9 +109,11 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
         )
 
 
-def _outcomes(results: Sequence[WriteResult | DuramenError]) -> int:
-    """How much there is to say about these parts: one for each, and one for each record with an outcome."""
-    return sum(1 + (len(result.outcomes) if isinstance(result, WriteResult) else 0) for result in results)
+async def _write_reply(results: Sequence[WriteResult | DuramenError]) -> kv.WriteReply:
+    encode = messages.write_reply
+    # There is one thing to say about each part, and one about each record with an outcome.
+    items = sum([1 + len(result.outcomes) if isinstance(result, WriteResult) else 1 for result in results])
+    return encode(results) if items <= AT_ONCE_ITEMS_MAX else await asyncio.to_thread(encode, results)
 
 
 class TablesService(tables_pb2_grpc.TablesServicer):
