@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
@@ -42,16 +43,18 @@ async def run_check(
     targets: Sequence[str] = (),
     faults: Callable[[asyncio.Event], Awaitable[None]] | None = None,
     log_url: str | None = None,
+    clock: Callable[[], int] = time.monotonic_ns,
 ) -> History:
     """Run the workload and return the whole history.
 
     `faults` breaks things until the event it gets is set, and returns when everything is alive again. `targets`: a
     server that names the nodes, so that each replica can be read by itself; none: replicas are not read. `log_url`:
-    where the log is, so that it is read without a server between, and what servers give of it is compared.
+    where the log is, so that it is read without a server between, and what servers give of it is compared. `clock`:
+    nanoseconds, for the times of calls.
 
     Raises what keeps the check from being made at all, `Unavailable` where the cluster does not heal.
     """
-    recorder = Recorder()
+    recorder = Recorder(clock=clock)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as opened:

@@ -20,6 +20,7 @@ from log_tier.concurrency.background import Failed, only_logged
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.concurrency.persistent_map import PersistentMap
+from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.model.errors import DuramenError, NotHosted
 from log_tier.model.identifiers import FIRST, Offset, PartitionId, TableId
 from log_tier.model.log import Bounds, Log, Topic
@@ -58,11 +59,18 @@ class RestingReplica(NamedTuple):
 class Node:
     """Holds replicas. `open()` makes one; `close()` closes every index cleanly."""
 
-    def __init__(self, log: Log, folder: Path, *, clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms) -> None:
+    def __init__(
+        self,
+        log: Log,
+        folder: Path,
+        *,
+        clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
+        workers: Workers = THREADS,
+    ) -> None:
         self._log = log
         self.folder = folder
         """Below it, an index folder for each replica: table id / partition."""
-        self._applier = Applier()
+        self._applier = Applier(workers)
         self._environments = OpenEnvironments(descriptor_shares().environments)
         # Replaced and never changed in place: other threads look into it without a lock.
         self._replicas: PersistentMap[PartitionId, Replica] = PersistentMap()
@@ -77,11 +85,17 @@ class Node:
 
     @classmethod
     async def open(
-        cls, log: Log, folder: Path, *, clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms, failed: Failed = only_logged
+        cls,
+        log: Log,
+        folder: Path,
+        *,
+        clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
+        failed: Failed = only_logged,
+        workers: Workers = THREADS,
     ) -> Node:
         """Open a node that keeps its indexes below `folder`; it hosts nothing yet. `failed`: see `run_forever`."""
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-        node = cls(log, folder, clock_ms=clock_ms)
+        node = cls(log, folder, clock_ms=clock_ms, workers=workers)
         node._applier.start()
         node.idle_expiry.start(failed=failed)
         return node

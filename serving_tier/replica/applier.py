@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Generic, TypeVar
 
+from log_tier.concurrency.workers import THREADS, Consumer, Workers
 from log_tier.model.errors import ShuttingDown
 
 __all__ = ["Applier"]
@@ -42,20 +41,19 @@ class Applier:
     `start()` begins, `stop()` finishes what was accepted and ends the thread.
     """
 
-    def __init__(self) -> None:
-        self._jobs: deque[_Job[object]] = deque()
-        self._wake = threading.Condition()
+    def __init__(self, workers: Workers = THREADS) -> None:
+        self._folder: Consumer[_Job[object] | None] = workers.consumer(self._run, name="duramen-applier")
+        self._accepting = threading.Lock()
+        """Held while a job is queued, so that none comes behind the end."""
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._closers = ThreadPoolExecutor(_CLOSERS, thread_name_prefix="duramen-index-close")
+        self._closers = workers.pool(_CLOSERS, name="duramen-index-close")
 
     def start(self) -> None:
         """Start the thread; completions go to the running event loop."""
-        assert self._thread is None, "the applier is running already"
+        assert self._loop is None, "the applier is running already"
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, name="duramen-applier", daemon=True)
-        self._thread.start()
+        self._folder.start()
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run `work` in the thread and return what it returns or raises. Raises `ShuttingDown` after `stop`.
@@ -64,11 +62,10 @@ class Applier:
         """
         assert self._loop is not None, "the applier was not started"
         future: asyncio.Future[T] = self._loop.create_future()
-        with self._wake:
+        with self._accepting:
             if self._stopping:
                 raise ShuttingDown("this node is stopping and applies nothing more; read from another one")
-            self._jobs.append(_Job(work, future))  # type: ignore[arg-type]
-            self._wake.notify()
+            self._folder.put(_Job(work, future))  # type: ignore[arg-type]
         return await future
 
     async def run_aside(self, work: Callable[[], T]) -> T:
@@ -82,31 +79,26 @@ class Applier:
 
     async def stop(self) -> None:
         """Finish what was accepted, then end the thread."""
-        if self._thread is None:
+        if self._loop is None:
             return
-        with self._wake:
+        with self._accepting:
+            if not self._stopping:
+                self._folder.put(None)
             self._stopping = True
-            self._wake.notify()
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._folder.join)
         await asyncio.to_thread(self._closers.shutdown)
-        self._thread = None
 
-    def _run(self) -> None:
+    def _run(self, taken: list[_Job[object] | None]) -> bool:
         assert self._loop is not None
-        while True:
-            with self._wake:
-                while not self._jobs and not self._stopping:
-                    self._wake.wait()
-                taken = list(self._jobs)
-                self._jobs.clear()
-            if not taken:
-                return
-            for job in taken:
-                try:
-                    job.result = job.work()
-                except BaseException as error:  # noqa: BLE001 - carried to the caller, who raises it
-                    job.error = error
-            self._loop.call_soon_threadsafe(_complete, taken)
+        jobs = [job for job in taken if job is not None]
+        for job in jobs:
+            try:
+                job.result = job.work()
+            except BaseException as error:  # noqa: BLE001 - carried to the caller, who raises it
+                job.error = error
+        if jobs:
+            self._loop.call_soon_threadsafe(_complete, jobs)
+        return len(jobs) == len(taken)
 
 
 def _complete(jobs: list[_Job[object]]) -> None:

@@ -1,9 +1,10 @@
-"""Simulation: the log on one thread, under one seed, with a disk that fails and a clock that jumps.
+"""Simulation: log and database on one thread, under one seed, with a disk that fails and a clock that jumps.
 
 ```
 python -m tests.simulation --seeds 500 --jobs 2       # exit 1 where a property does not hold
 python -m tests.simulation --seed 81733 --story       # one run again, event by event
 python -m tests.simulation --seed 81733 --shrink      # the same, with as few faults and calls as still break it
+python -m tests.simulation --database --seeds 50      # a whole embedded database in place of the log alone
 python -m tests.simulation --planted                  # after how many seeds each planted bug is found
 ```
 
@@ -23,10 +24,17 @@ properties).
 and names as a prefix of their changes. A kill there. A sync, or any other change, that fails once. A full disk for a
 while. Threads that wake late.
 
-**What it does not do yet.** Nodes, routers, the catalog, jobs, snapshots, the client, the RESP endpoint and the network
-are not in it. The disk does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit
-is one step of the simulated thread: a reader never runs between its write and its sync.
+**A database.** With `--database` the log carries a whole embedded database: catalog, one node with its hosting,
+replicas in LMDB on a folder in memory, data plane, and clients with their gatherers and retries. Their calls end as
+lost connections where the server dies. The workload, its history and the checker are those of `duramen check`. The
+faults are those of the plan except the full disk; the plan's calls are not used, the workload has its own.
 
-**Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_disk.py`, `book.py`, `log_world.py`, `run.py`,
-`planted.py`, `__main__.py`.
+**What it does not do yet.** More than one node, routers, jobs, snapshots, the endpoints and the network are not in it.
+LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it is gone. Clocks of the
+machine that have no seam yet (`time.monotonic` in replicas) run in real time. No bug is planted above the log. The disk
+does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one step of the
+simulated thread: a reader never runs between its write and its sync.
+
+**Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_disk.py`, `book.py`, `log_world.py`,
+`database_world.py`, `run.py`, `planted.py`, `__main__.py`.
 """

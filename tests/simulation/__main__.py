@@ -11,9 +11,11 @@ from pathlib import Path
 # The kit, and this package, are imported as the tests import them.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from simulation.database_world import DatabaseWorld
+from simulation.log_world import LogWorld
 from simulation.plan import plan_of
 from simulation.planted import PLANTED, plant
-from simulation.run import Outcome, run_plan, run_seed, run_seeds, shrink
+from simulation.run import Outcome, World, run_plan, run_seed, run_seeds, shrink
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,49 +31,52 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--bug", choices=sorted(PLANTED), help="with --seed: plant this bug")
     parser.add_argument("--planted", action="store_true", help="after how many seeds each planted bug is found")
+    parser.add_argument("--database", action="store_true", help="run a whole database, not the log alone")
     asked = parser.parse_args(arguments)
+    world_of: World = DatabaseWorld if asked.database else LogWorld
     if asked.planted:
         return _find_planted(asked.seeds)
     if asked.seed is None:
-        return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs)
+        return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs, world_of)
     if asked.bug is not None:
         with plant(asked.bug):
-            return _run_one(asked.seed, story=asked.story, smaller=asked.shrink)
-    return _run_one(asked.seed, story=asked.story, smaller=asked.shrink)
+            return _run_one(asked.seed, world_of, story=asked.story, smaller=asked.shrink)
+    return _run_one(asked.seed, world_of, story=asked.story, smaller=asked.shrink)
 
 
-def _run_one(seed: int, *, story: bool, smaller: bool) -> int:
-    outcome = run_seed(seed)
+def _run_one(seed: int, world_of: World, *, story: bool, smaller: bool) -> int:
+    outcome = run_seed(seed, world_of)
     if smaller and outcome.broken:
         plan = plan_of(seed)
-        small = shrink(plan, outcome.broken)
-        outcome = run_plan(small)
+        small = shrink(plan, outcome.broken, world_of)
+        outcome = run_plan(small, world_of)
         print(f"{len(small.faults)} of {len(plan.faults)} faults, {len(small.calls)} of {len(plan.calls)} calls")
     if story or smaller:
         print("\n".join(outcome.lines))
-    return _say(outcome)
+    return _say(outcome, world_of)
 
 
-def _say(outcome: Outcome) -> int:
+def _say(outcome: Outcome, world_of: World) -> int:
     if not outcome.broken:
         print(f"seed {outcome.seed}: every property holds; story {outcome.digest}")
         return 0
     print(f"seed {outcome.seed}: {outcome.words}")
-    print(f"again: python -m tests.simulation --seed {outcome.seed} --story")
+    which = " --database" if world_of is DatabaseWorld else ""
+    print(f"again: python -m tests.simulation{which} --seed {outcome.seed} --story")
     return 1
 
 
-def _run_many(seeds: range, jobs: int) -> int:
+def _run_many(seeds: range, jobs: int, world_of: World) -> int:
     met: Counter[str] = Counter()
     virtual_s = processor_s = 0.0
     broken = 0
-    for outcome in run_seeds(seeds, jobs):
+    for outcome in run_seeds(seeds, jobs, world_of):
         met += outcome.met
         virtual_s += outcome.virtual_s
         processor_s += outcome.processor_s
         if outcome.broken:
             broken += 1
-            _say(outcome)
+            _say(outcome, world_of)
     for name, count in sorted(met.items()):
         print(f"{count:8} {name}")
     print(

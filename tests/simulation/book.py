@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from duramen.verification.checker import INVARIANTS
 from log_tier.model.batch import decode_batch
 from log_tier.model.identifiers import Offset
 
@@ -33,7 +34,8 @@ class Broken(AssertionError):
     """A property does not hold."""
 
     def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"{name}: {PROPERTIES[name]}, but {what}")
+        promise = PROPERTIES.get(name) or INVARIANTS[name]
+        super().__init__(f"{name}: {promise}, but {what}")
         self.name = name
 
 

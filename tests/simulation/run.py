@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from simulation.book import Broken
+from simulation.database_world import DatabaseWorld
 from simulation.log_world import LogWorld
 from simulation.plan import Plan, plan_of
 from simulation.simulated_loop import SimulatedLoop, Stuck
 
-__all__ = ["Outcome", "run_plan", "run_seed", "run_seeds", "shrink"]
+__all__ = ["Outcome", "World", "run_plan", "run_seed", "run_seeds", "shrink"]
 
 # So many runs share a task of a pool's process.
 _RUNS = 8
@@ -40,7 +41,10 @@ class Outcome:
     lines: list[str] = field(default_factory=list)
 
 
-def run_plan(plan: Plan) -> Outcome:
+World = type[LogWorld] | type[DatabaseWorld]
+
+
+def run_plan(plan: Plan, world_of: World = LogWorld) -> Outcome:
     """Run a plan on a loop of its own."""
     logging.disable(logging.CRITICAL)
     began_s = time.process_time()
@@ -48,7 +52,7 @@ def run_plan(plan: Plan) -> Outcome:
     outcome = Outcome(plan.seed)
     try:
         asyncio.set_event_loop(loop)
-        world = LogWorld(plan, loop)
+        world = world_of(plan, loop)
         try:
             loop.run_until_complete(world.run())
         except Broken as error:
@@ -67,37 +71,37 @@ def run_plan(plan: Plan) -> Outcome:
     return outcome
 
 
-def run_seed(seed: int) -> Outcome:
+def run_seed(seed: int, world_of: World = LogWorld) -> Outcome:
     """Run the plan of a seed."""
-    return run_plan(plan_of(seed))
+    return run_plan(plan_of(seed), world_of)
 
 
-def _run_some(seeds: list[int]) -> list[Outcome]:
-    outcomes = [run_seed(seed) for seed in seeds]
+def _run_some(seeds: list[int], world_of: World) -> list[Outcome]:
+    outcomes = [run_seed(seed, world_of) for seed in seeds]
     return [outcome if outcome.broken else replace(outcome, lines=[]) for outcome in outcomes]
 
 
-def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+def run_seeds(seeds: Iterable[int], jobs: int, world_of: World = LogWorld) -> Iterator[Outcome]:
     """Run seeds in `jobs` processes; their outcomes in the order of the seeds."""
     source = iter(seeds)
     groups = list(iter(lambda: list(islice(source, _RUNS)), []))
     if jobs == 1:
         for group in groups:
-            yield from _run_some(group)
+            yield from _run_some(group, world_of)
         return
     with ProcessPoolExecutor(jobs) as processes:
-        for outcomes in processes.map(_run_some, groups):
+        for outcomes in processes.map(_run_some, groups, [world_of] * len(groups)):
             yield from outcomes
 
 
-def shrink(plan: Plan, broken: str) -> Plan:
+def shrink(plan: Plan, broken: str, world_of: World = LogWorld) -> Plan:
     """A plan with as few faults and calls as the shrinker finds that breaks the same property."""
     tries = _TRIES
 
     def still(candidate: Plan) -> bool:
         nonlocal tries
         tries -= 1
-        return run_plan(candidate).broken == broken
+        return run_plan(candidate, world_of).broken == broken
 
     for part in ("faults", "calls"):
         size = max(1, len(getattr(plan, part)) // 2)

@@ -52,6 +52,10 @@ class FaultyDisk:
             if fault.kind in ("power", "kill"):
                 self.die(fault, "idle")
 
+    def calm(self) -> None:
+        """No fault waits any more."""
+        self._armed.clear()
+
     def die(self, fault: Fault, at: str) -> None:
         """The process ends here."""
         if self.survivor is not None:

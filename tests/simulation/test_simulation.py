@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s
 
+from simulation.database_world import DatabaseWorld
 from simulation.plan import plan_of
 from simulation.planted import PLANTED, plant
 from simulation.run import run_plan, run_seed, shrink
@@ -21,6 +22,8 @@ FULL = os.environ.get("DURAMEN_CAMPAIGN") == "1"
 GROUPS = 8
 SEEDS = 2000 if FULL else 10
 """In each group."""
+DATABASE_SEEDS = 50 if FULL else 1
+"""The same for a whole database, whose run takes about a second."""
 FOUND_WITHIN = 100
 """Seeds after which each planted bug is found."""
 
@@ -39,12 +42,27 @@ def test_every_property_holds(group: int, record_property: Callable[[str, object
 
 
 @pytest.mark.campaign
-def test_a_seed_is_one_story() -> None:
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_a_database_keeps_every_property(group: int, record_property: Callable[[str, object], None]) -> None:
+    met: Counter[str] = Counter()
+    for seed in range(group * DATABASE_SEEDS, (group + 1) * DATABASE_SEEDS):
+        outcome = run_seed(seed, DatabaseWorld)
+        met += outcome.met
+        again = f"again: python -m tests.simulation --database --seed {seed} --story"
+        assert not outcome.broken, f"{outcome.words}\n{again}"
+        assert outcome.met["answer ok"], f"no call of seed {seed} was answered\n{again}"
+    record_property("simulation database seeds", DATABASE_SEEDS)
+    record_property("simulation met", dict(met))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("which", [(), ("--database",)])
+def test_a_seed_is_one_story(which: tuple[str, ...]) -> None:
     """In any process, whatever its hashes."""
     digests = set()
     for number in range(10 if FULL else 3):
         done = subprocess.run(
-            [sys.executable, "-m", "tests.simulation", "--seed", "7"],
+            [sys.executable, "-m", "tests.simulation", *which, "--seed", "7"],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": str(number)},
             capture_output=True,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
-from kit.deadlines import patience_s, until, within
+from kit.deadlines import patience_s, within
 from kit.index.one_replica import ReplicaSetting, replica_setting
 
 from log_tier.model.batch import Batch, Columns, decode_batch, encode_batch
@@ -25,6 +26,7 @@ from log_tier.model.record import Operation
 from serving_tier.replica.replica import Replica
 
 ZERO = Partition(0)
+T = TypeVar("T")
 
 
 DEADLINE_S = 20
@@ -136,8 +138,16 @@ async def test_it_goes_on_where_it_was(setting: ReplicaSetting, replica: Replica
     await again.close()
 
 
-async def test_one_that_is_cancelled_while_opening_leaves_nothing_open(setting: ReplicaSetting) -> None:
+async def test_one_that_is_cancelled_while_opening_leaves_nothing_open(
+    setting: ReplicaSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inside, may_go = threading.Event(), threading.Event()
+    queued = asyncio.Event()
+    inner = setting.applier.run
+
+    async def run(work: Callable[[], T]) -> T:
+        queued.set()  # `inner` queues the work in this same step of the loop
+        return await inner(work)
 
     def hold() -> None:
         inside.set()
@@ -146,8 +156,10 @@ async def test_one_that_is_cancelled_while_opening_leaves_nothing_open(setting: 
     held = asyncio.ensure_future(setting.applier.run(hold))
     try:
         await asyncio.to_thread(inside.wait, DEADLINE_S)
+        monkeypatch.setattr(setting.applier, "run", run)
         opening = asyncio.ensure_future(setting.open())
-        await until(lambda: bool(setting.applier._jobs))
+        async with within(DEADLINE_S):
+            await queued.wait()
         for _ in range(2):
             opening.cancel()
             await asyncio.wait([opening], timeout=0.01)
