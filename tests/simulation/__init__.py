@@ -29,12 +29,12 @@ replicas in LMDB on a folder in memory, data plane, and clients with their gathe
 lost connections where the server dies. The workload, its history and the checker are those of `duramen check`. The
 faults are those of the plan except the full disk; the plan's calls are not used, the workload has its own.
 
-**What it does not do yet.** More than one node, routers, jobs, snapshots, the endpoints and the network are not in it.
-LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it is gone. Clocks of the
-machine that have no seam yet (`time.monotonic` in replicas) run in real time. No bug is planted above the log. The disk
-does not flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one step of the
-simulated thread: a reader never runs between its write and its sync.
+**What it does not do yet.** More than one node, routers, jobs, snapshots, the endpoints and the network are not in
+it. LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it is gone. Clocks
+of the machine that have no seam yet (`time.monotonic` in replicas) run in real time. The disk does not flip bits or
+misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one step of the simulated thread: a reader
+never runs between its write and its sync.
 
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_disk.py`, `book.py`, `log_world.py`,
-`database_world.py`, `run.py`, `planted.py`, `__main__.py`.
+`database_world.py`, `run.py`, `planted.py`, `planted_database.py`, `__main__.py`.
 """

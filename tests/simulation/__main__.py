@@ -15,6 +15,7 @@ from simulation.database_world import DatabaseWorld
 from simulation.log_world import LogWorld
 from simulation.plan import plan_of
 from simulation.planted import PLANTED, plant
+from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.run import Outcome, World, run_plan, run_seed, run_seeds, shrink
 
 
@@ -29,17 +30,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--shrink", action="store_true", help="with --seed: reduce the plan first, then print its story"
     )
-    parser.add_argument("--bug", choices=sorted(PLANTED), help="with --seed: plant this bug")
+    parser.add_argument("--bug", choices=sorted(PLANTED | PLANTED_IN_DATABASE), help="with --seed: plant this bug")
     parser.add_argument("--planted", action="store_true", help="after how many seeds each planted bug is found")
     parser.add_argument("--database", action="store_true", help="run a whole database, not the log alone")
     asked = parser.parse_args(arguments)
     world_of: World = DatabaseWorld if asked.database else LogWorld
     if asked.planted:
-        return _find_planted(asked.seeds)
+        return _find_planted(asked.seeds, world_of)
     if asked.seed is None:
         return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs, world_of)
     if asked.bug is not None:
-        with plant(asked.bug):
+        with plant((PLANTED | PLANTED_IN_DATABASE)[asked.bug]):
             return _run_one(asked.seed, world_of, story=asked.story, smaller=asked.shrink)
     return _run_one(asked.seed, world_of, story=asked.story, smaller=asked.shrink)
 
@@ -86,19 +87,20 @@ def _run_many(seeds: range, jobs: int, world_of: World) -> int:
     return 1 if broken else 0
 
 
-def _find_planted(seeds: int) -> int:
+def _find_planted(seeds: int, world_of: World) -> int:
     missed = 0
-    for name in PLANTED:
+    bugs = PLANTED_IN_DATABASE if world_of is DatabaseWorld else PLANTED
+    for name, bug in bugs.items():
         began_s = time.process_time()
-        with plant(name):
-            found = next((outcome for outcome in map(run_seed, range(seeds)) if outcome.broken), None)
+        with plant(bug):
+            found = next((each for seed in range(seeds) if (each := run_seed(seed, world_of)).broken), None)
         took_s = time.process_time() - began_s
         if found is None:
             missed += 1
             print(f"NOT FOUND in {seeds} seeds ({took_s:.0f} s): {name}")
         else:
             print(f"after {found.seed + 1:3} seeds ({took_s:.1f} s): {name}: {found.words[:150]}")
-    print(f"{len(PLANTED) - missed} of {len(PLANTED)} planted bugs found")
+    print(f"{len(bugs) - missed} of {len(bugs)} planted bugs found")
     return 1 if missed else 0
 
 

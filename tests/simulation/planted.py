@@ -17,7 +17,7 @@ from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.model.errors import LogStopped
 from log_tier.model.identifiers import Offset
 
-__all__ = ["PLANTED", "plant"]
+__all__ = ["PLANTED", "Patches", "plant"]
 
 Patches = list[tuple[Any, str, Any]]
 
@@ -134,11 +134,11 @@ PLANTED: Final[dict[str, Callable[[], Patches]]] = {
 
 
 @contextmanager
-def plant(name: str) -> Iterator[None]:
+def plant(bug: Callable[[], Patches]) -> Iterator[None]:
     """Have the bug in this process for a while."""
     before: Patches = []
     try:
-        for owner, attribute, value in PLANTED[name]():
+        for owner, attribute, value in bug():
             before.append((owner, attribute, getattr(owner, attribute)))
             setattr(owner, attribute, value)
         yield
