@@ -99,7 +99,7 @@ class _Server:
         self._stop = asyncio.Event()
         self._ready = threading.Event()
         self._folder = folder
-        self._thread = threading.Thread(target=self._run, name="server")
+        self._thread = threading.Thread(target=self._run, name="server", daemon=True)
         self.port = self.resp_port = 0
 
     def _run(self) -> None:

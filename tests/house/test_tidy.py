@@ -123,6 +123,12 @@ def test_files_are_short() -> None:
     assert set(long) == LONG_FILES, f"files of more than {FILE_LINES_MAX} lines hide two nouns: {long}"
 
 
+def test_no_two_test_modules_share_a_name() -> None:
+    names = Counter(path.name for path in (TOP / "tests").rglob("test_*.py"))
+    shared = sorted(name for name, count in names.items() if count > 1)
+    assert not shared, f"pytest collects one module of each name, tests are in no packages: {shared}"
+
+
 def _body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     body = node.body[1:] if ast.get_docstring(node) is not None else node.body
     return (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
