@@ -43,11 +43,11 @@ def every(count: int) -> Callable[[], bool]:
 
 
 def slow_applies(patch: Patch) -> None:
-    """An applier that is always a little behind: else nobody could be too early."""
+    """An applier that is always a little behind, also for a slow caller: else nobody could be too early."""
     inner = LmdbIndex.fold_in
 
     def fold_in(self: LmdbIndex, batches: Any, **how: Any) -> Any:
-        time.sleep(0.004)
+        time.sleep(0.02)
         return inner(self, batches, **how)
 
     patch.setattr(LmdbIndex, "fold_in", fold_in)

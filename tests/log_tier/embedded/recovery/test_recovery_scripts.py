@@ -13,7 +13,6 @@ those of partition 0. Between `close` or `kill` and `open` are the events of `EV
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Callable
@@ -31,7 +30,7 @@ from log_tier.embedded.storage import names
 from log_tier.model.batch_header import MAGIC
 from log_tier.model.errors import DuramenError, LogDamaged
 from log_tier.model.identifiers import Partition, PartitionId
-from log_tier.model.log import Topic
+from log_tier.model.log import Appended, Topic
 
 SCRIPTS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 
@@ -147,10 +146,9 @@ class Story:
                 )
             return [f"up to offset {place.base_offset}, {len(segment_files(self.disk, self.topic))} segments"]
         if verb == "both":
-            placed = await asyncio.gather(*(self._append(number) for number in range(2)))
-            return [", ".join(placed)]
+            return [", ".join(await self._append(0, 1))]
         if verb == "write":
-            return [", ".join([await self._append(number) for number in range(2)])]
+            return [", ".join([*await self._append(0), *await self._append(1)])]
         assert verb in ("close", "kill"), f"{line!r} is no step"
         damaged = bool(self.log.recovery.damages)
         left = copy_of(self.disk)
@@ -161,14 +159,15 @@ class Story:
         self.state = ("closed" if verb == "close" else "killed") + (", damaged" if damaged else "")
         return [self.state]
 
-    async def _append(self, partition: int) -> str:
+    async def _append(self, *partitions: int) -> list[str]:
+        """Append a batch to each of the partitions, in one commit."""
         assert self.log is not None
         assert self.topic is not None
-        try:
-            place = await self.log.append(PartitionId(self.topic.id, Partition(partition)), plain_batch("k"))
-        except DuramenError as error:
-            return f"partition {partition}: {type(error).__name__}"
-        return f"partition {partition}: offset {place.base_offset}"
+        id_ = self.topic.id
+        parts = [(PartitionId(id_, Partition(number)), plain_batch("k")) for number in partitions]
+        places = await self.log.append_many(parts)
+        ends = [f"offset {each.base_offset}" if isinstance(each, Appended) else type(each).__name__ for each in places]
+        return [f"partition {number}: {end}" for number, end in zip(partitions, ends, strict=True)]
 
     async def _open(self) -> list[str]:
         try:
