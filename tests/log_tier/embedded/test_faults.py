@@ -77,7 +77,9 @@ async def test_every_caller_in_a_failed_commit_gets_its_error() -> None:
             ),
             20,
         )
-        assert {type(outcome) for outcome in outcomes} == {WriteUnknown}
+        # Whom the writer's thread had not taken yet was queued behind the failed commit, and is not written.
+        assert {type(outcome) for outcome in outcomes} <= {WriteUnknown, LogStopped}
+        assert any(isinstance(outcome, WriteUnknown) for outcome in outcomes)
         disk.on_step = lambda step, path: None
 
 

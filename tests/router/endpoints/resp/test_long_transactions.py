@@ -50,7 +50,7 @@ def test_it_runs_in_a_thread_with_the_same_replies(alone: ServerThread, threads:
         assert executed(raw, *commands) == [1, 2, 0, b"10"]
         assert executed(raw, *commands) == [11, 3, 0, b"110"]
         assert raw.call("GET", "a") == b"110"
-    assert len(set(threads)) == 2, "it began in a turn and ran in a thread"
+    assert len(set(threads)) > 1, "it began in a turn and ran in a thread"
 
 
 def test_a_pipeline_around_it_keeps_its_order(alone: ServerThread, threads: list[str]) -> None:

@@ -228,21 +228,21 @@ class Ran(NamedTuple):
 
 
 def execute(
-    jobs: Sequence[Work],
+    groups: Sequence[Group],
     found: Mapping[bytes, Entry | None],
     now_ms: int,
     late: Callable[[], bool],
     *,
     in_turn: bool = False,
 ) -> list[Ran]:
-    """Run a round's commands in their groups, as far as its bytes and its time go. For a large round in a thread.
+    """Run a round's groups, as far as its bytes and its time go. For a large round in a thread.
 
     `late`: is the round's time over? With `in_turn`, raises `TooLongForATurn` where an EXEC takes longer; what has run
     then is done again.
     """
     ran: list[Ran] = []
     room = _ROUND_BYTES_MAX
-    for group in groups_of(jobs):
+    for group in groups:
         overlay = Overlay(found, now_ms, late, in_turn=in_turn)
         starts: list[int] = []
         left: list[Work] = []

@@ -22,7 +22,7 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from router.data.freshness import Freshness
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, Ran, Work, execute
+from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, Ran, Work, execute, groups_of
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import TooLongForATurn
@@ -211,7 +211,8 @@ class PartitionExecutor:
                     return
             self._found = None
             try:
-                ran = execute(jobs, found, self._clock_ms(), _late(), in_turn=True)
+                # A round has its time behind the grouping, else a slow machine would group them all to run one.
+                ran = execute(groups_of(jobs), found, self._clock_ms(), _late(), in_turn=True)
             except TooLongForATurn:
                 self._task = self._loop.create_task(self._wait(jobs, found))
                 return
@@ -241,7 +242,7 @@ class PartitionExecutor:
             if found is None:
                 self._end()
             elif large:
-                self._write(await asyncio.to_thread(execute, jobs, found, self._clock_ms(), _late()))
+                self._write(await asyncio.to_thread(_execute_large, jobs, found, self._clock_ms()))
             else:
                 self._found = found
                 self._ready(self)
@@ -376,6 +377,10 @@ def _asked(jobs: Sequence[Work]) -> list[bytes]:
             keys.update(dict.fromkeys(job.asked))
         written.update(job.blind)
     return list(keys)
+
+
+def _execute_large(jobs: Sequence[Work], found: Mapping[bytes, Entry | None], now_ms: int) -> list[Ran]:
+    return execute(groups_of(jobs), found, now_ms, _late())
 
 
 def _late() -> Callable[[], bool]:
