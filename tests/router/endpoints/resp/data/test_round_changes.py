@@ -18,7 +18,9 @@ from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.endpoints.resp.commands.counters import incr
 from router.endpoints.resp.data.reads import Reads
+from router.endpoints.resp.data.rounds import partition_executor
 from router.endpoints.resp.data.rounds.changes import Changes
+from router.endpoints.resp.data.rounds.jobs import Group, Work, groups_of
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.value_cache import CacheBudget
@@ -62,6 +64,24 @@ async def endpoint(tmp_path: Path) -> AsyncIterator[Endpoint]:
 def broken(view: View, args: Sequence[bytes]) -> Any:
     """A command with a bug."""
     raise ZeroDivisionError("a bug")
+
+
+async def test_a_round_has_its_time_behind_the_grouping(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow a machine groups commands, a round runs many of them: else n commands are grouped n times."""
+    grouped: list[int] = []
+
+    def slowly(jobs: Sequence[Work]) -> list[Group]:
+        grouped.append(len(jobs))
+        return groups_of(jobs)
+
+    monkeypatch.setattr(partition_executor, "groups_of", slowly)
+    # A clock that only a grouping advances.
+    monkeypatch.setattr(partition_executor, "perf_counter", lambda: float(len(grouped)))
+    owners = [StallingSender() for _ in range(5)]
+    async with within(20):
+        replies = await asyncio.gather(*(endpoint.incr(owner) for _ in range(8) for owner in owners))
+    assert sorted(replies) == list(range(1, 41))
+    assert len(grouped) < 10, grouped
 
 
 async def test_a_bug_ends_the_commands_of_its_round_and_no_others(
