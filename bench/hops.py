@@ -33,6 +33,8 @@ from router.endpoints.resp.server.sockets import RespSettings
 __all__ = ["main"]
 
 _TOP: Final = Path(__file__).parent.parent
+_WORKERS: Final = str(_TOP / "log_tier/concurrency/workers.py")
+"""The thread of a log's writer or of an applier begins here; what it does is the next function's."""
 _PACKAGES: Final = tuple(f"{_TOP / name}/" for name in ("log_tier", "serving_tier", "router", "duramen"))
 _WARM_UP: Final = 30
 _RUNS: Final = 15
@@ -79,7 +81,7 @@ def _is_apply(frame: FrameType) -> bool:
     """The call belongs to a task or thread of a replica: its outermost function of ours is the serving tier's."""
     outermost, at = "", frame
     while True:
-        if at.f_code.co_filename.startswith(_PACKAGES):
+        if at.f_code.co_filename.startswith(_PACKAGES) and at.f_code.co_filename != _WORKERS:
             outermost = at.f_code.co_filename
         if at.f_back is None:
             return "/serving_tier/" in outermost
