@@ -100,7 +100,7 @@ def offset_outside_of_the_transaction(patch: Patch) -> None:
 
     def get_many(self: LmdbIndex, keys: Any) -> Found:
         entries = inner(self, keys).entries
-        time.sleep(0.003)
+        time.sleep(0.03)  # a fold that is under way ends meanwhile
         return Found(entries, self.applied)
 
     patch.setattr(LmdbIndex, "get_many", get_many)
