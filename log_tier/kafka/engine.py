@@ -70,7 +70,11 @@ class KafkaLog:
                 sender.refuse(known.kafka_name, error)
 
         topics = await Topics.open(address, on_gone)
-        senders.append(Sender.open(address))
+        try:
+            senders.append(Sender.open(address))
+        except BaseException:
+            await topics.close()
+            raise
         return cls(address, topics, senders[0], fetcher)
 
     async def close(self) -> None:

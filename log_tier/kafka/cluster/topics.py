@@ -92,7 +92,11 @@ class Topics:
     async def open(cls, address: KafkaAddress, on_gone: Callable[[KnownTopic, DuramenError], None]) -> Topics:
         """Reach the cluster. Raises `Disconnected`, `AccessDenied`, or `InvalidRequest` for a property that is none."""
         topics = cls(address, on_gone)
-        await asyncio.to_thread(topics._cluster.metadata)
+        try:
+            await asyncio.to_thread(topics._cluster.metadata)
+        except BaseException:
+            topics._cluster.close()
+            raise
         topics._watcher.start()
         return topics
 

@@ -65,7 +65,10 @@ class SharedConsumer:
         """The partitions that are read here, as the fetcher sees it."""
         self._readers: dict[tuple[str, int], PartitionReader] = {}
         """The readers by partition, as the consumer's thread sees it."""
-        self._consumer = Consumer(address.client({**_SETTINGS, "error_cb": _note}, defaults=_DEFAULTS), logger=_logger)
+        self._consumer: Any = Consumer(
+            address.client({**_SETTINGS, "error_cb": _note}, defaults=_DEFAULTS), logger=_logger
+        )
+        """None when the thread has ended: librdkafka's threads go then, and its thread-local key, of some 1,000."""
         self._known: set[str] = set()
         """The topics that the consumer has heard of."""
         self._changed = threading.Condition()
@@ -132,6 +135,7 @@ class SharedConsumer:
                 if found is not None:  # else it has just ended
                     self._feed_safely(found, list(run))
         consumer.close()
+        self._consumer = None
 
     def _carry_out(self, order: _Order, reader: PartitionReader) -> None:
         place = (reader.topic, reader.partition)

@@ -79,7 +79,8 @@ class Sender:
         self._fatal: KafkaError | None = None
         self.rounds = 0
         """Flushes that had something to send, for the benchmark."""
-        self._producer = self._new_producer()
+        self._producer: Any = self._new_producer()
+        """None when the thread has ended: librdkafka's threads go then, and its thread-local key, of some 1,000."""
         self._thread = threading.Thread(target=self._run, name="duramen-kafka-sender", daemon=True)
 
     @classmethod
@@ -134,11 +135,13 @@ class Sender:
     def _run(self) -> None:
         try:
             self._work()
+            self._producer.close()
         except BaseException as error:
             # A bug of ours: nobody may wait for a thread that is gone.
             self._end(DuramenError(f"the Kafka sender ended by a bug: {error!r}; restart this process"))
             raise
-        self._producer.close()
+        finally:
+            self._producer = None  # it holds us, by `error_cb`: only this ends it before the collector of cycles does
 
     def _work(self) -> None:
         """Round after round, until the sender is closed."""
