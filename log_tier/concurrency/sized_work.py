@@ -1,20 +1,29 @@
 """Work that grows with what a client sends: on the event loop while it is small, in a thread where it is large.
 
-A turn of an event loop has at most 10 ms, whatever a client sends. A trip to a thread and back costs some 60 µs.
+A turn of an event loop has at most 10 ms, whatever a client sends. A trip to a thread and back costs some 60 µs. What
+must stay on the loop is spread over its turns: `Turn` counts the work of a loop of one coroutine, and `gather_some` has
+some of many calls under way.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Final, TypeVar, cast
 
-__all__ = ["AT_ONCE_ITEMS_MAX", "each_sized", "run_sized"]
+from log_tier.concurrency.tasks import end_tasks
 
+__all__ = ["AT_ONCE_ITEMS_MAX", "CALLS_AT_ONCE_MAX", "Turn", "each_sized", "gather_some", "run_sized"]
+
+I = TypeVar("I")  # noqa: E741
 T = TypeVar("T")
 
 AT_ONCE_ITEMS_MAX: Final = 1000
 """Keys, records, entries or parts that one turn of the loop works on: 2 to 10 µs each."""
+
+CALLS_AT_ONCE_MAX: Final = 32
+"""Calls of one request that are under way together: all may begin, wake or run out of time in one turn, some 100 µs
+each."""
 
 
 async def run_sized(items: int, work: Callable[[], T]) -> T:
@@ -31,3 +40,47 @@ async def each_sized(items: int, made: Iterator[T]) -> AsyncIterator[T]:
     end = object()
     while (found := await asyncio.to_thread(next, made, end)) is not end:
         yield cast("T", found)
+
+
+class Turn:
+    """The work of one coroutine in the current turn of the loop: `if turn.is_full(3): await turn.end()`."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self) -> None:
+        self._items = 0
+
+    def is_full(self, items: int = 1) -> bool:
+        """Count `items` more; has this turn done what it may?"""
+        self._items += items
+        return self._items >= AT_ONCE_ITEMS_MAX
+
+    async def end(self) -> None:
+        """Go on in the loop's next turn."""
+        self._items = 0
+        await asyncio.sleep(0)
+
+
+async def gather_some(items: Sequence[I], call: Callable[[I], Awaitable[T]]) -> list[T]:
+    """`asyncio.gather` of `call` on each item, of which `CALLS_AT_ONCE_MAX` are under way at a time, begun in order.
+
+    What the first call raises that fails is raised, and the others end. A call that waits for long keeps its place from
+    later ones: give each what is left of one deadline, and not a timeout of its own.
+    """
+    if len(items) == 1:
+        return [await call(items[0])]  # a lone call pays for no task
+    results: list[T | None] = [None] * len(items)
+    left = iter(enumerate(items))
+
+    async def some() -> None:
+        for place, item in left:
+            results[place] = await call(item)
+            await asyncio.sleep(0)  # a call that did not wait was a turn's work too
+
+    tasks = [asyncio.create_task(some()) for _ in range(min(CALLS_AT_ONCE_MAX, len(items)))]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        await end_tasks(*tasks)
+        raise
+    return cast("list[T]", results)

@@ -13,6 +13,7 @@ from typing import Final, Self, TypeVar
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.persistent_map import PersistentMap
+from log_tier.concurrency.sized_work import Turn, run_sized
 from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell
 from log_tier.embedded.recovery.data_folder import DataFolder
@@ -45,6 +46,9 @@ __all__ = ["EmbeddedLog"]
 # Threads that read files. Reads wait for the device and check bytes; two keep a slow device from holding up a fast one,
 # and more would only take turns at the interpreter's lock.
 _READ_THREADS: Final = 2
+
+# To check a batch costs as much as two of the items of `sized_work.py`, or as two records of a reply.
+_CHECK_ITEMS: Final = 2
 
 _T = TypeVar("_T")
 
@@ -300,6 +304,28 @@ class EmbeddedLog:
 
         Where they are `gathered`, the disk is quick and nothing else is being written, the commit is made here.
         """
+        results, checked, places = await run_sized(_CHECK_ITEMS * len(parts), lambda: self._checked(parts))
+        if checked:
+            try:
+                futures = self._committer.submit(checked, gathered=gathered)
+            except DuramenError as error:
+                for place in places:
+                    results[place] = error
+                return results
+            turn = Turn()
+            for place, future in zip(places, futures, strict=True):
+                try:
+                    results[place] = await future
+                except DuramenError as error:
+                    results[place] = error
+                if turn.is_full():
+                    await turn.end()
+        return results
+
+    def _checked(
+        self, parts: Sequence[tuple[PartitionId, bytes]]
+    ) -> tuple[list[Appended | DuramenError], list[tuple[PartitionLog, bytes, int]], list[int]]:
+        """A result for each part, the parts that can be written, and the places of those among the results."""
         results: list[Appended | DuramenError] = []
         checked: list[tuple[PartitionLog, bytes, int]] = []
         places: list[int] = []
@@ -310,19 +336,7 @@ class EmbeddedLog:
                 results.append(_NO_ANSWER)
             except DuramenError as error:
                 results.append(error)
-        if checked:
-            try:
-                futures = self._committer.submit(checked, gathered=gathered)
-            except DuramenError as error:
-                for place in places:
-                    results[place] = error
-                return results
-            for place, future in zip(places, futures, strict=True):
-                try:
-                    results[place] = await future
-                except DuramenError as error:
-                    results[place] = error
-        return results
+        return results, checked, places
 
     async def read(
         self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20

@@ -12,37 +12,36 @@ the replicas. Parts of one request fail by themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from copy import copy
 from typing import Final
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import TableEntry
-from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, Turn, gather_some
 from log_tier.model.errors import (
     DeadlineExceeded,
     DuramenError,
     InvalidRequest,
     LimitExceeded,
-    NotHosted,
     ReplicaBehind,
     TableNotFound,
     WriteUnknown,
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
-from log_tier.model.log import Appended, Bounds, Log
+from log_tier.model.log import Appended, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.appending import unanswered
+from router.data.describe import describe_table
 from router.data.freshness import Decision, decide, needed_offset
 from router.data.in_time import in_time
 from router.data.outcomes import judged, outcome_unknown
 from router.data.reply_budget import ReplyBudget, read_many_keys
 from router.data.requests import (
     OutcomesPart,
-    PartitionDescription,
     ReadPart,
     ReadResult,
     ScanRequest,
@@ -55,8 +54,8 @@ from router.data.requests import (
 from router.data.scan import check_scan, scan_replicas
 from router.data.tables import Tables
 from router.data.watch import watch_replicas
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.hosting import Hosting
-from serving_tier.node.node import Node
 from serving_tier.replica.refusals import end_unknown
 from serving_tier.replica.replica import Replica
 
@@ -70,6 +69,8 @@ PARTS_MAX: Final = 10_000
 
 # A part costs as much as so many keys: its replica is looked up, and it has a transaction of its own.
 _PART_ITEMS: Final = 10
+
+_UNANSWERED: Final = InvalidRequest("no answer yet: a bug if anybody sees this")
 
 
 class LocalData:
@@ -103,7 +104,7 @@ class LocalData:
         budget = ReplyBudget()
         results: list[ReadResult | DuramenError] = []
         waiting: list[tuple[int, ReadPart]] = []
-        in_this_turn = 0
+        turn = Turn()
         for place, part in enumerate(parts):
             try:
                 replica = self.node.replica(part.partition)
@@ -112,19 +113,17 @@ class LocalData:
                     results.append(await read_many_keys(replica, part.keys, budget))
                 else:
                     waiting.append((place, part))
-                    results.append(InvalidRequest("unanswered"))  # replaced below, before it is returned
-            except TableNotFound as error:
+                    results.append(_UNANSWERED)
+            except TableNotFound:
                 waiting.append((place, part))  # it may have just been made
-                results.append(error)
+                results.append(_UNANSWERED)
             except DuramenError as error:
                 results.append(error)
-            in_this_turn += _PART_ITEMS + min(len(part.keys), AT_ONCE_ITEMS_MAX)
-            if in_this_turn >= AT_ONCE_ITEMS_MAX:
-                in_this_turn = 0
-                await asyncio.sleep(0)
+            if turn.is_full(_PART_ITEMS + min(len(part.keys), AT_ONCE_ITEMS_MAX)):
+                await turn.end()
         if waiting:
-            timeout = min(timeout, patience) if patience else timeout
-            answers = await asyncio.gather(*(self._read_when_fresh(part, timeout, budget) for _, part in waiting))
+            left_s = _time_left(min(timeout, patience) if patience else timeout)
+            answers = await gather_some(waiting, lambda each: self._read_when_fresh(each[1], left_s(), budget))
             for (place, part), answer in zip(waiting, answers, strict=True):
                 if patience and type(answer) is DeadlineExceeded:
                     # To the asker that is a part which has to wait, whatever for: it comes again with more time.
@@ -195,6 +194,7 @@ class LocalData:
             appended = unanswered(parts, error, timeout)
         results: list[WriteResult | DuramenError] = []
         asked: dict[int, OutcomesPart] = {}
+        turn = Turn()
         for number, (part, place) in enumerate(zip(parts, appended, strict=True)):
             if isinstance(place, DuramenError):
                 results.append(place)
@@ -202,6 +202,8 @@ class LocalData:
                 results.append(WriteResult(place.base_offset, place.timestamp_ms))
                 if part.outcomes:
                     asked[number] = OutcomesPart(part.partition, *place)
+            if turn.is_full():
+                await turn.end()
         if asked:
             timeout = min(timeout, patience) if patience else timeout
             verdicts = await self._judge_all(list(asked.values()), timeout, acknowledged=True)
@@ -225,9 +227,8 @@ class LocalData:
     async def _judge_all(
         self, parts: Sequence[OutcomesPart], timeout: float, *, acknowledged: bool = False
     ) -> list[WriteResult | DuramenError]:
-        if len(parts) == 1:
-            return [await self._judge(parts[0], timeout, acknowledged)]  # a lone write pays for no task
-        return list(await asyncio.gather(*(self._judge(part, timeout, acknowledged) for part in parts)))
+        left_s = _time_left(timeout)
+        return await gather_some(parts, lambda part: self._judge(part, left_s(), acknowledged))
 
     async def _judge(self, part: OutcomesPart, timeout: float, acknowledged: bool) -> WriteResult | DuramenError:
         """Wait until a batch is applied, and return what became of its records. `acknowledged`: this process has
@@ -236,11 +237,12 @@ class LocalData:
         try:
             replica = await self._replica(part.partition, timeout)
             await replica.wait_applied(part.after, timeout=timeout, acknowledged=acknowledged)
-            found = replica.index.outcomes(part.base_offset, part.after)
+            if part.after - part.base_offset < AT_ONCE_ITEMS_MAX:
+                return judged(part, replica.index.outcomes(part.base_offset, part.after))
+            with replica.reading() as index:
+                return await asyncio.to_thread(_judged_in, index, part)
         except DuramenError as error:
             return error
-        small = len(found) <= AT_ONCE_ITEMS_MAX
-        return judged(part, found) if small else await asyncio.to_thread(judged, part, found)
 
     # --- scans and watches
 
@@ -252,17 +254,11 @@ class LocalData:
         check_scan(request)
         async with in_time(timeout, "the table was not looked up"):
             table = await self.tables.known(request.table_id)
-        replicas = await asyncio.gather(
-            *(
-                self._fresh(
-                    PartitionId(table.id, partition),
-                    request.after.get(partition, NOTHING),
-                    request.strong,
-                    timeout,
-                    request.lag_max_ms,
-                )
-                for partition in request.partitions or _every(table)
-            )
+        left_s = _time_left(timeout)
+        after, strong, lag_max_ms = request.after, request.strong, request.lag_max_ms
+        replicas = await gather_some(
+            [table.partition(partition) for partition in request.partitions or _every(table)],
+            lambda each: self._fresh(each, after.get(each.partition, NOTHING), strong, left_s(), lag_max_ms),
         )
         return await scan_replicas(replicas, request)
 
@@ -315,14 +311,7 @@ class LocalData:
         async with in_time(timeout, f"table {name!r} was not described"):
             table = await self.tables.find(name)
             bounds = await self.log.all_bounds(table.id)
-        return TableDescription(
-            table.ref,
-            [
-                _described(self.node, table, partition, bounds[partition.partition])
-                for partition in table.partition_ids()
-            ],
-            table.retention,
-        )
+        return await describe_table(self.node, table, bounds)
 
     async def set_retention(self, name: str, *, ms: int | None, size: int | None, timeout: float) -> Retention:
         """Change how much of its log a table keeps. One command of the catalog."""
@@ -346,31 +335,15 @@ class LocalData:
                         closing.push_async_callback(close)
 
 
-def _described(node: Node, table: TableEntry, partition: PartitionId, bounds: Bounds) -> PartitionDescription:
-    number = partition.partition
-    holders = tuple(replica.node for replica in table.assignments[number])
-    try:
-        replica = node.replica(partition)
-        statistics = replica.index.statistics()
-        return PartitionDescription(
-            number,
-            bounds.earliest,
-            bounds.latest,
-            replica.index.applied,
-            replica.index.count(),
-            statistics.bytes_used,
-            replica.state,
-            replica.failure.message if replica.failure else "",
-            holders,
-        )
-    except NotHosted as error:
-        return PartitionDescription(
-            number, bounds.earliest, bounds.latest, NOTHING, 0, 0, "elsewhere", error.message, holders
-        )
-    except DuramenError as error:
-        return PartitionDescription(
-            number, bounds.earliest, bounds.latest, NOTHING, 0, 0, "stopped", error.message, holders
-        )
+def _time_left(timeout: float) -> Callable[[], float]:
+    """How much of `timeout` is left, in seconds, whenever it is called."""
+    time = asyncio.get_running_loop().time
+    ends_s = time() + timeout
+    return lambda: max(0.0, ends_s - time())
+
+
+def _judged_in(index: LmdbIndex, part: OutcomesPart) -> WriteResult | DuramenError:
+    return judged(part, index.outcomes(part.base_offset, part.after))
 
 
 def _decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> Decision:

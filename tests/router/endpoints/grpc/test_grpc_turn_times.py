@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import grpc
@@ -16,6 +17,7 @@ from kit.client.grpc_thread import GrpcThread
 from kit.resp.turn_times import TURN_MAX_S, shortest_of
 
 from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.record import Condition, Operation, attribute_of
 from router.proto import keyvalue_pb2, keyvalue_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc
 
 pytestmark = [
@@ -39,6 +41,7 @@ class Large:
         tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
         self.one = tables.Create(tables_pb2.CreateTableRequest(name="one", partitions=1))
         self.batch = encode_batch(Columns(KEYS[:50_000], [b"value"] * 50_000))
+        self.small = encode_batch(Columns([b"small"], [b"value"]))
         self.batch_of_all()
 
     def group_of_writes(self) -> None:
@@ -88,6 +91,41 @@ class Large:
         parts = [keyvalue_pb2.ReadPart(table_id=self.one.id, partition=0, keys=[key], after=-1) for key in KEYS[:MANY]]
         assert len(self.data.Read(keyvalue_pb2.ReadRequest(parts=parts)).results) == MANY
 
+    def group_of_updates(self) -> None:
+        one = kv_pb2.KVNumber(integer=1)
+        writes = [kv_pb2.KVWrite(key=b"number:" + key, add=one) for key in KEYS[:MANY]]
+        assert len(self.kv.Write(kv_pb2.KVWriteRequest(table="one", writes=writes)).results) == MANY
+
+    def batch_of_rejected_records(self) -> None:
+        attribute = attribute_of(Operation.PUT, condition=Condition.ABSENT)
+        batch = encode_batch(Columns(KEYS[:MANY], [b"value"] * MANY, [attribute] * MANY))
+        part = keyvalue_pb2.WritePart(table_id=self.one.id, partition=0, batch=batch, outcomes=True)
+        assert len(self.data.Write(keyvalue_pb2.WriteRequest(parts=[part])).results[0].outcomes) == MANY
+
+    def write_of_many_parts(self) -> None:
+        part = keyvalue_pb2.WritePart(table_id=self.one.id, partition=0, batch=self.small, outcomes=True)
+        assert len(self.data.Write(keyvalue_pb2.WriteRequest(parts=[part] * MANY)).results) == MANY
+
+    def parts_of_no_table(self) -> None:
+        part = keyvalue_pb2.WritePart(table_id=bytes(16), partition=0, batch=self.small)
+        assert len(self.data.Write(keyvalue_pb2.WriteRequest(parts=[part] * MANY)).results) == MANY
+
+    def damaged_parts(self) -> None:
+        part = keyvalue_pb2.WritePart(table_id=self.one.id, partition=0, batch=self.small[:-1])
+        assert len(self.data.Write(keyvalue_pb2.WriteRequest(parts=[part] * MANY)).results) == MANY
+
+    def many_outcomes(self) -> None:
+        part = keyvalue_pb2.OutcomesPart(table_id=self.one.id, partition=0, base_offset=0, timestamp_ms=1, span=1)
+        assert len(self.data.Outcomes(keyvalue_pb2.OutcomesRequest(parts=[part] * MANY)).results) == MANY
+
+    def strong_read_of_many_parts(self) -> None:
+        part = keyvalue_pb2.ReadPart(table_id=self.one.id, partition=0, keys=KEYS[:1], strong=True)
+        assert len(self.data.Read(keyvalue_pb2.ReadRequest(parts=[part] * MANY)).results) == MANY
+
+    def reads_of_no_table(self) -> None:
+        part = keyvalue_pb2.ReadPart(table_id=bytes(16), partition=0, keys=KEYS[:1])
+        assert len(self.data.Read(keyvalue_pb2.ReadRequest(parts=[part] * MANY)).results) == MANY
+
     def page_of_a_scan(self) -> None:
         assert len(self.data.Scan(keyvalue_pb2.ScanRequest(table_id=self.one.id, limit=MANY)).keys) == MANY
 
@@ -108,3 +146,13 @@ REQUESTS: Final[dict[str, Callable[[Large], None]]] = {
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_large_request(large: Large, name: str) -> None:
     assert shortest_of(TRIES, large.server, lambda: REQUESTS[name](large)) <= TURN_MAX_S
+
+
+@pytest.mark.parametrize("other", ["write_of_many_parts", "group_of_updates", "reads_of_no_table"])
+def test_two_large_requests_at_once(large: Large, other: str) -> None:
+    def both() -> None:
+        with ThreadPoolExecutor(2) as callers:
+            for call in [callers.submit(REQUESTS[name], large) for name in (other, "strong_read_of_many_parts")]:
+                call.result()
+
+    assert shortest_of(TRIES, large.server, both) <= TURN_MAX_S

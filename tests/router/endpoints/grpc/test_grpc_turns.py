@@ -10,10 +10,11 @@ import pytest
 from kit.client.grpc_thread import GrpcThread
 from kit.resp.loop_turns import LoopTurns
 
-from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX
+from log_tier.embedded import engine
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.record import Condition, Operation, attribute_of
-from router.data import local_data, outcomes, reply_budget, scan
+from router.data import describe, local_data, outcomes, reply_budget, scan
 from router.endpoints.grpc.kv import records, scans, service, watches
 from router.proto import keyvalue_pb2, keyvalue_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc
 from router.remote import messages
@@ -31,7 +32,8 @@ class Stubs:
         channel = server.connect()
         self.kv: Any = kv_pb2_grpc.KVStub(channel)  # type: ignore[no-untyped-call]
         self.data: Any = keyvalue_pb2_grpc.KeyValueStub(channel)  # type: ignore[no-untyped-call]
-        tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
+        self.tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
+        tables = self.tables
         self.one = tables.Create(tables_pb2.CreateTableRequest(name="one", partitions=1))
         self.eight = tables.Create(tables_pb2.CreateTableRequest(name="eight", partitions=EIGHT))
         self.channel = channel
@@ -74,6 +76,31 @@ class Stubs:
     def scan_page(self) -> None:
         assert len(self.data.Scan(keyvalue_pb2.ScanRequest(table_id=self.one.id, limit=COUNT)).keys) == COUNT
 
+    def write_parts(self) -> None:
+        parts = [
+            keyvalue_pb2.WritePart(
+                table_id=self.eight.id,
+                partition=number % EIGHT,
+                batch=encode_batch(Columns([key], [b"value"])),
+                outcomes=True,
+            )
+            for number, key in enumerate(KEYS)
+        ]
+        results = self.data.Write(keyvalue_pb2.WriteRequest(parts=parts)).results
+        # Each has a place of its own, in the order of the parts.
+        for partition in range(EIGHT):
+            offsets = [result.base_offset for result in results[partition::EIGHT]]
+            assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+
+    def ask_outcomes(self) -> None:
+        part = keyvalue_pb2.OutcomesPart(table_id=self.one.id, partition=0, base_offset=0, timestamp_ms=1, span=1)
+        assert len(self.data.Outcomes(keyvalue_pb2.OutcomesRequest(parts=[part] * COUNT)).results) == COUNT
+
+    def read_strongly(self) -> None:
+        part = keyvalue_pb2.ReadPart(table_id=self.one.id, partition=0, keys=KEYS[:1], strong=True)
+        results = self.data.Read(keyvalue_pb2.ReadRequest(parts=[part] * COUNT)).results
+        assert [list(result.values) for result in results] == [[b"value"]] * COUNT
+
     def rejected(self) -> None:
         attribute = attribute_of(Operation.PUT, condition=Condition.ABSENT)
         batch = encode_batch(Columns(KEYS, [b"value"] * COUNT, [attribute] * COUNT))
@@ -100,6 +127,9 @@ IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = 
     "a read of many keys": (Stubs.read, reply_budget, "_read"),
     "a page of a scan": (Stubs.scan_page, scan, "merge_pages"),
     "a watch with a backlog": (Stubs.watch, watches, "decode_batch"),
+    "the checks of many parts": (Stubs.write_parts, engine, "check_batch"),
+    "many questions about outcomes": (Stubs.ask_outcomes, messages, "outcomes_parts_from"),
+    "the outcomes of many records": (Stubs.rejected, local_data, "_judged_in"),
     "what became of many records": (Stubs.rejected, outcomes, "_write_outcome"),
     "the reply about many records": (Stubs.rejected, messages, "_outcome_message"),
 }
@@ -118,6 +148,30 @@ def test_many_parts_are_read_some_at_a_time(stubs: Stubs, monkeypatch: pytest.Mo
     with LoopTurns(stubs.server, monkeypatch, local_data, "read_many_keys") as counted:
         stubs.read_parts()
     assert counted.calls == COUNT
+    assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
+
+
+IN_TURNS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = {
+    "parts that wait for their verdicts": (Stubs.write_parts, local_data, "judged"),
+    "questions about outcomes": (Stubs.ask_outcomes, local_data, "judged"),
+    "strong reads": (Stubs.read_strongly, local_data, "read_many_keys"),
+}
+
+
+@pytest.mark.parametrize("name", IN_TURNS)
+def test_some_of_many_calls_are_made_in_a_turn(stubs: Stubs, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    work, owner, function = IN_TURNS[name]
+    with LoopTurns(stubs.server, monkeypatch, owner, function) as counted:
+        work(stubs)
+    assert counted.calls == COUNT
+    assert counted.most_in_one_turn <= CALLS_AT_ONCE_MAX
+
+
+def test_many_partitions_are_described_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
+    stubs.tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=300))
+    with LoopTurns(stubs.server, monkeypatch, describe, "_described") as counted:
+        assert len(stubs.tables.Describe(tables_pb2.FindTableRequest(name="wide")).partitions) == 300
+    assert counted.calls == 300
     assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
 
 

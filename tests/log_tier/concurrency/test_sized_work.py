@@ -1,0 +1,111 @@
+"""Work that is spread over turns of the event loop, and over some calls at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX, Turn, gather_some, run_sized
+
+MANY = 5 * CALLS_AT_ONCE_MAX
+
+
+async def test_large_work_leaves_the_loop() -> None:
+    here = threading.get_ident()
+    assert await run_sized(AT_ONCE_ITEMS_MAX, threading.get_ident) == here
+    assert await run_sized(AT_ONCE_ITEMS_MAX + 1, threading.get_ident) != here
+
+
+async def test_a_turn_ends_after_so_many_items() -> None:
+    turn, others = Turn(), 0
+
+    async def other() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    for _ in range(10):
+        if turn.is_full(AT_ONCE_ITEMS_MAX // 2):
+            await turn.end()
+    task.cancel()
+    assert others == 5
+
+
+async def test_some_calls_are_under_way_at_a_time() -> None:
+    under_way, most = 0, 0
+    begun: list[int] = []
+
+    async def call(item: int) -> int:
+        nonlocal under_way, most
+        begun.append(item)
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return -item
+
+    assert await gather_some(range(MANY), call) == [-item for item in range(MANY)]
+    assert (begun, most) == (list(range(MANY)), CALLS_AT_ONCE_MAX)
+
+
+async def test_calls_that_do_not_wait_are_not_all_made_in_one_turn() -> None:
+    turn, turns = 0, []
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def call(_: int) -> None:
+        turns.append(turn)
+
+    counting = asyncio.create_task(count())
+    await gather_some(range(MANY), call)
+    counting.cancel()
+    assert max(turns.count(each) for each in turns) <= CALLS_AT_ONCE_MAX
+
+
+async def test_no_items_and_one() -> None:
+    async def call(item: int) -> asyncio.Task[object] | None:
+        assert item == 7
+        return asyncio.current_task()
+
+    assert await gather_some([], call) == []
+    assert await gather_some([7], call) == [asyncio.current_task()], "a lone call pays for no task"
+
+
+async def test_an_error_ends_the_other_calls() -> None:
+    ended: list[int] = []
+
+    async def call(item: int) -> None:
+        if item == 3:
+            raise ValueError("three")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(item)
+
+    with pytest.raises(ValueError, match="three"):
+        await gather_some(range(MANY), call)
+    assert ended[:3] == [0, 1, 2], "those that had begun"
+
+
+async def test_a_caller_that_is_cancelled_leaves_no_call_behind() -> None:
+    before = asyncio.all_tasks()
+    begun = asyncio.Event()
+
+    async def call(_: int) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(gather_some(range(MANY), call))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == before
