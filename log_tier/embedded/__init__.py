@@ -32,7 +32,8 @@ commit.
 keeps the log closed, where acknowledged frames cannot be read), and `open_partition` looks at each partition: which
 files should be there, where the newest ends (`segment_end`), and whether that is what journal and checkpoint prove. It
 reads one index and some 64 KiB per segment, so ten million records open in milliseconds; the rest is checked when it is
-read.
+read. After a clean close of many partitions a summary takes its place, and each is looked at when it is first used
+(`log_summary`).
 
 **What it deliberately does not do.** It never looks at keys or values, except in `compaction`, which is called and not
 scheduled here. It does not replicate: with one copy, damage to the last commit before a crash looks like a tear. It

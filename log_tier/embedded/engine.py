@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,6 +52,8 @@ _READ_THREADS: Final = 2
 _CHECK_ITEMS: Final = 2
 
 _T = TypeVar("_T")
+
+_logger = logging.getLogger(__name__)
 
 _NO_ANSWER: Final = DuramenError("no answer yet: a bug if anybody sees this")
 
@@ -116,7 +119,8 @@ class EmbeddedLog:
 
     def _load(self) -> None:
         try:
-            topics = self._folder.topics(self.recovery)
+            known = self._opener.take_summary()
+            topics = self._folder.topics(self.recovery, known=known)
             # First of all: recovery must see what had been acknowledged through the journal.
             self._committer.journal = self._opener.open_journal()
             for topic in topics:
@@ -153,8 +157,18 @@ class EmbeddedLog:
             self._readers.shutdown(wait=True)
             partitions = [each for opened in self._topics.values() for each in opened.partitions]
             close_files(partitions, self._committer, self._folder.path)
+            self._summarize()
         finally:
             self._folder.close()
+
+    def _summarize(self) -> None:
+        """After a clean close: the next open goes by what is written down here. It is not needed, so nothing raises."""
+        journal = self._committer.journal
+        if self._committer.stopped is None and journal is not None:
+            try:
+                self._opener.write_summary(self._topics.values(), journal)
+            except OSError as error:
+                _logger.warning("%s: the next open looks at all partitions", error)
 
     def _abandon(self) -> None:
         """Let go of everything: the log could not be opened."""

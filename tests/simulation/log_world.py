@@ -64,6 +64,7 @@ class LogWorld:
             open_segments_max=plan.open_segments,
             quick_commit_s=10.0 if plan.quick else 0.0,
             tombstone_ms=1,
+            summary_partitions_min=1 if plan.seed % 4 else 256,
             random_bytes=self._chance.randbytes,
             workers=SimulatedWorkers(loop),
             stopwatch_s=loop.time,

@@ -11,11 +11,13 @@ from log_tier.embedded.commit import committer, journal, journal_replay
 from log_tier.embedded.commit.committer import Committer
 from log_tier.embedded.commit.journal import Journal
 from log_tier.embedded.commit.journal_replay import Witness
+from log_tier.embedded.recovery.log_summary import LogSummary, TopicSummary
+from log_tier.embedded.recovery.open_topics import TopicOpener
 from log_tier.embedded.segments.growing_file import GrowingFile
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.model.errors import LogStopped
-from log_tier.model.identifiers import Offset
+from log_tier.model.identifiers import Offset, PartitionId
 
 __all__ = ["PLANTED", "Patches", "plant"]
 
@@ -104,6 +106,32 @@ def _stop_forgotten() -> Patches:
     return [(Committer, "_stop", lambda self, error: error)]
 
 
+def _summary_believed_after_a_crash() -> Patches:
+    kept: dict[str, LogSummary] = {}
+    take, begin = LogSummary.take, TopicOpener.open_journal
+
+    def stale(disk: Any, folder: Any, log_id: Any) -> LogSummary:
+        found = take(disk, folder, log_id)
+        if found.topics:
+            kept[log_id] = found
+        return kept.get(log_id, found)
+
+    def open_journal(self: TopicOpener) -> Any:
+        summary = self._summary
+        journal = begin(self)
+        self._summary = summary
+        return journal
+
+    def unchanged(self: TopicSummary, disk: Any, topics: Any) -> set[PartitionId]:
+        return {self.topic.partition(number) for number, each in enumerate(self.partitions) if each is not None}
+
+    return [
+        (LogSummary, "take", stale),
+        (TopicOpener, "open_journal", open_journal),
+        (TopicSummary, "unchanged", unchanged),
+    ]
+
+
 def _batch_of_another_partition() -> Patches:
     inner = committer._by_partition
 
@@ -129,6 +157,7 @@ PLANTED: Final[dict[str, Callable[[], Patches]]] = {
     "the witness always says clean": _witness_always_clean,
     "a checkpoint is ahead of its data": _checkpoint_ahead_of_its_data,
     "the log goes on after a failed sync": _stop_forgotten,
+    "the summary of a clean close is believed after a crash": _summary_believed_after_a_crash,
     "a batch is written to another partition": _batch_of_another_partition,
 }
 

@@ -27,7 +27,8 @@ from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.concurrency.workers import Consumer
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.quick_disk import QuickDisk
-from log_tier.embedded.segments.partition_log import PartitionLog, Staged
+from log_tier.embedded.segments.partition_log import PartitionLog
+from log_tier.embedded.segments.staged import Staged
 from log_tier.embedded.storage.disk import SyncFailed
 from log_tier.embedded.storage.settings import ClockMs, EngineSettings
 from log_tier.model.errors import DuramenError, LogStopped, Overloaded, ShuttingDown, WriteUnknown
@@ -105,6 +106,7 @@ class Committer:
                 and not self._queued
                 and size <= _AT_ONCE_BYTES_MAX
                 and self._disk.is_quick
+                and not any(log.is_at_rest for log, _, _ in batches)  # its files are looked at first
                 and self._turn.acquire(blocking=False)
             )
             self._queued += len(batches)

@@ -139,6 +139,11 @@ class Journal:
             file.pwrite((header,), at)
         file.fdatasync()
 
+    @property
+    def generation(self) -> int:
+        """The generation in use."""
+        return self._generation
+
     def has_room_for(self, size: int, entries: int) -> bool:
         """Whether a commit of so many bytes over so many partitions is one for the journal."""
         return size <= JOURNAL_COMMIT_BYTES_MAX and FRAME_BYTES + entry_bytes(entries) + size <= self._size

@@ -68,6 +68,8 @@ class Replayed:
     notes: list[str] = field(default_factory=list)
     generation: int = 0
     """The newest one that was ever used, as far as is known."""
+    clean: bool = False
+    """Whether the log was closed cleanly with that generation, so that no frame is needed."""
 
 
 class Witness(NamedTuple):
@@ -109,6 +111,7 @@ def load_journal(disk: Disk, folder: Path, log_id: bytes) -> tuple[list[Walk], R
     headers = [file.header for file in files if file.header is not None]
     found.generation = max([witness.generation if witness else 0, *(header.generation for header in headers)])
     if witness is not None and witness.clean and found.generation == witness.generation:
+        found.clean = True
         return [], found
     walks = _needed(files, witness, log_id)
     if walks:

@@ -4,5 +4,8 @@ The folder is checked first (`data_folder.py`), then the journal is replayed, th
 walked to its end (`segment_end.py`). A tear at the very end of the newest segment is cut, because it cannot have been
 acknowledged. Anything else that cannot be read is damage: its place is named, and nothing is cut (I8).
 
-Reading order: `data_folder.py`, `segment_end.py`, `open_partition.py`, `open_topics.py`.
+After a clean close of many partitions a summary says what they hold (`log_summary.py`), and each is looked at when it
+is first used.
+
+Reading order: `data_folder.py`, `segment_end.py`, `open_partition.py`, `log_summary.py`, `open_topics.py`.
 """

@@ -6,7 +6,7 @@ time, by a lock on a file that the kernel releases when the process ends, howeve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -87,8 +87,11 @@ class DataFolder:
         """Where a partition's files are."""
         return self._topics.joinpath(partition.table, names.partition_name(partition.partition))
 
-    def topics(self, report: RecoveryReport) -> list[Topic]:
-        """All topics; what a crash left half made or half removed is removed. One small read each."""
+    def topics(self, report: RecoveryReport, *, known: Iterable[Topic] = ()) -> list[Topic]:
+        """All topics; what a crash left half made or half removed is removed. One small read for each that is not
+        `known` already.
+        """
+        by_id = {topic.id: topic for topic in known}
         found: list[Topic] = []
         for name in self._disk.list(self._topics):
             if names.topic_leftover(name):
@@ -98,6 +101,9 @@ class DataFolder:
             topic = names.topic_name(name)
             if topic is None:
                 raise ForeignFolder(f"{self._topics / name} is no topic: move it away; Duramen did not make it")
+            if topic in by_id:
+                found.append(by_id[topic])
+                continue
             path = self._topics.joinpath(name, names.TOPIC_FILE)
             fields = read_document(self._disk, path, _TOPIC_KIND)
             if fields["id"] != topic:

@@ -12,6 +12,7 @@ from log_tier.embedded.commit.journal_replay import JournalCut
 from log_tier.embedded.recovery.segment_end import Cut, NewestEnd, check_sealed, recover_newest
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
+from log_tier.embedded.segments.partition_state import PartitionState
 from log_tier.embedded.segments.segment import Segment, damaged
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
@@ -23,7 +24,7 @@ from log_tier.model.identifiers import Offset, PartitionId
 
 _START: Final = Offset(0)
 
-__all__ = ["RecoveryReport", "open_partition", "remove_segment"]
+__all__ = ["RecoveryReport", "look_at_partition", "open_partition", "remove_segment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,26 @@ def open_partition(
     proved_end: Offset = _START,
     files: OpenFiles | None = None,
 ) -> PartitionLog:
-    """Open one partition, cut a torn tail, and add to the report. Damage does not raise: the partition remembers it.
-    `name`: for people, topic/partition.
+    """Open one partition as `look_at_partition` finds it. `name`: for people, topic/partition."""
+    return PartitionLog(
+        name,
+        partition,
+        folder,
+        disk=disk,
+        settings=settings,
+        memory=memory,
+        files=OpenFiles(descriptor_shares().segments) if files is None else files,
+        state=look_at_partition(folder, disk=disk, settings=settings, report=report, proved_end=proved_end),
+    )
 
-    `proved_end` is an end that the journal says was on stable storage. Reads one index and about 64 KiB per segment,
-    and what the newest holds behind its last index entry.
+
+def look_at_partition(
+    folder: Path, *, disk: Disk, settings: EngineSettings, report: RecoveryReport, proved_end: Offset = _START
+) -> PartitionState:
+    """Look at a partition's files, cut a torn tail, and add to the report. Damage does not raise.
+
+    `proved_end` is an end that is known to have been on stable storage, by the journal or by the summary of a clean
+    close. Reads one index and about 64 KiB per segment, and what the newest holds behind its last index entry.
     """
     bases = _segment_bases(disk, folder)
     try:
@@ -93,26 +109,13 @@ def open_partition(
         damage = damage or _missing(folder, checkpoint.newest_segment, "the checkpoint says that it was begun")
     elif proved_end > 0:
         damage_at_end = True
-        why = f"the journal says that offsets up to {proved_end - 1} were on stable storage"
+        why = f"it is known that offsets up to {proved_end - 1} were on stable storage"
         damage = damage or _missing(folder, checkpoint.earliest, why)
     if damage is not None:
         report.damages.append(damage)
     for older, newer in pairwise(segments):
         newer.newest_ms = max(newer.newest_ms, older.newest_ms)
-    return PartitionLog(
-        name,
-        partition,
-        folder,
-        disk=disk,
-        settings=settings,
-        memory=memory,
-        files=OpenFiles(descriptor_shares().segments) if files is None else files,
-        segments=segments,
-        checkpoint=checkpoint,
-        damage=damage,
-        damage_at_end=damage_at_end,
-        capacity=capacity,
-    )
+    return PartitionState(segments, checkpoint, damage, damage_at_end, capacity)
 
 
 def _recover_newest(

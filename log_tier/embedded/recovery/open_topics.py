@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.embedded.commit.journal import Journal
 from log_tier.embedded.recovery.data_folder import DataFolder
-from log_tier.embedded.recovery.open_partition import RecoveryReport, open_partition
+from log_tier.embedded.recovery.log_summary import LogSummary, PartitionSummary, TopicSummary
+from log_tier.embedded.recovery.open_partition import RecoveryReport, look_at_partition, open_partition
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
+from log_tier.embedded.segments.partition_state import PartitionState
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
@@ -19,6 +23,8 @@ from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
 from log_tier.model.log import Topic
 
 __all__ = ["OpenTopic", "TopicOpener"]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -37,12 +43,33 @@ class TopicOpener:
         self._files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
         self._proved: dict[PartitionId, Offset] = {}
         """The ends of partitions that the journal proves."""
+        self._summary = LogSummary()
+        """What the last clean close left."""
+        self._same: set[PartitionId] = set()
+        """The partitions whose files are as it left them."""
         self.memory = TailMemory(settings.tail_bytes_max)
         self.report = RecoveryReport()
         """What opening found."""
 
+    def take_summary(self) -> list[Topic]:
+        """Take what the last clean close left, before anything else is done; return the topics whose files are as they
+        were then. Raises `OSError`.
+        """
+        self._summary = LogSummary.take(self._disk, self._folder.path, self._folder.identity)
+        topics: list[Topic] = []
+        for each in self._summary.topics.values():
+            same = each.unchanged(self._disk, self._folder.path / names.TOPICS)
+            if same is not None:
+                topics.append(each.topic)
+                self._same |= same
+        return topics
+
     def open_journal(self) -> Journal | None:
-        """Open the journal and replay it; None if the disk is too full for one. Raises `OSError`, `LogDamaged`."""
+        """Open the journal and replay it; None if the disk is too full for one. Raises `OSError`, `LogDamaged`.
+
+        A summary that is not of the clean close of which the journal tells is dropped.
+        """
+        summary, self._summary = self._summary, LogSummary()
         try:
             journal, replayed = Journal.open(
                 self._disk,
@@ -61,6 +88,8 @@ class TopicOpener:
             self.report.cuts.append(replayed.cut)
         self.report.notes.extend(replayed.notes)
         self._proved = replayed.ends
+        if replayed.clean and replayed.generation == summary.generation:
+            self._summary = summary
         return journal
 
     def _newest_segment(self, partition: PartitionId, base: Offset) -> Path | None:
@@ -72,20 +101,80 @@ class TopicOpener:
 
     def open_topic(self, topic: Topic) -> OpenTopic:
         """Open every partition of a topic, after the journal. Raises `OSError`."""
+        before = self._closed(topic)
+        summaries = (None,) * topic.partitions if before is None else before.partitions
         return OpenTopic(
+            topic, [self._open(topic, topic.partition(number), known) for number, known in enumerate(summaries)]
+        )
+
+    def _closed(self, topic: Topic) -> TopicSummary | None:
+        """A topic as the last clean close left it."""
+        found = self._summary.topics.get(topic.id)
+        return None if found is None or found.topic != topic else found
+
+    def _open(self, topic: Topic, partition: PartitionId, summary: PartitionSummary | None) -> PartitionLog:
+        name, folder = f"{topic.name}/{partition.partition}", self._folder.partition_folder(partition)
+        if summary is not None and partition in self._same:
+            return PartitionLog(
+                name,
+                partition,
+                folder,
+                disk=self._disk,
+                settings=self._settings,
+                memory=self.memory,
+                files=self._files,
+                state=summary.state(folder),
+                look=lambda: self._look(folder, summary.end),
+            )
+        return open_partition(
+            name,
+            partition,
+            folder,
+            disk=self._disk,
+            settings=self._settings,
+            memory=self.memory,
+            report=self.report,
+            proved_end=self._proved.get(partition, Offset(0)) if summary is None else summary.end,
+            files=self._files,
+        )
+
+    def _look(self, folder: Path, end: Offset) -> PartitionState:
+        """Look at the files of a partition at rest. What is wrong is reported and logged: nobody waits for it."""
+        found = RecoveryReport()
+        state = look_at_partition(folder, disk=self._disk, settings=self._settings, report=found, proved_end=end)
+        for damage in found.damages:
+            _logger.error("%s", damage.message)
+        for one in (*found.cuts, *found.notes):
+            _logger.warning("%s", one)
+        self.report.damages.extend(found.damages)
+        self.report.cuts.extend(found.cuts)
+        self.report.notes.extend(found.notes)
+        return state
+
+    def write_summary(self, topics: Iterable[OpenTopic], journal: Journal) -> None:
+        """After a clean close: write down what the next open may leave at rest. Raises `OSError`."""
+        topics = list(topics)
+        if sum(len(each.partitions) for each in topics) < self._settings.summary_partitions_min:
+            return
+        found = {each.topic.id: self._summary_of(each) for each in topics}
+        LogSummary(journal.generation, found).write(self._disk, self._folder.path, self._folder.identity)
+
+    def _summary_of(self, opened: OpenTopic) -> TopicSummary:
+        """What was at rest keeps the identities that it had: a file that somebody else has changed meanwhile is seen by
+        the next open. What is damaged keeps its proof.
+        """
+        topic = opened.topic
+        before = self._closed(topic)
+        if before is None:
+            folder = self._folder.path.joinpath(names.TOPICS, topic.id)
+            (file,) = self._disk.identities(folder, (names.TOPIC_FILE,))
+            return TopicSummary(topic, file, tuple(map(PartitionSummary.of, opened.partitions)))
+        partitions = zip(opened.partitions, before.partitions, strict=True)
+        return TopicSummary(
             topic,
-            [
-                open_partition(
-                    f"{topic.name}/{partition.partition}",
-                    partition,
-                    self._folder.partition_folder(partition),
-                    disk=self._disk,
-                    settings=self._settings,
-                    memory=self.memory,
-                    report=self.report,
-                    proved_end=self._proved.get(partition, Offset(0)),
-                    files=self._files,
-                )
-                for partition in map(topic.partition, range(topic.partitions))
-            ],
+            before.file,
+            tuple(
+                known if log.is_at_rest or (known and log.damage) else PartitionSummary.of(log)
+                for log, known in partitions
+            ),
         )

@@ -49,6 +49,7 @@ class ColdReader:
                 return b"", offset
             self._reading = True
         try:
+            self._partition.wake()
             return self._read(offset)
         except OSError as error:
             if error.errno in OUT_OF_DESCRIPTORS:
@@ -101,6 +102,8 @@ class ColdReader:
             segments = partition.segments
             number = bisect_right(segments, offset, key=lambda segment: segment.base) - 1
             if number < 0:
+                if partition.damage is not None and offset >= partition.checkpoint.earliest:
+                    raise partition.damage  # nobody trimmed it: its file is missing
                 earliest = segments[0].base if segments else Offset(0)
                 raise trimmed(partition, offset, earliest)
             segment = segments[number]

@@ -9,26 +9,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
 from log_tier.embedded.segments.growing_file import GrowingFile
 from log_tier.embedded.segments.open_files import OpenFiles
+from log_tier.embedded.segments.partition_state import PartitionState
 from log_tier.embedded.segments.segment import Segment
 from log_tier.embedded.segments.sparse_index import SparseIndex, encode_entries
+from log_tier.embedded.segments.staged import Staged
 from log_tier.embedded.segments.tail_cache import TailCache, TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
+from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.batch_header import place_of, stamp_batch
-from log_tier.model.errors import DiskFull, DuramenError, LogDamaged
+from log_tier.model.errors import DiskFull, DuramenError, LogStopped
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.log import Appended, Bounds
 
-__all__ = ["PartitionLog", "Staged", "Waiter"]
+__all__ = ["PartitionLog", "Waiter"]
 
 _logger = logging.getLogger(__name__)
 
@@ -40,24 +44,6 @@ _SHED_FILES: Final = 8
 
 Waiter = asyncio.Future[None]
 """A follower that waits for the next commit."""
-
-
-@dataclass(slots=True)
-class Staged:
-    """Batches that lie in a segment's file and are not yet on stable storage."""
-
-    segment: Segment
-    position: int
-    """Where they begin in the file."""
-    end_position: int
-    end: Offset
-    """The offset after their last record."""
-    timestamp_ms: int
-    data: list[bytes] = field(default_factory=list)
-    placed: list[tuple[int, int, bytes]] = field(default_factory=list)
-    """Base offset, the offset after it, bytes: for the tail cache."""
-    entries: list[tuple[int, int]] = field(default_factory=list)
-    """For the sparse index."""
 
 
 class PartitionLog:
@@ -73,40 +59,76 @@ class PartitionLog:
         settings: EngineSettings,
         memory: TailMemory,
         files: OpenFiles,
-        segments: list[Segment],
-        checkpoint: Checkpoint,
-        damage: LogDamaged | None,
-        damage_at_end: bool,
-        capacity: int = 0,
+        state: PartitionState,
+        look: Callable[[], PartitionState] | None = None,
     ) -> None:
+        """`look`: looks at the files, where `state` only says what a clean close left."""
         self.name, self.id, self.folder = name, partition, folder
         self.disk, self.settings = disk, settings
         self.lock = threading.Lock()
-        self.segments = segments
+        self.segments = state.segments
         """Oldest first. Only the last one may still grow. Invariant: each one's `end` is the next one's `base`."""
-        self.checkpoint = checkpoint
-        self.damage = damage
-        """What makes this partition refuse appends, if something does."""
-        self.damage_at_end = damage_at_end
-        """Whether it lies behind the last offset that can be read, so that a reader meets it there."""
+        self.checkpoint = state.checkpoint
+        self.damage = state.damage
+        self.damage_at_end = state.damage_at_end
+        self._look = look
+        """Looks at the files; None: that was done."""
+        self._waking = threading.Lock()
+        """Held while the files are looked at."""
         self.refusal: DuramenError | None = None
         """What every caller gets once the topic was deleted or the log was closed."""
         self.tail = TailCache(memory)
         self.waiters: list[Waiter] = []
         self._place = place_of(partition)
         self._files = files
-        self._file = GrowingFile(disk, folder, files, segment_bytes=settings.segment_bytes, capacity=capacity)
+        self._file = GrowingFile(disk, folder, files, segment_bytes=settings.segment_bytes, capacity=state.capacity)
         """The newest segment's."""
-        index = segments[-1].index if segments else None
-        self._indexed = index.entry(-1)[1] if index else 0
+        self._indexed = state.indexed_bytes
         """Position of the newest index entry."""
         self._unwritten: list[tuple[int, int]] = []
         """Index entries that are not in the index file yet."""
-        self._newest_ms = segments[-1].newest_ms if segments else 0
+        self._newest_ms = state.newest_ms
         self.has_written = False
         """Whether the last `stage` has written anything, and not only made room."""
         self._sealed = False
         """Whether the newest segment is full, so that the next append begins another."""
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Is what is known of the files only what a clean close wrote down? The first use looks at them: `wake`."""
+        return self._look is not None
+
+    def wake(self) -> None:
+        """Look at the files of a partition at rest; what is wrong with them is found now. Blocks, some 0.3 ms a
+        segment. Raises `OSError`, and then it is still at rest; not for damage, which the partition remembers.
+        """
+        if self._look is None:
+            return
+        with self._waking:
+            if self._look is None:
+                return
+            state = self._look()
+            with self.lock:
+                self.segments, self.checkpoint = state.segments, state.checkpoint
+                self.damage, self.damage_at_end = state.damage, state.damage_at_end
+                self._file.capacity = state.capacity
+                self._indexed, self._newest_ms = state.indexed_bytes, max(self._newest_ms, state.newest_ms)
+                self._look = None
+        if self.damage is not None:
+            for waiter in self.take_waiters():  # followers meet the damage
+                with suppress(RuntimeError):  # of a loop that was closed
+                    waiter.get_loop().call_soon_threadsafe(_release, waiter)
+
+    def _refused_to_wake(self) -> DuramenError | None:
+        """Wake, for a write; the error if the files cannot be looked at now. Raises `LogStopped` for a failed sync."""
+        try:
+            self.wake()
+        except OSError as error:
+            refusal = refusal_of(error, self.folder)
+            if isinstance(refusal, LogStopped):
+                raise refusal from error
+            return refusal
+        return None
 
     @property
     def next_offset(self) -> Offset:
@@ -143,6 +165,10 @@ class PartitionLog:
         unknown.
         """
         self.has_written = False
+        if self._look is not None:
+            refusal = self._refused_to_wake()
+            if refusal is not None:
+                return [], None, refusal
         self.check_writable()
         appended: list[Appended] = []
         staged: Staged | None = None
@@ -366,3 +392,8 @@ class PartitionLog:
         """Close the file as it is: the topic was deleted, or the disk failed."""
         self._file.capacity = 0
         self._file.close()
+
+
+def _release(waiter: Waiter) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

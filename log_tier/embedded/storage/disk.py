@@ -13,12 +13,12 @@ import fcntl
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.errors import FolderInUse
 
-__all__ = ["NO_SPACE", "Disk", "File", "LocalDisk", "SyncFailed", "named", "replace_file"]
+__all__ = ["NO_SPACE", "Disk", "File", "FileIdentity", "LocalDisk", "SyncFailed", "named", "replace_file"]
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The errors that pass when space is freed."""
@@ -51,6 +51,17 @@ class named:  # noqa: N801  (a context, read as a word)
             if self._sync:
                 raise SyncFailed(error.errno, error.strerror, str(self._path)) from error
             error.filename = error.filename or str(self._path)
+
+
+class FileIdentity(NamedTuple):
+    """A file that was not replaced, written or resized has the same one. A program can set back `modified_ns`, and not
+    `changed_ns`. Of a folder: nothing was made, removed or renamed in it.
+    """
+
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
 
 
 class File(Protocol):
@@ -102,6 +113,10 @@ class Disk(Protocol):
 
     def list(self, folder: Path) -> list[str]:
         """The names in a folder, sorted."""
+        ...
+
+    def identities(self, folder: Path, names: Sequence[str]) -> Sequence[FileIdentity | None]:
+        """What identifies files and folders below `folder` as they are now; None for what is not there."""
         ...
 
     def make_folder(self, folder: Path) -> None:
@@ -203,6 +218,17 @@ class LocalDisk:
 
     def list(self, folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
+
+    def identities(self, folder: Path, names: Sequence[str]) -> Sequence[FileIdentity | None]:
+        found: list[FileIdentity | None] = []
+        for name in names:
+            try:
+                stat = os.lstat(f"{folder}/{name}")
+            except (FileNotFoundError, NotADirectoryError):
+                found.append(None)
+            else:
+                found.append(FileIdentity(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+        return found
 
     def make_folder(self, folder: Path) -> None:
         os.makedirs(folder, exist_ok=True)

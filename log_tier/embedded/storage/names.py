@@ -5,6 +5,7 @@
         lock                             flocked while the log is open; holds the owner's pid
         journal.0, journal.1             the commit journal, used in turn
         journal.json                     which generation of it is in use, and whether the log was closed cleanly
+        summary.json                     what a clean close of many partitions left; gone while the log is open
         topics/
             <topic id>/                  one topic
                 topic.json               id, name, partitions
@@ -34,6 +35,7 @@ __all__ = [
     "LOCK",
     "MARKER",
     "PART",
+    "SUMMARY",
     "TOPICS",
     "TOPIC_FILE",
     "folder_place",
@@ -51,6 +53,7 @@ MARKER: Final = "duramen.json"
 LOCK: Final = "lock"
 JOURNALS: Final = ("journal.0", "journal.1")
 JOURNAL_WITNESS: Final = "journal.json"
+SUMMARY: Final = "summary.json"
 TOPICS: Final = "topics"
 TOPIC_FILE: Final = "topic.json"
 CHECKPOINT: Final = "checkpoint.json"

@@ -59,6 +59,9 @@ class EngineSettings:
     open_segments_max: int = 0
     """Segment files that stay open for writing; 0: this log's share of the process' limit
     (`log_tier.concurrency.descriptors`)."""
+    summary_partitions_min: int = 256
+    """A clean close of fewer partitions leaves no summary: the next open looks at the files of all of them, some 0.3 ms
+    each, and finds what is wrong before anybody uses them."""
     quick_commit_s: float = 0.0005
     """A commit that takes no longer is quick; while all are, a caller may make one in its own thread. Half a
     millisecond is what an event loop spends on some dozens of requests anyway. 0: no commit is quick."""

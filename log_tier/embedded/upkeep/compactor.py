@@ -31,6 +31,8 @@ def compact_partition(partition: PartitionLog, below: Offset, *, now_ms: int, to
     Reads those segments twice, once for headers and once whole, and a third time where one changes. Raises `LogDamaged`
     where one of them cannot be read, `OSError` where a new one cannot be written; nothing is lost by either.
     """
+    if len(partition.segments) > 1:
+        partition.wake()
     partition.check_writable()
     with partition.lock:
         segments = [segment for segment in partition.segments[:-1] if segment.end <= below]

@@ -37,6 +37,8 @@ def trim_partition(
     files that vanish in any other way are noticed as missing. Raises `OSError`.
     """
     partition.check_readable()
+    if len(partition.segments) > 1:
+        partition.wake()
     with partition.lock:
         segments = partition.segments
         keep = 0

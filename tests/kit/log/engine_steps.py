@@ -33,7 +33,7 @@ def segment_files(disk: MemoryDisk, topic: Topic, partition: int = 0) -> list[Pa
 
 def overwrite(disk: MemoryDisk, path: Path, content: bytes) -> None:
     """Replace a file's bytes behind the engine's back."""
-    disk.files[path] = Inode(content)
+    disk.files[path] = Inode(content, number=disk.tick())
 
 
 def change_content(disk: MemoryDisk, path: Path, content: bytes) -> None:

@@ -12,15 +12,20 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from zlib import crc32
 
-from log_tier.embedded.storage.disk import named
+from log_tier.embedded.storage.disk import FileIdentity, named
 from log_tier.model.errors import FolderInUse
 
 SECTOR = 512
 
 
 class Inode:
-    def __init__(self, content: bytes = b"") -> None:
+    def __init__(self, content: bytes = b"", number: int = 0) -> None:
+        self.number = number
+        self.changed = self.durable_changed = 0
+        """When it was changed last, in changes of the disk. The time of a change may be lost with the power, although
+        what was changed is there."""
         self.content = bytearray(content)
         """Without the zeros of a preallocation at the end."""
         self.length = len(content)
@@ -31,6 +36,7 @@ class Inode:
 
     def sync(self) -> None:
         self.durable, self.durable_length = bytes(self.content), self.length
+        self.durable_changed = self.changed
         self.dirty.clear()
 
     def resize(self, length: int) -> None:
@@ -45,7 +51,7 @@ class Inode:
         self.dirty.update(range(position // SECTOR, -(-end // SECTOR)))
 
     def after_power_loss(self, keep: Callable[[], bool]) -> Inode:
-        survivor = Inode(self.durable)
+        survivor = Inode(self.durable, self.number)
         survivor.length = self.durable_length
         if self.length != self.durable_length and keep():
             survivor.resize(self.length)
@@ -53,6 +59,7 @@ class Inode:
             piece = self.content[sector * SECTOR : (sector + 1) * SECTOR]
             if keep():
                 survivor.write(bytes(piece[: max(0, survivor.length - sector * SECTOR)]), sector * SECTOR)
+        survivor.changed = self.changed if keep() else self.durable_changed
         survivor.sync()
         return survivor
 
@@ -75,6 +82,7 @@ class MemoryFile:
         self.disk.step("write", self.path)
         self.disk.take_space(max(0, position + len(data) - self.inode.length))
         self.inode.write(data, position)
+        self.inode.changed = self.disk.tick()
 
     def fdatasync(self) -> None:
         assert self.is_open, f"{self.path} was closed"
@@ -85,11 +93,13 @@ class MemoryFile:
         self.disk.step("preallocate", self.path)
         self.disk.take_space(max(0, position + size - self.inode.length))
         self.inode.length = max(self.inode.length, position + size)
+        self.inode.changed = self.disk.tick()
 
     def truncate(self, size: int) -> None:
         self.disk.step("truncate", self.path)
         self.disk.take_space(size - self.inode.length)
         self.inode.resize(size)
+        self.inode.changed = self.disk.tick()
 
     def size(self) -> int:
         return self.inode.length
@@ -114,6 +124,8 @@ class MemoryDisk:
         self.space: int | None = None
         """Bytes that are free; None: enough."""
         self.steps = 0
+        self.ticks = 0
+        """Changes so far, in all lives of the disk: its time."""
         self.on_step: Callable[[str, Path], None] = lambda what, path: None
         self.on_look: Callable[[str, Path], None] = lambda what, path: None
         """Sees every look at the disk that changes nothing: open, read, list."""
@@ -143,6 +155,7 @@ class MemoryDisk:
         states = [self._durable, *self._names_since]
         files, folders = states[-1] if keep_everything else chance.choice(states)
         disk = MemoryDisk()
+        disk.ticks = self.ticks
         disk.folders = set(folders)
 
         def keep() -> bool:
@@ -157,6 +170,11 @@ class MemoryDisk:
         """What the next process finds after `kill -9`: the kernel keeps everything."""
         return self.after_power_loss(random.Random(0), keep_everything=True)
 
+    def tick(self) -> int:
+        """The time of a change."""
+        self.ticks += 1
+        return self.ticks
+
     # --- Disk ---
 
     def _changed(self) -> None:
@@ -167,7 +185,7 @@ class MemoryDisk:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             self.step("create", path)
-            self.files[path] = Inode()
+            self.files[path] = Inode(number=self.tick())
             self._changed()
         else:
             self.look("open", path)
@@ -181,6 +199,19 @@ class MemoryDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
         self.look("list", folder)
         return sorted(path.name for path in (*self.files, *self.folders) if path.parent == folder)
+
+    def identities(self, folder: Path, names: Sequence[str]) -> Sequence[FileIdentity | None]:
+        return [self._identity(folder / name) for name in names]
+
+    def _identity(self, path: Path) -> FileIdentity | None:
+        self.look("identity", path)
+        inode = self.files.get(path)
+        if inode is not None:
+            return FileIdentity(inode.number, inode.length, inode.changed, inode.changed)
+        if path not in self.folders:
+            return None
+        inside = sorted((each.name, inode.number) for each, inode in self.files.items() if each.parent == path)
+        return FileIdentity(0, len(inside), 0, crc32(repr(inside).encode()))
 
     def make_folder(self, folder: Path) -> None:
         self.step("make_folder", folder)
@@ -225,6 +256,6 @@ class MemoryDisk:
             raise FolderInUse(f"{path.parent} is open in another Duramen", pid=1)
         self.locks.add(path)
         if path not in self.files:
-            self.files[path] = Inode()
+            self.files[path] = Inode(number=self.tick())
             self._changed()
         return lambda: self.locks.discard(path)

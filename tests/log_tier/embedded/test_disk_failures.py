@@ -20,7 +20,12 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Topic
 
 OPTIONS = EngineSettings(
-    segment_bytes=1024, index_every_bytes=200, journal_bytes=1000, tail_bytes_max=0, tombstone_ms=1
+    segment_bytes=1024,
+    index_every_bytes=200,
+    journal_bytes=1000,
+    tail_bytes_max=0,
+    tombstone_ms=1,
+    summary_partitions_min=1,
 )
 ERRNOS = (errno.EIO, errno.ENOSPC, errno.EACCES)
 TYPED = (DiskFailed, DiskFull, FolderReadOnly, LogStopped, WriteUnknown)
