@@ -71,7 +71,7 @@ NULL_ARRAY: Final = _NullArray()
 NO_REPLY: Final = Push()
 """A command that has sent its messages itself."""
 
-_SIZED: Final = frozenset({list, bytes})
+_NESTED: Final = frozenset({list, tuple, dict, Members})
 
 # A copy of so much is some 0.1 ms.
 _PIECE_BYTES: Final = 256 * 1024
@@ -94,6 +94,8 @@ def size_of(reply: Any) -> int:
         return len(reply)
     if isinstance(reply, (list, tuple)):
         return sum(map(size_of, reply)) + 16 * len(reply)
+    if isinstance(reply, dict):
+        return sum(map(size_of, reply)) + sum(map(size_of, reply.values())) + 32 * len(reply)
     return 16
 
 
@@ -103,7 +105,8 @@ def is_large(reply: Any) -> bool:
         return False
     if len(reply) > AT_ONCE_KEYS_MAX:
         return True
-    size = sum([len(each) * (1024 if type(each) is list else 1) for each in reply if type(each) in _SIZED])
+    size = sum([len(each) for each in reply if type(each) is bytes])
+    size += 1024 * sum([len(each) for each in reply if type(each) in _NESTED])
     return size > AT_ONCE_BYTES_MAX // 4
 
 

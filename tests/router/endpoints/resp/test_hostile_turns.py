@@ -157,6 +157,8 @@ TRANSACTIONS: Final[dict[str, list[bytes]]] = {
     "appends": [packed("APPEND", "appended", b"x" * 400)] * 2000,
     "descriptions": [packed("COMMAND")] * 40,
     "descriptions and a key": [packed("COMMAND")] * 40 + [packed("INCR", "number")],
+    "documents and a key": [packed("COMMAND", "DOCS")] * 40 + [packed("INCR", "number")],
+    "lists and a key": [packed("COMMAND", "LIST")] * 5000 + [packed("INCR", "number")],
     "many reads of many": [packed("MGET", *WORDS[number * 6 : number * 6 + 6]) for number in range(10_000)],
     "many puts": [packed("SET", word, b"v") for word in WORDS[:10_000]],
 }

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kit.resp.loop_turns import LoopTurns
 from kit.resp.raw_client import Raw, Status, packed
 from kit.resp.server_thread import ServerThread
 
-from router.endpoints.resp.data.rounds import partition_executor
+from router.endpoints.resp.data.rounds import jobs, partition_executor
 from router.endpoints.resp.server.sockets import RespSettings
 
 OK = Status("OK")
@@ -103,3 +104,14 @@ def test_several_at_once_count_every_increment_and_no_half_is_seen(alone: Server
 def test_connection_commands_alone_let_others_have_their_turn(alone: ServerThread) -> None:
     with alone.connect() as raw:
         assert executed(raw, *[packed("ECHO", "a")] * 3000) == [b"a"] * 3000
+
+
+def test_replies_that_name_no_key_are_not_searched_for_offsets(
+    alone: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = [packed("COMMAND"), packed("COMMAND", "DOCS"), packed("COMMAND", "LIST")]
+    with alone.connect() as raw, LoopTurns(alone, monkeypatch, jobs, "with_versions") as counted:
+        replies = executed(raw, *described, packed("SET", "k", "v"), packed("DURAMEN.GETV", "k"), *described)
+        assert replies[3:5] == [OK, [b"v", raw.call("DURAMEN.GETV", "k")[1]]]
+        assert replies[:3] == replies[5:] == [raw.call("COMMAND"), raw.call("COMMAND", "DOCS"), replies[2]]
+    assert 0 < counted.calls <= 12, "the lists of hundreds of commands among them"
