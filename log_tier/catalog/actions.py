@@ -47,6 +47,7 @@ class JobKind(StrEnum):
     SWAP = "swap"
     ROLLBACK = "rollback"
     DISCARD = "discard"
+    CLEAR = "clear"
 
 
 GAINS_REPLICA: Final = frozenset({Action.MOVE, Action.ADD})

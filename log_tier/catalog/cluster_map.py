@@ -199,6 +199,10 @@ class Job:
     """The catalog's log time at its beginning; for people."""
     arguments: Mapping[str, Argument] = field(default_factory=dict)
 
+    def with_task(self, number: int, task: Task) -> Job:
+        """The job with another entry of one of its tasks."""
+        return replace(self, tasks=(*self.tasks[:number], task, *self.tasks[number + 1 :]))
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_origin, get_type_hints
 from log_tier.catalog.cluster_map import Argument, SnapshotEntry
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.errors import InvalidRequest, LimitExceeded, UnknownFormat
-from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, partition_id
+from log_tier.model.identifiers import FIRST, NOTHING, Offset, Partition, PartitionId, TableId, partition_id
 from log_tier.model.partitioner import PARTITIONERS, Partitioner
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "COMMAND_FORMAT_VERSION",
     "AbortJob",
     "AddSnapshot",
+    "ClearTable",
     "Command",
     "CreateTable",
     "DropTable",
@@ -120,6 +121,17 @@ class StartJob:
 
 
 @dataclass(frozen=True, slots=True)
+class ClearTable:
+    """Begin the job that lets a table have no keys; see `clear_fold`. Rejected where its versions are being changed."""
+
+    table: TableId
+    offsets: tuple[Offset, ...]
+    """By partition: what was written up to there goes, what was written since stays. -1: all stays."""
+    keep: int = 0
+    """How many versions stay for a rollback."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReady:
     """A move's target has caught up: it may be read, and its source is on its way out."""
 
@@ -191,6 +203,7 @@ Command = (
     | DropTable
     | SetRetention
     | StartJob
+    | ClearTable
     | TaskReady
     | TaskDone
     | TaskFailed
@@ -206,6 +219,7 @@ COMMANDS: Final[Mapping[str, type[Command]]] = {
     "drop-table": DropTable,
     "set-retention": SetRetention,
     "start-job": StartJob,
+    "clear-table": ClearTable,
     "task-ready": TaskReady,
     "task-done": TaskDone,
     "task-failed": TaskFailed,
@@ -240,6 +254,8 @@ def _wrong_field(thing: Any) -> str:
             return f"{type(thing).__name__}.{name} is {value!r}, and should be {wanted.__name__}"
     if isinstance(thing, CreateTable):
         return _wrong_table(thing)
+    if isinstance(thing, ClearTable):
+        return _wrong_offsets("ClearTable.offsets", thing.offsets, least=NOTHING)
     parts = thing.tasks if isinstance(thing, StartJob) else (thing.snapshot,) if isinstance(thing, AddSnapshot) else ()
     for part in parts:
         wrong = _wrong_field(part) if type(part) in _FIELD_TYPES else f"{part!r} is no part of a command"
@@ -252,9 +268,13 @@ def _wrong_table(command: CreateTable) -> str:
     if command.partitioner not in PARTITIONERS:
         known = " or ".join(PARTITIONERS)
         return f"CreateTable.partitioner is {command.partitioner!r}, and should be {known}"
-    for start in command.starts:
-        if type(start) is not int or start < 0:
-            return f"CreateTable.starts holds {start!r}, and should hold offsets"
+    return _wrong_offsets("CreateTable.starts", command.starts, least=FIRST)
+
+
+def _wrong_offsets(what: str, offsets: tuple[Offset, ...], *, least: Offset) -> str:
+    for offset in offsets:
+        if type(offset) is not int or offset < least:
+            return f"{what} holds {offset!r}, and should hold offsets"
     return ""
 
 
@@ -327,4 +347,6 @@ def _built(kind: type[Command], document: dict[str, Any]) -> Command:
         document["ids"] = tuple(document["ids"])
     if kind is CreateTable and "starts" in document:
         document["starts"] = tuple(document["starts"])
+    if kind is ClearTable:
+        document["offsets"] = tuple(document["offsets"])
     return kind(**document)

@@ -11,6 +11,7 @@ from log_tier.catalog.cluster_map import Assignment, ClusterMap, NodeEntry, Tabl
 from log_tier.catalog.decisions import Decision
 from log_tier.catalog.job_fold import (
     abort_job,
+    clear_table,
     resume_job,
     start_job,
     task_done,
@@ -181,6 +182,7 @@ _FOLDS: Final[Mapping[type, Callable[[ClusterMap, Offset, int, Any], ClusterMap]
     c.DropTable: _drop_table,
     c.SetRetention: _set_retention,
     c.StartJob: start_job,
+    c.ClearTable: clear_table,
     c.TaskReady: lambda cluster, _offset, _time_ms, command: task_ready(cluster, command),
     c.TaskDone: lambda cluster, _offset, _time_ms, command: task_done(cluster, command),
     c.TaskFailed: lambda cluster, _offset, _time_ms, command: task_failed(cluster, command),

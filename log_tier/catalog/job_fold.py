@@ -11,6 +11,8 @@
     stage      a replica: it fetches a version of its table, and keeps it level with the log as a standby
     swap       one node: it puts the barriers into the log; see `version_fold`
 
+A clearing's job begins without its swap task; `clear_fold` adds it when all that was staged is there.
+
 A task that is undone (its job was aborted, it goes to another node) takes back what it began: a target that joined is
 removed, a source that was leaving is a member again. A target that was ready stays when its job is aborted: there is
 then one replica more than wanted, and never one less.
@@ -23,9 +25,21 @@ from dataclasses import replace
 from typing import Final
 
 from log_tier.catalog.actions import CHANGES_HOLDERS, GAINS_REPLICA, SHORTENS_LOG, Action, JobKind
-from log_tier.catalog.cluster_map import FINISHED, Assignment, ClusterMap, Job, ReplicaRole, TableEntry, Task, TaskState
+from log_tier.catalog.clear_fold import begin_clear, go_on_clearing, is_swapping
+from log_tier.catalog.cluster_map import (
+    FINISHED,
+    Assignment,
+    ClusterMap,
+    Job,
+    JobState,
+    ReplicaRole,
+    TableEntry,
+    Task,
+    TaskState,
+)
 from log_tier.catalog.commands import (
     AbortJob,
+    ClearTable,
     ResumeJob,
     StartJob,
     TaskDone,
@@ -48,6 +62,7 @@ from log_tier.model.identifiers import Offset, Partition, TableId
 __all__ = [
     "FINISHED_JOBS_MAX",
     "abort_job",
+    "clear_table",
     "resume_job",
     "start_job",
     "task_done",
@@ -80,6 +95,12 @@ def start_job(cluster: ClusterMap, offset: Offset, time_ms: int, command: StartJ
     return _settled(cluster, job)
 
 
+def clear_table(cluster: ClusterMap, offset: Offset, time_ms: int, command: ClearTable) -> ClusterMap:
+    """Begin the job of a clearing; its id is `offset`."""
+    cluster, job = begin_clear(cluster, offset, time_ms, command)
+    return _settled(cluster, job)
+
+
 def task_ready(cluster: ClusterMap, command: TaskReady) -> ClusterMap:
     """A move's target may be read from now on."""
     job, task = _task_of(cluster, command)
@@ -101,7 +122,11 @@ def task_done(cluster: ClusterMap, command: TaskDone) -> ClusterMap:
         cluster = _with_role(cluster, task, task.node, "member")
     elif task.action == Action.STAGE:
         cluster = with_holder(cluster, job, task)
-    return _with_task(cluster, job, command.task, replace(task, state="done", note=command.note))
+    done = replace(task, state="done", note=command.note)
+    job = job.with_task(command.task, done)
+    if job.kind == JobKind.CLEAR:
+        cluster, job = go_on_clearing(cluster, job, done)
+    return _settled(cluster, job)
 
 
 def task_failed(cluster: ClusterMap, command: TaskFailed) -> ClusterMap:
@@ -115,7 +140,7 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
     job = _job_of(cluster, command.job)
     if job.state in ("done", "aborted"):
         raise Refusal(f"job {job.id} is {job.state} already")
-    if job.kind in SWAP_KINDS:
+    if job.kind in SWAP_KINDS or is_swapping(job):
         raise Refusal(
             f"job {job.id} may have put barriers into the log already: resume it, perhaps with another node, and roll "
             "back then"
@@ -128,7 +153,7 @@ def abort_job(cluster: ClusterMap, command: AbortJob) -> ClusterMap:
         tasks.append(task)
     if job.kind in (JobKind.DRAIN, JobKind.RETIRE):
         cluster = _with_draining(cluster, str(job.arguments.get("node", "")), draining=False)
-    if job.kind == JobKind.STAGE:
+    if job.kind in (JobKind.STAGE, JobKind.CLEAR):
         cluster = without_unstaged(cluster, job)
     return _with_job(cluster, replace(job, state="aborted", tasks=tuple(tasks)))
 
@@ -297,21 +322,27 @@ def _job_of(cluster: ClusterMap, job_id: int) -> Job:
 
 
 def _with_task(cluster: ClusterMap, job: Job, number: int, task: Task) -> ClusterMap:
-    tasks = (*job.tasks[:number], task, *job.tasks[number + 1 :])
-    return _settled(cluster, replace(job, tasks=tasks))
+    return _settled(cluster, job.with_task(number, task))
 
 
 def _settled(cluster: ClusterMap, job: Job) -> ClusterMap:
     """Store a job, and end it where nobody works on it any more."""
-    states = {task.state for task in job.tasks}
-    if job.state == "running" and states <= FINISHED:
-        ended: Final = "failed" if "failed" in states else "aborted" if states == {"aborted"} else "done"
-        job = replace(job, state=ended)
+    if job.state == "running" and all(task.state in FINISHED for task in job.tasks):
+        job = replace(job, state=(ended := _outcome(job)))
         if job.kind == JobKind.RETIRE and ended == "done":
             cluster = _retired(cluster, str(job.arguments.get("node", "")))
         if job.kind in VERSION_KINDS and ended == "done":
             cluster = end_version_job(cluster, job)
     return _with_job(cluster, job)
+
+
+def _outcome(job: Job) -> JobState:
+    states = {task.state for task in job.tasks}
+    if "failed" in states:
+        return "failed"
+    # The tasks of a clearing are of one table: that was dropped, and with it what was still to be done.
+    given_up = "aborted" in states if job.kind == JobKind.CLEAR else states == {"aborted"}
+    return "aborted" if given_up else "done"
 
 
 def _with_job(cluster: ClusterMap, job: Job) -> ClusterMap:

@@ -5,12 +5,13 @@
     swap        the version is `staged`, or `kept`           `live`; the one before it is `kept`, older ones are gone
     rollback    the version is `kept`                        the same
     discard     –                                            gone; nodes remove what is not in the map
+    clear       an empty version `staging`; see `clear_fold` as of a swap
 
 One job of these at a time for each table. A stage that is aborted takes its version away; a swap cannot be aborted,
 because its barriers may be in the log; a resumed swap appends the same ones, and those take effect once.
 
-A clearing stages a version that is empty but for what was written since the request. One that was overtaken, by
-another clearing or by a new build, is not swapped in any more: its keys may have been cleared since.
+A stage of `empty:` makes a version that is empty but for what was written since the request. One that was overtaken,
+by a clearing or by a new build, is not swapped in any more: its keys may have been cleared since.
 
 A version is swapped in only where every replica that can be read said that it is level with it (`holders`): one that
 joined since has to be staged too, by the same command again.
@@ -18,7 +19,7 @@ joined since has to be staged too, by the same command again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -31,19 +32,24 @@ from log_tier.model.identifiers import Partition, TableId
 __all__ = [
     "SWAP_KINDS",
     "VERSION_KINDS",
+    "add_version",
     "begin_version_job",
+    "check_alone",
     "check_not_needed",
     "end_version_job",
     "ended_by_swap",
     "keep_of",
+    "lacking",
+    "versions_job",
     "with_holder",
+    "with_version",
     "without_unstaged",
 ]
 
 SWAP_KINDS: Final = frozenset({JobKind.SWAP, JobKind.ROLLBACK})
 """Jobs that put barriers into a log."""
 
-VERSION_KINDS: Final = frozenset({JobKind.STAGE, JobKind.DISCARD}) | SWAP_KINDS
+VERSION_KINDS: Final = frozenset({JobKind.STAGE, JobKind.DISCARD, JobKind.CLEAR}) | SWAP_KINDS
 """Jobs about the versions of a table."""
 
 _KEEP_DEFAULT: Final = 1
@@ -53,7 +59,9 @@ _KEEP_DEFAULT: Final = 1
 def begin_version_job(cluster: ClusterMap, command: StartJob, time_ms: int) -> tuple[ClusterMap, dict[str, Argument]]:
     """Check a job against the map, and take its first step; the map, and the job's arguments with the version."""
     table = _table(cluster, command.arguments)
-    _check_alone(cluster, table)
+    check_alone(cluster, table)
+    if command.kind == JobKind.CLEAR:
+        raise Refusal("a clearing begins with a `clear-table`, which says behind which offsets the table is empty")
     if command.kind == JobKind.STAGE:
         return _begin_stage(cluster, table, command, time_ms)
     number = command.arguments.get("version")
@@ -90,11 +98,16 @@ def _begin_stage(
         raise Refusal(f"version {again.number} of {table.name} is at {url} already: begin again")
     if again is not None:
         return cluster, {**command.arguments, "version": again.number}
+    cluster, number = add_version(cluster, table, url, time_ms)
+    return cluster, {**command.arguments, "version": number}
+
+
+def add_version(cluster: ClusterMap, table: TableEntry, url: str, time_ms: int) -> tuple[ClusterMap, int]:
+    """Give a table one more version, which its replicas shall fetch; the map, and the version's number."""
     versions = table.versions or (VersionEntry(1, "live", holders=_readable(table)),)
     number = table.last_version + 1
     new = VersionEntry(number, "staging", url, time_ms, ((),) * table.partitions)
-    cluster = _with_versions(cluster, replace(table, last_version=number), (*versions, new))
-    return cluster, {**command.arguments, "version": number}
+    return _with_versions(cluster, replace(table, last_version=number), (*versions, new)), number
 
 
 def with_holder(cluster: ClusterMap, job: Job, task: Task) -> ClusterMap:
@@ -105,7 +118,7 @@ def with_holder(cluster: ClusterMap, job: Job, task: Task) -> ClusterMap:
         raise Refusal(f"the version that job {job.id} stages is gone")
     held = list(version.holders)
     held[task.partition] = tuple(sorted({*held[task.partition], task.node}))
-    return _with_version(cluster, table, replace(version, holders=tuple(held)))
+    return with_version(cluster, table, replace(version, holders=tuple(held)))
 
 
 def without_unstaged(cluster: ClusterMap, job: Job) -> ClusterMap:
@@ -130,7 +143,7 @@ def end_version_job(cluster: ClusterMap, job: Job) -> ClusterMap:
     if job.kind == JobKind.DISCARD:
         return _with_versions(cluster, table, tuple(each for each in table.versions if each is not version))
     if job.kind == JobKind.STAGE:
-        return _with_version(
+        return with_version(
             cluster, table, replace(version, state="staged" if version.state == "staging" else version.state)
         )
     gone = ended_by_swap(table, version.number, keep_of(job.arguments))
@@ -169,26 +182,43 @@ def check_not_needed(table: TableEntry, action: str) -> None:
         )
 
 
-def _check_held(table: TableEntry, version: VersionEntry) -> None:
-    for number in range(table.partitions):
+def lacking(table: TableEntry, version: VersionEntry) -> Iterator[tuple[Partition, list[str]]]:
+    """For each partition, if there are any: the nodes whose replica may be read, and who have not said that they are
+    level with the version.
+    """
+    for number in map(Partition, range(table.partitions)):
         held = version.holders[number] if number < len(version.holders) else ()
-        lacking = [node for node in table.readable(Partition(number)) if node not in held]
-        if lacking:
-            raise Refusal(
-                f"version {version.number} of {table.name}/{number} is not at {', '.join(lacking)}: stage it again"
-                if version.url
-                else f"version {version.number} of {table.name}/{number} is not at {', '.join(lacking)}, which got the "
-                "replica later: move it back, or build that version anew"
-            )
+        nodes = [node for node in table.readable(number) if node not in held]
+        if nodes:
+            yield number, nodes
 
 
-def _check_alone(cluster: ClusterMap, table: TableEntry) -> None:
+def _check_held(table: TableEntry, version: VersionEntry) -> None:
+    for number, nodes in lacking(table, version):
+        where = f"version {version.number} of {table.name}/{number} is not at {', '.join(nodes)}"
+        raise Refusal(
+            f"{where}: stage it again"
+            if version.url
+            else f"{where}, which got the replica later: move it back, or build that version anew"
+        )
+
+
+def versions_job(cluster: ClusterMap, table: TableId) -> Job | None:
+    """The job that changes the versions of a table, and lets no other one do so; failed ones hold it too."""
     for job in cluster.jobs.values():
-        if job.kind in VERSION_KINDS and job.state in ("running", "failed") and job.arguments.get("table") == table.id:
-            raise Refusal(
-                f"the versions of {table.name} are being changed by job {job.id} ({job.kind}, {job.state}): wait for "
-                "it, resume it, or abort it"
-            )
+        if job.kind in VERSION_KINDS and job.state in ("running", "failed") and job.arguments.get("table") == table:
+            return job
+    return None
+
+
+def check_alone(cluster: ClusterMap, table: TableEntry) -> None:
+    """Raise where another job changes the versions of a table."""
+    job = versions_job(cluster, table.id)
+    if job is not None:
+        raise Refusal(
+            f"the versions of {table.name} are being changed by job {job.id} ({job.kind}, {job.state}): wait for "
+            "it, resume it, or abort it"
+        )
 
 
 def _table(cluster: ClusterMap, arguments: Mapping[str, Argument]) -> TableEntry:
@@ -206,7 +236,8 @@ def _readable(table: TableEntry) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(sorted(table.readable(Partition(number)))) for number in range(table.partitions))
 
 
-def _with_version(cluster: ClusterMap, table: TableEntry, version: VersionEntry) -> ClusterMap:
+def with_version(cluster: ClusterMap, table: TableEntry, version: VersionEntry) -> ClusterMap:
+    """The map with another entry of one of a table's versions."""
     versions = tuple(version if each.number == version.number else each for each in table.versions)
     return _with_versions(cluster, table, versions)
 

@@ -13,9 +13,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.clear_fold import empty_url
 from log_tier.catalog.cluster_map import EMPTY, Job, TableEntry
 from log_tier.catalog.commands import CreateTable
 from log_tier.catalog.placement import candidates
+from log_tier.catalog.version_fold import versions_job
 from log_tier.model.errors import (
     CommandRejected,
     DeadlineExceeded,
@@ -48,14 +50,14 @@ from router.admin.planners.plan import Plan, check_plan
 from router.admin.planners.restore import check_restorable, plan_restore_table
 from router.admin.planners.resume import job_of, plan_abort, plan_resume
 from router.admin.planners.upkeep import LogBounds
-from router.admin.planners.versions import lacking, plan_stage
+from router.admin.planners.versions import clear_command, lacking, plan_stage
 from router.admin.retention import set_retention
-from router.admin.verbs import Change, Discard, RestoreTable, Rollback, Stage, Swap, verb_of
+from router.admin.verbs import Change, RestoreTable, Rollback, Stage, Swap, verb_of
 from router.data.tables import Tables
 from router.membership.views import Membership
 from router.proto import admin_pb2 as pb
 from serving_tier.node.staging import check_version_of
-from serving_tier.versions.empty import empty_offsets, empty_url, is_empty
+from serving_tier.versions.empty import empty_offsets, is_empty
 from serving_tier.versions.store import VersionStore
 
 __all__ = ["Admin", "OpenAdmin"]
@@ -194,21 +196,18 @@ class Admin:
             return await self._restore_table(situation, change, dry_run=dry_run, plan_id=plan_id)
         return await self._begin(await self._checked_plan(situation, change), dry_run=dry_run, plan_id=plan_id)
 
-    async def begin(self, change: Stage | Swap | Discard, *, tried: bool = False) -> int:
-        """Begin a change that nobody is shown, and return its job: what a server does by itself, for `FLUSHDB`.
+    async def clear(self, table: str, *, keep: int) -> int:
+        """Begin to clear a table, and return the job: what a server does by itself, for `FLUSHDB`.
 
-        The first time it is the catalog alone that decides: nearly always it allows the change, and to try it on the
-        map of this process before would be the same work twice. `tried`: it did not allow it before; it is asked again
-        when the map allows it. Raises what `start` does. Looks at the nodes once, and not at their disks.
+        Nobody is shown a plan, no node is looked at, and the catalog alone decides. Raises what `start` does.
         """
-        # A swap is of a version that the map of this process has shown its caller.
-        is_known = isinstance(change, Swap) and not tried
-        situation = self._known() if is_known else Situation(await self._catalog.refresh(), self._membership.nodes())
-        plan = await self._heard_plan(situation, change)
-        if tried:
-            check_plan(situation.cluster, plan.command)
-        job, _ = await self._catalog.submit(plan.command)
+        entry = (await self._catalog.refresh()).find(table)
+        job, _ = await self._catalog.submit(clear_command(entry, await self._log.all_bounds(entry.id), keep))
         return job
+
+    async def until_free(self, table: str) -> None:
+        """Return when no job changes the versions of a table that this process knows. Raises `TableNotFound`."""
+        await self._catalog.wait_for(lambda cluster: versions_job(cluster, cluster.find(table).id) is None)
 
     async def ended(self, job_id: int) -> Job:
         """The job when it is over, however long that takes."""

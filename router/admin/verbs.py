@@ -25,6 +25,7 @@ __all__ = [
     "VERBS",
     "Argument",
     "Change",
+    "Clear",
     "Compact",
     "Discard",
     "Drain",
@@ -351,6 +352,21 @@ class Discard(NamedTuple):
     version: Annotated[int, Argument("VERSION", "Which one.", least=1)]
 
 
+@verb(
+    "clear",
+    planner="versions:plan_clear",
+    by_hand=True,
+    destroys="without a kept version its content cannot be brought back",
+    reads_log=True,
+)
+class Clear(NamedTuple):
+    """Let a table have no keys."""
+
+    table: str
+    keep: int | None = None
+    """How many versions stay for a rollback; None: one."""
+
+
 Change = (
     Move
     | Drain
@@ -366,4 +382,5 @@ Change = (
     | Swap
     | Rollback
     | Discard
+    | Clear
 )

@@ -1360,6 +1360,7 @@ class AdminStartRequest(_message.Message):
     SWAP_FIELD_NUMBER: _builtins.int
     ROLLBACK_FIELD_NUMBER: _builtins.int
     DISCARD_FIELD_NUMBER: _builtins.int
+    CLEAR_FIELD_NUMBER: _builtins.int
     dry_run: _builtins.bool
     """Plan, and change nothing."""
     plan: _builtins.str
@@ -1394,6 +1395,8 @@ class AdminStartRequest(_message.Message):
     def rollback(self) -> Global___AdminRollback: ...
     @_builtins.property
     def discard(self) -> Global___AdminDiscard: ...
+    @_builtins.property
+    def clear(self) -> Global___AdminClear: ...
     def __init__(
         self,
         *,
@@ -1413,12 +1416,13 @@ class AdminStartRequest(_message.Message):
         swap: Global___AdminSwap | None = ...,
         rollback: Global___AdminRollback | None = ...,
         discard: Global___AdminDiscard | None = ...,
+        clear: Global___AdminClear | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "compact", b"compact", "discard", b"discard", "drain", b"drain", "move", b"move", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "clear", b"clear", "compact", b"compact", "discard", b"discard", "drain", b"drain", "move", b"move", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "compact", b"compact", "discard", b"discard", "drain", b"drain", "dry_run", b"dry_run", "move", b"move", "plan", b"plan", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "clear", b"clear", "compact", b"compact", "discard", b"discard", "drain", b"drain", "dry_run", b"dry_run", "move", b"move", "plan", b"plan", "rebalance", b"rebalance", "restore_node", b"restore_node", "restore_table", b"restore_table", "retire", b"retire", "rollback", b"rollback", "set_replicas", b"set_replicas", "stage", b"stage", "swap", b"swap", "take_snapshots", b"take_snapshots", "trim", b"trim"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_change: _TypeAlias = _typing.Literal["move", "drain", "retire", "rebalance", "set_replicas", "take_snapshots", "restore_node", "restore_table", "trim", "compact", "stage", "swap", "rollback", "discard"]  # noqa: Y015
+    _WhichOneofReturnType_change: _TypeAlias = _typing.Literal["move", "drain", "retire", "rebalance", "set_replicas", "take_snapshots", "restore_node", "restore_table", "trim", "compact", "stage", "swap", "rollback", "discard", "clear"]  # noqa: Y015
     _WhichOneofArgType_change: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_change) -> _WhichOneofReturnType_change | None: ...
 
@@ -1776,3 +1780,28 @@ class AdminDiscard(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AdminDiscard: _TypeAlias = AdminDiscard  # noqa: Y015
+
+@_typing.final
+class AdminClear(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    keep: _builtins.int
+    """How many versions stay for a rollback. Not set: one."""
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        keep: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "keep", b"keep"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep", b"_keep", "keep", b"keep", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__keep: _TypeAlias = _typing.Literal["keep"]  # noqa: Y015
+    _WhichOneofArgType__keep: _TypeAlias = _typing.Literal["_keep", b"_keep"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep) -> _WhichOneofReturnType__keep | None: ...
+
+Global___AdminClear: _TypeAlias = AdminClear  # noqa: Y015

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +24,7 @@ from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.names import incoming_folder
 from serving_tier.snapshots.local_disk import local_troubles
 
-__all__ = ["EMPTY", "empty_offsets", "empty_url", "is_empty", "make_empty"]
+__all__ = ["EMPTY", "empty_offsets", "is_empty", "make_empty"]
 
 # An index's offset is that of the last batch it folded. This one is nobody's; the log's time is taken over from the
 # live version, when the two are level.
@@ -35,11 +34,6 @@ _NOOP: Final = encode_batch(Columns([b""], [b""], [int(Operation.NOOP)]))
 def is_empty(url: str) -> bool:
     """Is this the place of an empty version?"""
     return url.startswith(EMPTY)
-
-
-def empty_url(offsets: Sequence[int], map_version: int) -> str:
-    """The place of the empty version from which writes behind `offsets`, one for each partition, go on."""
-    return f"{EMPTY}{','.join(map(str, offsets))}/{map_version}"
 
 
 def empty_offsets(url: str, partitions: int) -> list[Offset]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from duramen.cli.admin.answer import say_answer
-from duramen.cli.admin.change import DryRun, WaitTimeout, Yes, carry_out, confirm
+from duramen.cli.admin.change import DryRun, Wait, WaitTimeout, Yes, carry_out, confirm
 from duramen.cli.admin.connection import Table, ask
 from duramen.cli.admin.format import local_time
 from duramen.cli.terminal.options import AT_DEFAULT, At, Json, Timeout
@@ -54,6 +54,7 @@ def clear(
     ] = 1,
     yes: Yes = False,
     dry_run: DryRun = False,
+    wait: Wait = True,
     timeout: WaitTimeout = None,
     at: At = AT_DEFAULT,
     json: Json = False,
@@ -68,12 +69,8 @@ def clear(
       duramen admin clear page_views
       duramen admin clear page_views --keep 0 --yes
     """
-    from log_tier.catalog.cluster_map import EMPTY
-    from router.admin.verbs import Stage, Swap
+    from router.admin.verbs import Clear
 
     if not (keep or yes or dry_run):
         confirm(f"clear table {table}: with --keep 0 its content cannot be brought back", json=json)
-    code = carry_out(Stage(table, EMPTY), at=at, json=json, dry_run=dry_run, wait=True, timeout=timeout)
-    if code or dry_run:
-        return code
-    return carry_out(Swap(table, None, keep), at=at, json=json, dry_run=False, wait=True, timeout=timeout)
+    return carry_out(Clear(table, keep), at=at, json=json, dry_run=dry_run, wait=wait, timeout=timeout)

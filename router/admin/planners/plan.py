@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from log_tier.catalog.actions import COPIES_INDEX, GAINS_REPLICA, Action
 from log_tier.catalog.cluster_map import Argument, ClusterMap
-from log_tier.catalog.commands import AbortJob, Command, ResumeJob, StartJob, TaskPlan
+from log_tier.catalog.commands import AbortJob, ClearTable, Command, ResumeJob, StartJob, TaskPlan
 from log_tier.catalog.fold import fold_command
 from log_tier.model.errors import CommandRejected
 from log_tier.model.identifiers import Offset, PartitionId
@@ -54,7 +54,7 @@ class Plan:
 
     kind: str
     subject: str
-    command: StartJob | ResumeJob | AbortJob
+    command: StartJob | ClearTable | ResumeJob | AbortJob
     steps: Sequence[Step] = ()
     notes: Sequence[str] = ()
     """What an operator should know before they say yes."""

@@ -7,16 +7,29 @@ here the nodes are asked once more, because one that lost a version since has sa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from log_tier.catalog.actions import Action, JobKind
 from log_tier.catalog.cluster_map import Argument, TableEntry
+from log_tier.catalog.commands import ClearTable
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import PartitionId
+from log_tier.model.log import Bounds
 from router.admin.planners.choices import Choices
 from router.admin.planners.cluster_view import Situation
 from router.admin.planners.plan import Plan, Step, plan_of
+from router.admin.planners.upkeep import LogBounds
 
-__all__ = ["has_version", "lacking", "plan_discard", "plan_rollback", "plan_stage", "plan_swap"]
+__all__ = [
+    "clear_command",
+    "has_version",
+    "lacking",
+    "plan_clear",
+    "plan_discard",
+    "plan_rollback",
+    "plan_stage",
+    "plan_swap",
+]
 
 
 def plan_stage(situation: Situation, *, table: str, url: str, part_bytes: Sequence[int] = ()) -> Plan:
@@ -79,6 +92,31 @@ def plan_discard(situation: Situation, *, table: str, version: int) -> Plan:
     entry = situation.table(table)
     arguments: dict[str, Argument] = {"table": entry.id, "version": version}
     return plan_of(JobKind.DISCARD, f"{entry.name} version {version}", (), arguments=arguments, begins_empty=True)
+
+
+_KEEP_OF_CLEARING: Final = 1
+"""A clearing that was a mistake can be rolled back; `FLUSHDB` keeps nothing."""
+
+
+def plan_clear(situation: Situation, bounds: LogBounds, *, table: str, keep: int | None = None) -> Plan:
+    """Put an empty version into service: every replica makes it, then one node appends the barriers."""
+    entry = situation.table(table)
+    steps: list[Step] = []
+    notes: list[str] = []
+    for partition in entry.partition_ids():
+        for node in entry.readable(partition.partition):
+            if not situation.is_alive(node):
+                notes.append(f"node {node} is not there ({situation.lost(node)}): the clearing waits for it")
+            steps.append(Step(Action.STAGE, partition, entry.name, node))
+    last = "barriers in every partition, by the node that is level last"
+    steps.append(Step(Action.SWAP, entry.partition(0), entry.name, "", note=last))
+    command = clear_command(entry, bounds[entry.id], _KEEP_OF_CLEARING if keep is None else keep)
+    return Plan(str(JobKind.CLEAR), entry.name, command, steps, list(dict.fromkeys(notes)))
+
+
+def clear_command(table: TableEntry, bounds: Sequence[Bounds], keep: int) -> ClearTable:
+    """Clear what the table's log held at these bounds."""
+    return ClearTable(table.id, tuple(each.latest for each in bounds), keep)
 
 
 def _plan_barriers(situation: Situation, kind: str, table: TableEntry, number: int, more: dict[str, Argument]) -> Plan:

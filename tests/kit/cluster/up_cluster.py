@@ -28,6 +28,8 @@ class UpCluster:
             )
         self.endpoints: dict[str, int] = {}
         """The RESP endpoint of each process."""
+        self.ports: dict[str, int] = {}
+        """The gRPC endpoint of each process."""
         self.pids: dict[str, int] = {}
         while True:
             event = json.loads(read_line(self.process, 60) or b'{"event": "nothing"}')
@@ -36,7 +38,7 @@ class UpCluster:
                 self.port = event["port"]
                 assert event["resp_port"] == self.endpoints["router"]
                 return
-            self.pids[event["name"]] = event["pid"]
+            self.pids[event["name"]], self.ports[event["name"]] = event["pid"], event["port"]
             if "resp_port" in event:
                 self.endpoints[event["name"]] = event["resp_port"]
 

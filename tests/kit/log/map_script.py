@@ -5,6 +5,7 @@
     drop flights                               retention flights MS BYTES
     job KIND ACTION TABLE/P NODE [from=N] ...  [node=N] (arguments of the job come after `with`)
     ready JOB TASK NODE | done JOB TASK NODE [note] | failed JOB TASK NODE note
+    clear flights OFFSET,OFFSET... [keep=N]
     abort JOB | resume JOB [TASK=NODE ...]
     snapshot TABLE/P ID OFFSET                 forget TABLE/P ID ...
     again                                      the last command once more, with the same id
@@ -18,6 +19,7 @@ from log_tier.catalog.cluster_map import ClusterMap, SnapshotEntry
 from log_tier.catalog.commands import (
     AbortJob,
     AddSnapshot,
+    ClearTable,
     Command,
     CreateTable,
     DropTable,
@@ -84,6 +86,9 @@ def _command(cluster: ClusterMap, line: str) -> Command:
         if len(plain) > 1:
             tasks = (TaskPlan(plain[1], *_place(cluster, plain[2]), plain[3], named),)
         return StartJob(plain[0], " ".join(plain[1:]) or extra, tasks, arguments)
+    if verb == "clear":
+        offsets = tuple(Offset(int(offset)) for offset in plain[1].split(","))
+        return ClearTable(_place(cluster, plain[0])[0], offsets, int(named.get("keep", 0)))
     if verb == "ready":
         return TaskReady(int(plain[0]), int(plain[1]), plain[2])
     if verb == "done":

@@ -10,6 +10,7 @@ import pytest
 from log_tier.catalog.catalog import CATALOG_TOPIC
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.commands import (
+    ClearTable,
     CreateTable,
     RegisterNode,
     SetRetention,
@@ -22,7 +23,7 @@ from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import (
     UnknownFormat,
 )
-from log_tier.model.identifiers import Offset, Partition, TableId
+from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from log_tier.model.retention import FOREVER, Retention
 from log_tier.model.table_ref import TableRef
 
@@ -56,7 +57,7 @@ def test_records_of_format_1_stay_readable() -> None:
         assert type(command).__name__ == document["class"]
 
 
-def value_of(command: CreateTable | SetRetention) -> str:
+def value_of(command: ClearTable | CreateTable | SetRetention) -> str:
     """What would be written."""
     batch = command_batch(command, "0123456789abcdef")
     return (
@@ -130,6 +131,27 @@ def test_the_retention_of_a_table() -> None:
     assert map_to_json(cluster) == text
     (earlier,) = map_from_json((FIXTURES / "map-1.json").read_bytes()).tables.values()
     assert earlier.retention == FOREVER
+
+
+def test_a_clearing() -> None:
+    """A command of its own: who does not know it stops there, and would else have a table that was not cleared."""
+    document = json.loads((FIXTURES / "commands-1-clear.jsonl").read_text())
+    command = ClearTable(TableId("uz7PoMe1SsyzElQe1u4IvA"), (Offset(12), NOTHING), 1)
+    assert parse_command(document["key"].encode(), document["value"].encode()) == ("0123456789abcdef", command)
+    assert value_of(command) == document["value"]
+    text = (FIXTURES / "map-1-clear.json").read_bytes().strip()
+    cluster = map_from_json(text)
+    (job,) = cluster.jobs.values()
+    assert (job.kind, [task.action for task in job.tasks]) == ("clear", ["stage", "stage", "swap"])
+    (flights,) = cluster.tables.values()
+    assert [(version.state, version.url) for version in flights.versions] == [("live", ""), ("staged", "empty:12,-1/2")]
+    assert map_to_json(cluster) == text
+
+
+@pytest.mark.parametrize("offsets", ['"12"', '["a"]', "[true]", "[-2]", "5"])
+def test_offsets_of_a_clearing_that_are_none(offsets: str) -> None:
+    with pytest.raises(UnknownFormat):
+        parse_command(b"clear-table", f'{{"v":1,"id":"x","table":"t","offsets":{offsets},"keep":0}}'.encode())
 
 
 def test_the_map_of_format_1_stays_readable() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.operated import Operated, table_of, version_states
-from kit.deadlines import patience_s, until
+from kit.deadlines import until
 
 from duramen.aio import Table
 from log_tier.catalog.cluster_map import EMPTY
@@ -17,7 +17,7 @@ from log_tier.model.errors import CommandRejected, DeadlineExceeded, InvalidRequ
 from router.admin.admin import Admin
 from router.admin.clear import clear_table
 from router.admin.lazy import AdminOnDemand
-from router.admin.verbs import Change, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
+from router.admin.verbs import Change, Clear, Discard, Rollback, SetReplicas, Stage, Swap, TakeSnapshots
 from router.membership.on_demand import MembershipOnDemand
 from serving_tier.replica.apply import Applying
 
@@ -90,30 +90,22 @@ async def test_several_at_once_while_others_write(cluster: Operated, admin: Admi
     assert list((await version_states(cluster)).values()) == ["live"]
 
 
-@pytest.mark.parametrize("decided", [Swap, Discard], ids=["swaps it in", "discards it"])
-async def test_another_operator_who_decides_about_its_version(
-    cluster: Operated, admin: Admin, monkeypatch: pytest.MonkeyPatch, decided: type[Swap] | type[Discard]
-) -> None:
-    """The clearing does not ask until its time is over for what has happened, or cannot happen any more."""
-    table = await table_of(cluster, KEYS)
-    begin, others = Admin.begin, [decided]
-
-    asked: list[tuple[type, bool]] = []
-
-    async def begun(self: Admin, change: Stage | Swap | Discard, *, tried: bool = False) -> int:
-        asked.append((type(change), tried))
-        if isinstance(change, Swap) and others:
-            assert change.version is not None
-            await cluster.done(others.pop()("flights", change.version))
-        return await begin(self, change, tried=tried)
-
-    monkeypatch.setattr(Admin, "begin", begun)
-    async with asyncio.timeout(patience_s(DEADLINE_S)):
-        await clear_table(admin, "flights", timeout=patience_s(DEADLINE_S) * 2)
-    assert others == []
-    assert asked[:2] == [(Stage, False), (Swap, False)], "at first the catalog alone decides"
+async def test_what_an_operator_is_shown(cluster: Operated) -> None:
+    table = await table_of(cluster, KEYS, partitions=1)
+    shown = await cluster.admin.start(Clear("flights"), dry_run=True)
+    assert [(step.action, step.partition) for step in shown.steps] == [("stage", 0), ("stage", 0), ("swap", 0)]
+    assert len(await content(table)) == len(KEYS)
+    job = await cluster.done(Clear("flights"))
+    assert (job.kind, job.subject) == ("clear", "flights")
+    assert [(task.action, task.state) for task in job.task_list] == [
+        ("stage", "done"),
+        ("stage", "done"),
+        ("swap", "done"),
+    ]
     assert await content(table) == {}
-    assert "staged" not in (await version_states(cluster)).values()
+    assert await version_states(cluster) == {1: "kept", 2: "live"}
+    await cluster.done(Clear("flights", keep=0))
+    assert await version_states(cluster) == {3: "live"}
 
 
 async def test_a_replica_that_missed_it(cluster: Operated, admin: Admin) -> None:

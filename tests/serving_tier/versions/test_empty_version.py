@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from log_tier.catalog.clear_fold import empty_url
 from log_tier.catalog.cluster_map import EMPTY, TableEntry
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.staging import fetch_version
-from serving_tier.versions.empty import empty_offsets, empty_url, is_empty, make_empty
+from serving_tier.versions.empty import empty_offsets, is_empty, make_empty
 
 TABLE = TableEntry(TableId("A" * 22), "flights", 3, 1, ((),) * 3, starts=(Offset(0), Offset(0), Offset(7)))
 
