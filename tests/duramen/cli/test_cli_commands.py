@@ -1,4 +1,4 @@
-"""The commands, in processes of their own, against a real server."""
+"""The commands against a real server: each once in a process of its own, and all that they do in this one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kit.client.command_line import lines
+from kit.client.command_line import lines, run_here
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.deadlines import patience_s
 
@@ -23,7 +23,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def run(server: ServerProcess) -> Run:
     def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return run_duramen(*arguments, at=server.target, **options)
+        return run_here(*arguments, at=server.target, **options)
 
     return run
 
@@ -32,6 +32,27 @@ def run(server: ServerProcess) -> Run:
 def table(database: Database, table_name: str) -> str:
     database.create_table(table_name, partitions=2)
     return table_name
+
+
+def test_every_command_in_a_process_of_its_own(server: ServerProcess, table_name: str, database: Database) -> None:
+    """A fresh start has imported nothing, and what a command leaves running ends with it: nobody else says a word."""
+
+    def run(*arguments: str) -> str:
+        done = run_duramen(*arguments, at=server.target)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    run("table", "create", table_name, "-p", "2")
+    assert run("put", table_name, "k", "v") in ("offset 0 of partition 0\n", "offset 0 of partition 1\n")
+    assert run("get", table_name, "k") == "v\n"
+    assert run("scan", table_name, "--level", "strong") == "k\tv\n"
+    assert run("watch", table_name, "--from-start", "-n", "1").endswith(" k\tv\n")
+    assert run("update", table_name, "n", "--add", "5") == "5\n"
+    assert run("delete", table_name, "k").startswith("offset ")
+    assert table_name in run("table", "list")
+    assert table_name in run("table", "describe", table_name)
+    run("table", "set", table_name, "--retention-ms", "604800000")
+    run("table", "drop", table_name, "--yes")
 
 
 class TestTables:
@@ -229,7 +250,7 @@ class TestErrors:
         assert done.returncode == 5
         assert done.stderr.startswith("error: no Duramen server answers at 127.0.0.1:1 ")
         assert len(done.stderr.splitlines()) == 1
-        as_json = json.loads(run_duramen("get", "t", "k", "--json", at="127.0.0.1:1").stderr)
+        as_json = json.loads(run_here("get", "t", "k", "--json", at="127.0.0.1:1").stderr)
         assert (as_json["error"], as_json["retryable"]) == ("disconnected", True)
 
     @pytest.mark.parametrize(
@@ -244,13 +265,13 @@ class TestErrors:
         ],
     )
     def test_usage(self, arguments: list[str], message: str) -> None:
-        done = run_duramen(*arguments)
+        done = run_here(*arguments)
         assert done.returncode == 2
         assert done.stdout == ""
         assert len(done.stderr.splitlines()) == 1
         assert done.stderr.startswith("error: ")
         assert message in done.stderr
-        as_json = run_duramen(*arguments, "--json")
+        as_json = run_here(*arguments, "--json")
         assert message in json.loads(as_json.stderr)["message"]
 
     def test_unknown_table(self, run: Run) -> None:
@@ -285,7 +306,7 @@ class TestHelp:
 
     @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
     def test_every_command_shows_an_example_of_itself(self, command: list[str]) -> None:
-        done = run_duramen(*command, "--help")
+        done = run_here(*command, "--help")
         assert done.returncode == 0
         assert f"\n    duramen {' '.join(command)}" in done.stdout
         assert "--json" in done.stdout

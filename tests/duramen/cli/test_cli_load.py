@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kit.client.command_line import run_here
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.deadlines import patience_s, wait_until
 
@@ -34,7 +35,7 @@ def test_load_and_load_again(server: ServerProcess, table_name: str, rows_csv: P
     again = run_duramen("load", table_name, str(rows_csv), "-k", "id", "--json", at=server.target)
     summary = json.loads(again.stdout)
     assert (summary["written"], summary["skipped"], summary["rejected"]) == (0, ROWS, 0)
-    got = run_duramen("get", table_name, "key000007", "--after", summary["token"], at=server.target)
+    got = run_here("get", table_name, "key000007", "--after", summary["token"], at=server.target)
     assert got.stdout == '{"id":"key000007","n":"7"}\n'
 
 
@@ -64,12 +65,12 @@ def test_a_bad_row(server: ServerProcess, table_name: str, tmp_path: Path) -> No
     path = tmp_path / "bad.csv"
     path.write_text("id,n\na,1\nb,2,3\nc,3\n")
     arguments = ["load", table_name, str(path), "--key", "id", "--create"]
-    stopped = run_duramen(*arguments, at=server.target)
+    stopped = run_here(*arguments, at=server.target)
     assert stopped.returncode == 1
     assert stopped.stdout == ""
     assert stopped.stderr.startswith(f"error: row 2 of {path} (line 3, column 'n'): the row has 3 fields")
     assert "rows before it that are in the table: 1 (1 by this run, 0 by earlier ones)" in stopped.stderr
-    problem = json.loads(run_duramen(*arguments, "--json", at=server.target).stderr)
+    problem = json.loads(run_here(*arguments, "--json", at=server.target).stderr)
     assert problem["error"] == "row_refused"
     assert problem["fields"] == {
         "file": str(path),
@@ -79,11 +80,11 @@ def test_a_bad_row(server: ServerProcess, table_name: str, tmp_path: Path) -> No
         "written": 0,
         "skipped": 1,
     }
-    skipped = run_duramen(*arguments, "--skip-bad", at=server.target)
+    skipped = run_here(*arguments, "--skip-bad", at=server.target)
     assert skipped.returncode == 0
     assert f"rejected 1 row: see {path}.rejects.jsonl" in skipped.stdout
     assert json.loads(Path(f"{path}.rejects.jsonl").read_text())["row"] == 2
-    assert run_duramen("scan", table_name, "--keys", "--level", "strong", at=server.target).stdout == "a\nc\n"
+    assert run_here("scan", table_name, "--keys", "--level", "strong", at=server.target).stdout == "a\nc\n"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_loads_that_cannot_begin(
     database.create_table(table_name, partitions=1)
     path = tmp_path / "rows.csv"
     path.write_text(content)
-    done = run_duramen("load", table_name, str(path), *arguments, at=server.target)
+    done = run_here("load", table_name, str(path), *arguments, at=server.target)
     assert done.returncode == code
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -120,6 +121,6 @@ def test_loads_that_cannot_begin(
 def test_a_table_that_is_missing(server: ServerProcess, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("id\na\n")
-    done = run_duramen("load", "no-such-table", str(path), "-k", "id", at=server.target)
+    done = run_here("load", "no-such-table", str(path), "-k", "id", at=server.target)
     assert done.returncode == 3
     assert "no table 'no-such-table'" in done.stderr

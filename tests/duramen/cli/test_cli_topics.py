@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kit.client.command_line import lines
+from kit.client.command_line import lines, run_here
 from kit.client.server_process import ServerProcess, run_duramen
 from kit.cluster.one_machine import puts
 from kit.log.others_log import OthersLog
@@ -26,7 +26,7 @@ Run = Callable[..., Any]
 @pytest.mark.embedded_log_only
 def test_a_table_by_murmur2(server: ServerProcess, database: Database, table_name: str, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return run_duramen(*arguments, at=server.target)
+        return run_here(*arguments, at=server.target)
 
     (created,) = lines(run("table", "create", table_name, "-p", "3", "--partitioner", "murmur2", "--json"))
     assert (created["partitions"], created["partitioner"], created["over"]) == (3, "murmur2", None)

@@ -1,16 +1,22 @@
-"""The command line in tests: its own parser, and the JSON lines of a command that ran."""
+"""The command line in tests: its own parser, commands in this process, and the JSON lines of one that ran."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
+from unittest import mock
 
 import typer
 
+from duramen.cli import run
 from duramen.cli.app import app
 
-__all__ = ["lines", "parsed"]
+__all__ = ["lines", "parsed", "run_here"]
 
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
@@ -23,6 +29,34 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
         command = command.get_command(context, name)
         assert command is not None, f"there is no command {name!r} in {arguments}"
     return dict(command.make_context("duramen", rest).params)
+
+
+def run_here(*arguments: str, at: str | None = None, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+    """What `run_duramen` does, without a process: Python's start and the imports cost far more than a command.
+
+    What only a process shows (signals, pipes, the imports of a fresh start, its end) needs `run_duramen`.
+    """
+    output, errors = _captured(), _captured()
+    environment = {name: value for name, value in os.environ.items() if name != "DURAMEN_AT"}
+    environment |= {"COLUMNS": "120", "NO_COLOR": "1"} | ({} if at is None else {"DURAMEN_AT": at})
+    with (
+        mock.patch.dict(os.environ, environment, clear=True),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
+        redirect_stdout(output),
+        redirect_stderr(errors),
+    ):
+        code = run(arguments)
+    return subprocess.CompletedProcess(["duramen", *arguments], code, _text_of(output), _text_of(errors))
+
+
+def _captured() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+
+
+def _text_of(captured: io.TextIOWrapper) -> str:
+    buffer = captured.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode()
 
 
 def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
