@@ -39,7 +39,7 @@ def tidy(root: Path, cluster: ClusterMap, node_id: str) -> None:
         wanted.setdefault(table.id, set()).add(str(partition))
     dropped = set(cluster.dropped)
     for name in sorted(os.listdir(root)):
-        folder, table_id = root / name, TableId(name)
+        folder, table_id = f"{root}/{name}", TableId(name)
         if table_id in dropped:
             logger.info("table %s was dropped: its indexes are removed", name)
             shutil.rmtree(folder, ignore_errors=True)
@@ -49,5 +49,5 @@ def tidy(root: Path, cluster: ClusterMap, node_id: str) -> None:
             here = wanted.get(name, set())
             for index in sorted(set(os.listdir(folder)) - here):
                 if not any(is_version_of(index, each) for each in here):
-                    logger.info("%s is not hosted here any more: it is removed", folder / index)
-                    discard(folder / index)
+                    logger.info("%s/%s is not hosted here any more: it is removed", folder, index)
+                    discard(root / name / index)

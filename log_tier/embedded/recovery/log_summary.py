@@ -102,12 +102,13 @@ class TopicSummary(NamedTuple):
         """The partitions whose files are those that the close left; None where its own file is another one. Does not
         raise.
         """
-        places = [names.TOPIC_FILE]
+        here = self.topic.id
+        places = [f"{here}/{names.TOPIC_FILE}"]
         for number, partition in enumerate(self.partitions):
             if partition is not None:
-                places += _file_names(f"{number}/", [segment[0] for segment in partition.segments])
+                places += _file_names(f"{here}/{number}/", [segment[0] for segment in partition.segments])
         try:
-            found = disk.identities(topics / self.topic.id, places)
+            found = disk.identities(topics, places)
         except OSError:
             return None  # opening it meets the error again, and raises it
         if self.file is None or found[0] != self.file:

@@ -57,8 +57,9 @@ class TopicOpener:
         """
         self._summary = LogSummary.take(self._disk, self._folder.path, self._folder.identity)
         topics: list[Topic] = []
+        folder = self._folder.path / names.TOPICS
         for each in self._summary.topics.values():
-            same = each.unchanged(self._disk, self._folder.path / names.TOPICS)
+            same = each.unchanged(self._disk, folder)
             if same is not None:
                 topics.append(each.topic)
                 self._same |= same
