@@ -13,6 +13,7 @@ from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.catalog.map_json import map_from_json
 from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.sized_work import run_sized
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, ShuttingDown
 from log_tier.model.identifiers import Offset
@@ -25,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_MAX_S: Final = 2.0
+
+# To read so much of a map costs as much as a key of a read; a table has some 200 bytes.
+_ITEM_BYTES: Final = 20
 
 
 class View:
@@ -94,7 +98,7 @@ class RemoteMaps:
                     async for message in views:
                         backoff.reset()
                         if Offset(message.version) > self.map.version:
-                            self._feed.advance(map_from_json(message.map))
+                            self._feed.advance(await _read(message.map))
             except DuramenError as error:
                 logger.info("the map at %s is lost: %s", target, error)
             finally:
@@ -105,3 +109,7 @@ class RemoteMaps:
         """Stop following. Idempotent."""
         await end_tasks(self._follower)
         self._feed.fail(ShuttingDown("the cluster's map is not followed any more: the database was closed"))
+
+
+async def _read(text: bytes) -> ClusterMap:
+    return await run_sized(len(text) // _ITEM_BYTES, lambda: map_from_json(text))

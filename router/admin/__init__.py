@@ -33,6 +33,6 @@ with `--json` it prints all of them under their own names (`answers/document.py`
 What is deliberately not here: work (nodes do that), waiting for a lost node, and deciding by itself. Nothing starts to
 move because a node was lost for a minute; an operator says so.
 
-Reading order: `verbs.py`, `planners/` (pure), `find_planner.py`, `answers/`, `admin.py`, `clear.py`, `retention.py`,
-`lazy.py`, `messages.py`, `service.py`, `client.py`.
+Reading order: `verbs.py`, `planners/` (pure), `find_planner.py`, `answers/`, `situations.py`, `admin.py`, `clear.py`,
+`retention.py`, `lazy.py`, `messages.py`, `service.py`, `client.py`.
 """

@@ -18,6 +18,7 @@ from log_tier.catalog.cluster_map import EMPTY, Job, TableEntry
 from log_tier.catalog.commands import CreateTable
 from log_tier.catalog.placement import candidates
 from log_tier.catalog.version_fold import versions_job
+from log_tier.concurrency.sized_work import Turn
 from log_tier.model.errors import (
     CommandRejected,
     DeadlineExceeded,
@@ -52,6 +53,7 @@ from router.admin.planners.resume import job_of, plan_abort, plan_resume
 from router.admin.planners.upkeep import LogBounds
 from router.admin.planners.versions import clear_command, lacking, plan_stage
 from router.admin.retention import set_retention
+from router.admin.situations import said_of
 from router.admin.verbs import Change, RestoreTable, Rollback, Stage, Swap, verb_of
 from router.data.tables import Tables
 from router.membership.views import Membership
@@ -97,9 +99,12 @@ class Admin:
         """The bounds of a table's log, or of all; a table that has just been dropped is left out."""
         tables = situation.tables(table)
         found: dict[TableId, list[Bounds]] = {}
+        turn = Turn()
         for entry in tables:
             with suppress(TableNotFound):
                 found[entry.id] = await self._log.all_bounds(entry.id)
+            if turn.is_full(4 + entry.partitions):
+                await turn.end()
         return found
 
     # --- questions
@@ -111,32 +116,39 @@ class Admin:
                 situation = await self._situation()
         except (Unavailable, TimeoutError):
             situation = self._known()
-        return list_nodes(situation)
+        return await said_of(situation, list_nodes)
 
     async def partitions(self, table: str = "") -> list[pb.AdminPartition]:
         """Every partition of a table, or of all, and its replicas. One question to the log for each table."""
         situation = await self._situation()
-        return list_partitions(situation, await self._bounds(situation, table), table=table)
+        bounds = await self._bounds(situation, table)
+        return await said_of(situation, lambda seen: list_partitions(seen, bounds, table=table), table=table)
 
     async def lag(self, table: str = "") -> list[pb.AdminLag]:
         """Every replica and how far it is behind, the furthest first."""
         try:
             async with asyncio.timeout(_SILENT_S):
                 situation = await self._situation()
-                return list_lags(situation, await self._bounds(situation, table), table=table)
+                bounds = await self._bounds(situation, table)
+                return await said_of(situation, lambda seen: list_lags(seen, bounds, table=table), table=table)
         except (Unavailable, TimeoutError) as error:
             situation = self._known()
             why = f"the log does not answer: {str(error) or f'nothing came within {_SILENT_S:g} s'}"
-            return list_lags(situation, known_bounds(situation, table), table=table, silent=why)
+            return await said_of(
+                situation,
+                lambda seen: list_lags(seen, known_bounds(seen, table), table=table, silent=why),
+                table=table,
+            )
 
     async def snapshots(self, table: str = "") -> list[pb.AdminSnapshot]:
         """The snapshots that the catalog knows."""
         situation = await self._situation()
-        return list_snapshots(situation, await self._bounds(situation, table), table=table)
+        bounds = await self._bounds(situation, table)
+        return await said_of(situation, lambda seen: list_snapshots(seen, bounds, table=table), table=table)
 
     async def versions(self, table: str = "") -> list[pb.AdminVersion]:
         """The versions of a table, or of all tables."""
-        return list_versions(await self._situation(), table=table)
+        return await said_of(await self._situation(), lambda seen: list_versions(seen, table=table), table=table)
 
     async def log_ends(self, table: str) -> list[Offset]:
         """The latest offset of each partition of a table that this process knows. One question to the log."""

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 
 import grpc
 
+from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from log_tier.rpc.problems import abort
@@ -29,6 +30,9 @@ _TIMEOUT_DEFAULT_S: Final = 120.0
 
 _WRITES_DEFAULT: Final = 10
 
+# To copy a row into its message costs as much as so many keys of a read.
+_ROW_ITEMS: Final = 4
+
 
 class AdminService(admin_pb2_grpc.AdminServicer):
     """Serves what `admin` gives when it is called. `streams`: the streams under way; a shutdown ends them."""
@@ -47,22 +51,28 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return cls(given, streams)
 
     async def Nodes(self, request: pb.AdminNodesRequest, context: _Context) -> pb.AdminNodes:  # noqa: N802
-        return pb.AdminNodes(nodes=await self._answer(lambda admin: admin.nodes(), context))
+        found = await self._answer(lambda admin: admin.nodes(), context)
+        return await run_sized(_ROW_ITEMS * len(found), lambda: pb.AdminNodes(nodes=found))
 
     async def Partitions(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminPartitions:  # noqa: N802
-        return pb.AdminPartitions(partitions=await self._answer(lambda admin: admin.partitions(request.table), context))
+        found = await self._answer(lambda admin: admin.partitions(request.table), context)
+        return await run_sized(_ROW_ITEMS * len(found), lambda: pb.AdminPartitions(partitions=found))
 
     async def Lag(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminLags:  # noqa: N802
-        return pb.AdminLags(replicas=await self._answer(lambda admin: admin.lag(request.table), context))
+        found = await self._answer(lambda admin: admin.lag(request.table), context)
+        return await run_sized(_ROW_ITEMS * len(found), lambda: pb.AdminLags(replicas=found))
 
     async def Snapshots(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminSnapshots:  # noqa: N802
-        return pb.AdminSnapshots(snapshots=await self._answer(lambda admin: admin.snapshots(request.table), context))
+        found = await self._answer(lambda admin: admin.snapshots(request.table), context)
+        return await run_sized(_ROW_ITEMS * len(found), lambda: pb.AdminSnapshots(snapshots=found))
 
     async def Versions(self, request: pb.AdminTableRequest, context: _Context) -> pb.AdminVersions:  # noqa: N802
-        return pb.AdminVersions(versions=await self._answer(lambda admin: admin.versions(request.table), context))
+        found = await self._answer(lambda admin: admin.versions(request.table), context)
+        return await run_sized(_ROW_ITEMS * len(found), lambda: pb.AdminVersions(versions=found))
 
     async def Jobs(self, request: pb.AdminJobsRequest, context: _Context) -> pb.AdminJobs:  # noqa: N802
-        return pb.AdminJobs(jobs=await self._answer(lambda admin: admin.jobs(), context))
+        found = await self._answer(lambda admin: admin.jobs(), context)
+        return await run_sized(_ROW_ITEMS * len(found), lambda: pb.AdminJobs(jobs=found))
 
     async def Explain(self, request: pb.AdminExplainRequest, context: _Context) -> pb.AdminExplanation:  # noqa: N802
         writes = request.writes or _WRITES_DEFAULT

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, Protocol
 from log_tier.catalog.catalog import Maps
 from log_tier.concurrency.broadcast import Broadcast
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
+from log_tier.concurrency.sized_work import Turn, run_sized
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, Overloaded
 from log_tier.model.identifiers import PartitionId
@@ -52,6 +53,9 @@ logger = logging.getLogger(__name__)
 
 # Messages that are kept for those who are slow: some 3 s of them, after which a router counts the node as lost anyway.
 _KEPT: Final = 64
+
+# A status, and its message, costs as much as so many keys of a read.
+_STATUS_ITEMS: Final = 5
 
 
 class StatusSettings(NamedTuple):
@@ -130,6 +134,7 @@ class NodeStatusFeed:
         self._kept: deque[node_pb2.NodeStatus] = deque(maxlen=_KEPT)
         """The last messages; the newest has the number `_number`."""
         self._moved = Broadcast()
+        self._comparing = asyncio.Lock()
         self._subscribers = 0
         self._task: asyncio.Task[None] | None = None
         self._failure: DuramenError | None = None
@@ -139,9 +144,10 @@ class NodeStatusFeed:
     async def once(self) -> node_pb2.NodeStatus:
         """Everything, as it is now."""
         await self._measure()
-        if self._task is None:
-            self._compare(whole=True)
-        return self._whole()
+        async with self._comparing:
+            if self._task is None:
+                await self._compare(whole=True)
+        return await self._whole()
 
     def now(self) -> node_pb2.NodeStatus:
         """The node's status without its replicas, and with the disk as it was measured last. Waits for nothing."""
@@ -178,12 +184,13 @@ class NodeStatusFeed:
         self._subscribers += 1
         try:
             await self._measure()
-            if self._task is None:
-                self._compare(whole=True)
-                self._task = asyncio.create_task(self._run(), name="node status")
-                self._task.add_done_callback(self._ended)
+            async with self._comparing:
+                if self._task is None:
+                    await self._compare(whole=True)
+                    self._task = asyncio.create_task(self._run(), name="node status")
+                    self._task.add_done_callback(self._ended)
             sent = self._number
-            yield self._whole()
+            yield await self._whole()
             while True:
                 while sent == self._number:
                     if self._failure is not None:
@@ -225,7 +232,7 @@ class NodeStatusFeed:
                         measuring.result()
                     measuring = asyncio.create_task(self._measure())
                 beat = now_s >= beat_s
-                self._tick(beat=beat)
+                await self._tick(beat=beat)
                 if beat:
                     beat_s, self._late_s = now_s + heartbeat_s, 0.0
         finally:
@@ -239,25 +246,32 @@ class NodeStatusFeed:
             self._failure = DuramenError(f"this node cannot tell its status any more: {error!r}; restart it")
             self._moved.notify_all()
 
-    def _tick(self, *, beat: bool) -> None:
+    async def _tick(self, *, beat: bool) -> None:
         """Send what changed, if anything did, or if a heartbeat is due."""
-        changed, gone = self._compare(whole=beat)
+        async with self._comparing:
+            changed, gone = await self._compare(whole=beat)
         version = self._hosts.maps.map.version
         if changed or gone or beat or version != self._map_version:
             self._kept.append(self._message(changed, gone))
             self._number += 1
             self._moved.notify_all()
 
-    def _compare(self, *, whole: bool) -> tuple[list[PartitionId], list[PartitionId]]:
-        """Look at every replica (`whole`), or at those that have moved; return what changed and what is gone."""
+    async def _compare(self, *, whole: bool) -> tuple[list[PartitionId], list[PartitionId]]:
+        """Look at every replica (`whole`), or at those that have moved; return what changed and what is gone.
+
+        Some in each turn of the loop, and never twice at once: `_comparing` is held.
+        """
         node, before, seen = self._hosts.node, self._statuses, self._seen
         hosted = node.hosted()
         after: dict[PartitionId, ReplicaStatus] = {}
-        for name, replica in hosted.items():
+        turn = Turn()
+        for name, replica in list(hosted.items()):
             mark = (replica, replica.changes)
-            if whole or seen.get(name) != mark:
+            if whole or name not in before or seen.get(name) != mark:
                 seen[name] = mark
                 after[name] = status_of(replica, self._sizes_of(name))
+                if turn.is_full(_STATUS_ITEMS):
+                    await turn.end()
             else:
                 after[name] = before[name]
         for name in {**self._hosts.pending, **node.refusals}:
@@ -275,8 +289,15 @@ class NodeStatusFeed:
         found = self._sizes.get(name)
         return found[1] if found is not None else Sizes()
 
-    def _whole(self) -> node_pb2.NodeStatus:
-        return self._message(self._statuses, ())
+    async def _whole(self) -> node_pb2.NodeStatus:
+        message = self._message((), ())
+        statuses = self._statuses  # as they are now: a comparison replaces them and changes nothing in them
+
+        def filled() -> node_pb2.NodeStatus:
+            message.replicas.extend([status_message(name, status) for name, status in statuses.items()])
+            return message
+
+        return await run_sized(_STATUS_ITEMS * len(statuses), filled)
 
     def _message(self, changed: Iterable[PartitionId], gone: Iterable[PartitionId]) -> node_pb2.NodeStatus:
         hosts = self._hosts

@@ -17,8 +17,19 @@ from kit.client.grpc_thread import GrpcThread
 from kit.resp.turn_times import TURN_MAX_S, shortest_of
 
 from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.identifiers import PARTITIONS_MAX
 from log_tier.model.record import Condition, Operation, attribute_of
-from router.proto import keyvalue_pb2, keyvalue_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.proto import (
+    admin_pb2,
+    admin_pb2_grpc,
+    keyvalue_pb2,
+    keyvalue_pb2_grpc,
+    kv_pb2,
+    kv_pb2_grpc,
+    tables_pb2,
+    tables_pb2_grpc,
+)
+from serving_tier.proto import node_pb2, node_pb2_grpc
 
 pytestmark = [
     pytest.mark.campaign,
@@ -38,8 +49,11 @@ class Large:
         self.server = server
         self.kv: Any = kv_pb2_grpc.KVStub(channel)  # type: ignore[no-untyped-call]
         self.data: Any = keyvalue_pb2_grpc.KeyValueStub(channel)  # type: ignore[no-untyped-call]
-        tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
-        self.one = tables.Create(tables_pb2.CreateTableRequest(name="one", partitions=1))
+        self.admin: Any = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call]
+        self.node: Any = node_pb2_grpc.NodeStub(channel)  # type: ignore[no-untyped-call]
+        self.tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
+        self.one = self.tables.Create(tables_pb2.CreateTableRequest(name="one", partitions=1))
+        self.tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=PARTITIONS_MAX))
         self.batch = encode_batch(Columns(KEYS[:50_000], [b"value"] * 50_000))
         self.small = encode_batch(Columns([b"small"], [b"value"]))
         self.batch_of_all()
@@ -125,6 +139,26 @@ class Large:
     def reads_of_no_table(self) -> None:
         part = keyvalue_pb2.ReadPart(table_id=bytes(16), partition=0, keys=KEYS[:1])
         assert len(self.data.Read(keyvalue_pb2.ReadRequest(parts=[part] * MANY)).results) == MANY
+
+    def partitions_of_all_tables(self) -> None:
+        assert len(self.admin.Partitions(admin_pb2.AdminTableRequest()).partitions) > PARTITIONS_MAX
+
+    def lag_of_all_replicas(self) -> None:
+        assert len(self.admin.Lag(admin_pb2.AdminTableRequest()).replicas) > PARTITIONS_MAX
+
+    def status_of_the_node(self) -> None:
+        (message,) = self.node.Status(node_pb2.StatusRequest(once=True))
+        assert len(message.replicas) > PARTITIONS_MAX
+
+    def status_stream(self) -> None:
+        stream = self.node.Status(node_pb2.StatusRequest())
+        for _ in range(4):
+            next(stream)
+        stream.cancel()
+
+    def description(self) -> None:
+        description = self.tables.Describe(tables_pb2.FindTableRequest(name="wide"))
+        assert len(description.partitions) == PARTITIONS_MAX
 
     def page_of_a_scan(self) -> None:
         assert len(self.data.Scan(keyvalue_pb2.ScanRequest(table_id=self.one.id, limit=MANY)).keys) == MANY

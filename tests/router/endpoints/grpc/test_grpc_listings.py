@@ -1,0 +1,117 @@
+"""What is said of a whole cluster is said by threads, or in many turns of the event loop: counted, not timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+from kit.client.grpc_thread import GrpcThread
+from kit.resp.loop_turns import LoopTurns
+
+from log_tier.catalog import service as map_service
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from router.admin.answers import listing, versions
+from router.proto import admin_pb2, admin_pb2_grpc, tables_pb2, tables_pb2_grpc
+from serving_tier.proto import node_pb2, node_pb2_grpc
+from serving_tier.service import status_feed
+
+PARTITIONS: Final = 400
+
+
+class Listings:
+    """One server with a table of many partitions, and what its services are called by."""
+
+    def __init__(self, server: GrpcThread) -> None:
+        self.server = server
+        self.channel = server.connect()
+        self.admin: Any = admin_pb2_grpc.AdminStub(self.channel)  # type: ignore[no-untyped-call]
+        self.node: Any = node_pb2_grpc.NodeStub(self.channel)  # type: ignore[no-untyped-call]
+        self.cluster: Any = cluster_pb2_grpc.ClusterStub(self.channel)  # type: ignore[no-untyped-call]
+        tables: Any = tables_pb2_grpc.TablesStub(self.channel)  # type: ignore[no-untyped-call]
+        tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=PARTITIONS))
+
+    def partitions(self) -> None:
+        found = self.admin.Partitions(admin_pb2.AdminTableRequest()).partitions
+        assert [each.partition for each in found] == list(range(PARTITIONS))
+        assert {each.replicas[0].state for each in found} == {"ready"}
+
+    def lag(self) -> None:
+        assert len(self.admin.Lag(admin_pb2.AdminTableRequest(table="wide")).replicas) == PARTITIONS
+
+    def versions(self) -> None:
+        (version,) = self.admin.Versions(admin_pb2.AdminTableRequest()).versions
+        assert (version.replicas, version.level) == (PARTITIONS, PARTITIONS)
+
+    def status(self) -> None:
+        (message,) = self.node.Status(node_pb2.StatusRequest(once=True))
+        assert {each.partition for each in message.replicas} == set(range(PARTITIONS))
+
+    def map(self) -> cluster_pb2.ClusterView:
+        (view,) = self.cluster.Follow(cluster_pb2.FollowRequest(once=True))
+        assert isinstance(view, cluster_pb2.ClusterView)
+        return view
+
+
+@pytest.fixture(scope="module")
+def listings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listings]:
+    server = GrpcThread(tmp_path_factory.mktemp("grpc listings")).start()
+    opened = Listings(server)
+    yield opened
+    opened.channel.close()
+    server.close()
+
+
+IN_THREADS: Final[dict[str, tuple[Callable[[Listings], None], ModuleType, str]]] = {
+    "partitions": (Listings.partitions, listing, "_partition"),
+    "lag": (Listings.lag, listing, "_replica"),
+    "versions": (Listings.versions, versions, "has_version"),
+    "the messages of a status": (Listings.status, status_feed, "status_message"),
+}
+
+
+@pytest.mark.parametrize("name", IN_THREADS)
+def test_what_a_thread_says(listings: Listings, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    work, owner, function = IN_THREADS[name]
+    with LoopTurns(listings.server, monkeypatch, owner, function) as counted:
+        work(listings)
+    assert (counted.calls, counted.elsewhere) == (0, PARTITIONS)
+
+
+@pytest.mark.parametrize("ask", [Listings.status, Listings.partitions])
+def test_replicas_are_looked_at_some_at_a_time(
+    listings: Listings, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Listings], None]
+) -> None:
+    with LoopTurns(listings.server, monkeypatch, status_feed, "status_of") as counted:
+        ask(listings)
+    assert (counted.calls, counted.elsewhere) == (PARTITIONS, 0)
+    assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 5
+
+
+def test_followers_of_one_status_miss_nothing(listings: Listings) -> None:
+    def first() -> int:
+        stream = listings.node.Status(node_pb2.StatusRequest())
+        try:
+            return len(next(stream).replicas)
+        finally:
+            stream.cancel()
+
+    with ThreadPoolExecutor(8) as callers:
+        assert {call.result() for call in [callers.submit(first) for _ in range(8)]} == {PARTITIONS}
+
+
+def test_followers_share_one_map_which_a_thread_encodes(listings: Listings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_service, "TABLE_ITEMS", 2 * AT_ONCE_ITEMS_MAX)
+    tables: Any = tables_pb2_grpc.TablesStub(listings.channel)  # type: ignore[no-untyped-call]
+    with LoopTurns(listings.server, monkeypatch, map_service, "map_to_json") as counted:
+        tables.Create(tables_pb2.CreateTableRequest(name="another", partitions=1))
+        try:
+            with ThreadPoolExecutor(8) as callers:
+                views = [call.result() for call in [callers.submit(listings.map) for _ in range(8)]]
+        finally:
+            tables.Drop(tables_pb2.FindTableRequest(name="another"))
+    assert all(b'"another"' in view.map for view in views)
+    assert (counted.calls, counted.elsewhere) == (0, 1)
