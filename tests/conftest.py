@@ -61,8 +61,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is about the embedded log's own files says so, and is left out where the log is another one."""
+    """What does not touch the log that was chosen says so, and is left out where that is not the embedded one."""
     if config.getoption("--log") != "embedded":
         for item in items:
             if item.get_closest_marker("embedded_log_only") is not None:
-                item.add_marker(pytest.mark.skip(reason="about the files of the embedded log"))
+                item.add_marker(pytest.mark.skip(reason="about the embedded log, or no log"))

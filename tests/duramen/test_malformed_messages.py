@@ -61,6 +61,7 @@ def code_of(channel: grpc.Channel, name: str, method: Any, raw: bytes, timeout: 
     return CODE.OK
 
 
+@pytest.mark.embedded_log_only  # they are refused before any log is asked
 @pytest.mark.parametrize(("name", "method"), METHODS, ids=[name for name, _ in METHODS])
 def test_bytes_that_do_not_parse(
     channel: grpc.Channel, name: str, method: Any, caplog: pytest.LogCaptureFixture

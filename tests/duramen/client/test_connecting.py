@@ -20,6 +20,8 @@ from router.remote.connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.routed_connection import RoutedConnection
 
+pytestmark = pytest.mark.embedded_log_only  # the clusters here have a log process of their own
+
 UNREACHABLE = "127.0.0.1:1"
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from kit.clients.kv_servers import KVClient, served
 
+# The log of the three nodes is a process of embedded logs, whatever log a run has chosen.
+_WAYS = ["single", *(pytest.param(way, marks=pytest.mark.embedded_log_only) for way in ("node", "router"))]
 
-@pytest.fixture(params=["single", "node", "router"])
+
+@pytest.fixture(params=_WAYS)
 async def clients(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[list[KVClient]]:
     """One for each port; the table is there, with one replica of each of six partitions."""
     async with served(request.param, tmp_path) as ports:

@@ -24,6 +24,8 @@ from redis.retry import Retry
 import duramen
 from log_tier.model.partitioner import slot_of
 
+pytestmark = pytest.mark.embedded_log_only  # `up --nodes` has a log process of its own
+
 GO_CLIENT = Path(__file__).parent / "go_client"
 NODE_CLIENTS = Path(__file__).parent / "node_clients"
 

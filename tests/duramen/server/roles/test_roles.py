@@ -23,6 +23,8 @@ from duramen.server.wiring.single_machine import open_local_data
 from log_tier.model.errors import FolderInUse, ForeignFolder, InvalidRequest, NodeIdTaken, PortInUse, UnknownFormat
 from log_tier.model.table_spec import TableSpec
 
+pytestmark = pytest.mark.embedded_log_only  # the clusters here have a log process of their own
+
 DEADLINE_S = 20
 
 
@@ -151,7 +153,6 @@ async def test_a_second_node_of_the_same_id(log: LogRole, tmp_path: Path) -> Non
     await second.close()
 
 
-@pytest.mark.embedded_log_only
 async def test_one_machines_folder_goes_on_as_a_cluster_and_not_back(tmp_path: Path) -> None:
     data_plane = await open_local_data(tmp_path)
     await data_plane.create_table(TableSpec("flights", partitions=2), timeout=10)
