@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -94,15 +95,26 @@ def session_forgets(patch: Patch) -> None:
 
 
 def offset_outside_of_the_transaction(patch: Patch) -> None:
-    """What a store does whose offset is not in the transaction of its data."""
-    slow_applies(patch)
-    inner = LmdbIndex.get_many
+    """What a store does whose offset is not in the transaction of its data: a fold under way ends in between."""
+    under_way: dict[int, threading.Event] = {}
+    inner_fold, inner = LmdbIndex.fold_in, LmdbIndex.get_many
+
+    def fold_in(self: LmdbIndex, batches: Any, **how: Any) -> Any:
+        ended = under_way[id(self)] = threading.Event()
+        try:
+            time.sleep(0.02)  # long enough that reads come meanwhile
+            return inner_fold(self, batches, **how)
+        finally:
+            del under_way[id(self)]
+            ended.set()
 
     def get_many(self: LmdbIndex, keys: Any) -> Found:
         entries = inner(self, keys).entries
-        time.sleep(0.03)  # a fold that is under way ends meanwhile
+        if (ended := under_way.get(id(self))) is not None:
+            ended.wait()
         return Found(entries, self.applied)
 
+    patch.setattr(LmdbIndex, "fold_in", fold_in)
     patch.setattr(LmdbIndex, "get_many", get_many)
 
 
