@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Final, Self, TypeVar
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.persistent_map import PersistentMap
-from log_tier.concurrency.sized_work import Turn, run_sized
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.embedded.closing import close_files
 from log_tier.embedded.commit.committer import Committer, tell
 from log_tier.embedded.recovery.data_folder import DataFolder
@@ -28,7 +28,7 @@ from log_tier.embedded.storage.refusal import refusal_of
 from log_tier.embedded.storage.settings import TOPICS_MAX, ClockMs, EngineSettings
 from log_tier.embedded.upkeep.compactor import compact_partition
 from log_tier.embedded.upkeep.trim import retain_partition, trim_partition
-from log_tier.model.batch import check_batch
+from log_tier.model.batch import checked_span
 from log_tier.model.errors import (
     DuramenError,
     InvalidRequest,
@@ -55,7 +55,13 @@ _T = TypeVar("_T")
 
 _logger = logging.getLogger(__name__)
 
-_NO_ANSWER: Final = DuramenError("no answer yet: a bug if anybody sees this")
+
+async def _with_refused(
+    appended: asyncio.Future[list[Appended | DuramenError]], refused: Mapping[int, DuramenError]
+) -> list[Appended | DuramenError]:
+    """What became of all parts, of which those in these places never came to a commit."""
+    others = iter(await appended)
+    return [refused.get(place) or next(others) for place in range(len(refused) + len(appended.result()))]
 
 
 class EmbeddedLog:
@@ -309,48 +315,55 @@ class EmbeddedLog:
     async def append(self, partition: PartitionId, batch: bytes) -> Appended:
         """Append a batch: one write and one sync, shared with whatever else waits."""
         log = self._partition(partition)
-        return await self._committer.submit([(log, batch, check_batch(batch).span)])[0]
+        (result,) = await self._committer.submit([(log, batch, checked_span(batch))])
+        if isinstance(result, DuramenError):
+            raise result
+        return result
 
-    async def append_many(
+    def append_many(
         self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
-    ) -> list[Appended | DuramenError]:
+    ) -> Awaitable[list[Appended | DuramenError]]:
         """Append batches of several partitions: one write each, and one sync for all where they are small.
 
-        Where they are `gathered`, the disk is quick and nothing else is being written, the commit is made here.
+        Where they are `gathered`, the disk is quick and nothing else is being written, the commit is made here, and the
+        future is done.
         """
-        results, checked, places = await run_sized(_CHECK_ITEMS * len(parts), lambda: self._checked(parts))
-        if checked:
-            try:
-                futures = self._committer.submit(checked, gathered=gathered)
-            except DuramenError as error:
-                for place in places:
-                    results[place] = error
-                return results
-            turn = Turn()
-            for place, future in zip(places, futures, strict=True):
-                try:
-                    results[place] = await future
-                except DuramenError as error:
-                    results[place] = error
-                if turn.is_full():
-                    await turn.end()
-        return results
+        if _CHECK_ITEMS * len(parts) > AT_ONCE_ITEMS_MAX:
+            return self._append_large(parts, gathered)
+        return self._append_checked(*self._checked(parts), gathered)
+
+    async def _append_large(
+        self, parts: Sequence[tuple[PartitionId, bytes]], gathered: bool
+    ) -> list[Appended | DuramenError]:
+        checked, refused = await asyncio.to_thread(self._checked, parts)
+        return await self._append_checked(checked, refused, gathered)
 
     def _checked(
         self, parts: Sequence[tuple[PartitionId, bytes]]
-    ) -> tuple[list[Appended | DuramenError], list[tuple[PartitionLog, bytes, int]], list[int]]:
-        """A result for each part, the parts that can be written, and the places of those among the results."""
-        results: list[Appended | DuramenError] = []
+    ) -> tuple[list[tuple[PartitionLog, bytes, int]], dict[int, DuramenError]]:
+        """The parts that can be written, and, by their places, why others cannot."""
         checked: list[tuple[PartitionLog, bytes, int]] = []
-        places: list[int] = []
+        refused: dict[int, DuramenError] = {}
         for place, (partition, batch) in enumerate(parts):
             try:
-                checked.append((self._partition(partition), batch, check_batch(batch).span))
-                places.append(place)
-                results.append(_NO_ANSWER)
+                checked.append((self._partition(partition), batch, checked_span(batch)))
             except DuramenError as error:
-                results.append(error)
-        return results, checked, places
+                refused[place] = error
+        return checked, refused
+
+    def _append_checked(
+        self, checked: list[tuple[PartitionLog, bytes, int]], refused: dict[int, DuramenError], gathered: bool
+    ) -> Awaitable[list[Appended | DuramenError]]:
+        count = len(checked) + len(refused)
+        if checked:
+            try:
+                appended = self._committer.submit(checked, gathered=gathered)
+                return _with_refused(appended, refused) if refused else appended
+            except DuramenError as error:
+                refused = {place: refused.get(place, error) for place in range(count)}
+        answered: asyncio.Future[list[Appended | DuramenError]] = asyncio.get_running_loop().create_future()
+        answered.set_result([refused[place] for place in range(count)])
+        return answered
 
     async def read(
         self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20

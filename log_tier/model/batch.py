@@ -35,6 +35,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -76,6 +77,7 @@ __all__ = [
     "Columns",
     "SealedBatch",
     "check_batch",
+    "checked_span",
     "decode_batch",
     "encode_batch",
     "seal_batch",
@@ -270,21 +272,33 @@ def check_batch(batch: bytes) -> BatchHeader:
     return header
 
 
+def checked_span(batch: bytes) -> int:
+    """How many offsets a batch occupies, after `check_batch`; raises as that does. 0.2 µs for a `SealedBatch`."""
+    if type(batch) is SealedBatch:
+        return int.from_bytes(batch[HEADER_BYTES - 4 : HEADER_BYTES], "little")
+    return check_batch(batch).span
+
+
 def _check_attributes(columns: Columns) -> None:
     """Refuse attributes that no writer may use, or whose columns are missing. O(records), some 10 ns each."""
     attributes = columns.attributes
     assert attributes is not None, "plain puts have no attributes"
-    kinds = set(attributes)
+    if attributes and attributes[0] & GROUPED:
+        raise BatchRefused("the first record claims to continue an atomic group")
+    _check_kinds(frozenset(attributes), columns.versions is not None, columns.expiries is not None)
+
+
+# Writers use the same few sets of attributes all the time; one that is refused is not remembered.
+@lru_cache(maxsize=1024)
+def _check_kinds(kinds: frozenset[int], has_versions: bool, has_expiries: bool) -> None:
     unknown = unknown_attribute(kinds)
     if unknown is not None:
         raise BatchRefused(f"a record has the attribute {unknown:#06x}, which this version does not know")
-    if attributes and attributes[0] & GROUPED:
-        raise BatchRefused("the first record claims to continue an atomic group")
     if any(kind & OPERATION_MASK == Operation.VOID for kind in kinds):
         raise BatchRefused("a record claims to be void: that is for the log to find, and not to be written")
-    if columns.expiries is None and any(kind >> EXPIRY_SHIFT & 3 in (Expiry.TTL, Expiry.AT) for kind in kinds):
+    if not has_expiries and any(kind >> EXPIRY_SHIFT & 3 in (Expiry.TTL, Expiry.AT) for kind in kinds):
         raise BatchRefused("a record names an expiry, and the column of expiries is missing")
-    if columns.versions is None and any(kind >> CONDITION_SHIFT & 3 == Condition.VERSION for kind in kinds):
+    if not has_versions and any(kind >> CONDITION_SHIFT & 3 == Condition.VERSION for kind in kinds):
         raise BatchRefused("a record names a version, and the column of versions is missing")
 
 

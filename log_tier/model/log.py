@@ -17,7 +17,7 @@ Contract (`tests/kit/log/log_contract.py` runs it against every engine):
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -101,14 +101,14 @@ class Log(Protocol):
         """
         ...
 
-    async def append_many(
+    def append_many(
         self, parts: Sequence[tuple[PartitionId, bytes]], *, gathered: bool = False
-    ) -> list[Appended | DuramenError]:
+    ) -> Awaitable[list[Appended | DuramenError]]:
         """Append batches, usually of several partitions, together; each succeeds or fails by itself, in its place.
 
         The same promise as `append` for each of them, at the cost of one commit where the engine can share it.
         `gathered`: everything that wants to be written now is in it. An engine on a quick disk may then commit in the
-        caller's thread, and this may return without having given its event loop a turn.
+        caller's thread, and return a future that is done.
         """
         ...
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from log_tier.model.errors import DuramenError, WriteUnknown
 from router.data.requests import WritePart
 
-__all__ = ["unanswered"]
+__all__ = ["end_waiting", "unanswered"]
+
+
+def end_waiting(appending: asyncio.Future[Any]) -> None:
+    """The time of an append is over: who waits for it gets `TimeoutError`. For a timer, which costs a third of
+    `asyncio.timeout`.
+    """
+    if not appending.done():
+        appending.set_exception(TimeoutError())
 
 
 def unanswered(parts: Sequence[WritePart], error: DuramenError | TimeoutError, timeout: float) -> list[DuramenError]:

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from copy import copy
+from operator import attrgetter
 from typing import Final
 
 from log_tier.catalog.catalog import Catalog
@@ -34,7 +35,7 @@ from log_tier.model.log import Appended, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
-from router.data.appending import unanswered
+from router.data.appending import end_waiting, unanswered
 from router.data.describe import describe_table
 from router.data.freshness import Decision, decide, needed_offset
 from router.data.in_time import in_time
@@ -69,6 +70,8 @@ PARTS_MAX: Final = 10_000
 
 # A part costs as much as so many keys: its replica is looked up, and it has a transaction of its own.
 _PART_ITEMS: Final = 10
+
+_is_gathered: Final = attrgetter("gathered")
 
 _UNANSWERED: Final = InvalidRequest("no answer yet: a bug if anybody sees this")
 
@@ -185,16 +188,23 @@ class LocalData:
         _check_parts(parts)
         appended: Sequence[Appended | DuramenError]
         try:
-            async with asyncio.timeout(timeout):
-                appended = await self.log.append_many(
-                    [(part.partition, part.batch) for part in parts],
-                    gathered=all(part.gathered for part in parts),
-                )
+            appending = self.log.append_many([part[:2] for part in parts], gathered=all(map(_is_gathered, parts)))
+            if not isinstance(appending, asyncio.Future):
+                async with asyncio.timeout(timeout):
+                    appended = await appending
+            elif appending.done():
+                appended = appending.result()
+            else:
+                timer = appending.get_loop().call_later(timeout, end_waiting, appending)
+                try:
+                    appended = await appending
+                finally:
+                    timer.cancel()
         except (DuramenError, TimeoutError) as error:
             appended = unanswered(parts, error, timeout)
         results: list[WriteResult | DuramenError] = []
         asked: dict[int, OutcomesPart] = {}
-        turn = Turn()
+        turn = Turn() if len(parts) > AT_ONCE_ITEMS_MAX else None
         for number, (part, place) in enumerate(zip(parts, appended, strict=True)):
             if isinstance(place, DuramenError):
                 results.append(place)
@@ -202,7 +212,7 @@ class LocalData:
                 results.append(WriteResult(place.base_offset, place.timestamp_ms))
                 if part.outcomes:
                     asked[number] = OutcomesPart(part.partition, *place)
-            if turn.is_full():
+            if turn is not None and turn.is_full():
                 await turn.end()
         if asked:
             timeout = min(timeout, patience) if patience else timeout
@@ -227,6 +237,8 @@ class LocalData:
     async def _judge_all(
         self, parts: Sequence[OutcomesPart], timeout: float, *, acknowledged: bool = False
     ) -> list[WriteResult | DuramenError]:
+        if len(parts) == 1:
+            return [await self._judge(parts[0], timeout, acknowledged)]  # a lone write pays for nothing else
         left_s = _time_left(timeout)
         return await gather_some(parts, lambda part: self._judge(part, left_s(), acknowledged))
 

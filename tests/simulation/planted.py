@@ -135,11 +135,12 @@ def _summary_believed_after_a_crash() -> Patches:
 def _batch_of_another_partition() -> Patches:
     inner = committer._by_partition
 
-    def by_partition(groups: Any) -> Any:
-        found = inner(groups)
+    def by_partition(appends: Any) -> Any:
+        found = inner(appends)
         if len(found) > 2:
             first, second = list(found)[:2]
-            found[first], found[second] = found[second], found[first]
+            if len(found[first]) == len(found[second]):
+                found[first], found[second] = found[second], found[first]
         return found
 
     return [(committer, "_by_partition", by_partition)]

@@ -18,10 +18,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from itertools import repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.concurrency.workers import Consumer
@@ -38,10 +39,22 @@ __all__ = ["Committer"]
 
 _logger = logging.getLogger(__name__)
 
-# What waits for a commit: its partition, its bytes, its span, and who wants to know.
-_Append = tuple[PartitionLog, bytes, int, "asyncio.Future[Appended]"]
+_Batch = tuple[PartitionLog, bytes, int]
+"""A checked batch: its partition, its bytes, its span."""
+_Results = list[Appended | DuramenError]
+"""What became of the batches of one call, in their order."""
+
+
+class _Append(NamedTuple):
+    """What one call appends: all of it is in one commit."""
+
+    batches: Sequence[_Batch]
+    size: int
+    future: asyncio.Future[_Results]
+
+
 _Errand = tuple[Callable[[], None], "Future[None]"]
-_Work = list[_Append] | _Errand | None
+_Work = _Append | _Errand | None
 """What the writer's thread takes; None: the last."""
 _Settled = list[tuple["asyncio.Future[Any]", object]]
 
@@ -78,15 +91,15 @@ class Committer:
         """Start the thread."""
         self._writer.start()
 
-    def submit(
-        self, batches: Sequence[tuple[PartitionLog, bytes, int]], *, gathered: bool = False
-    ) -> list[asyncio.Future[Appended]]:
-        """Queue checked batches (partition, bytes, span) of the running loop; they share a commit. With `gathered` the
-        commit may be made here, and the futures are done.
+    def submit(self, batches: Sequence[_Batch], *, gathered: bool = False) -> asyncio.Future[_Results]:
+        """Queue checked batches of the running loop; they share a commit. With `gathered` the commit may be made here,
+        and the future is done. Its result is what became of each; it raises nothing.
 
         Raises `Overloaded`, `LogStopped`, `ShuttingDown`; then none of them is queued.
         """
-        size = sum(len(batch) for _, batch, _ in batches)
+        size = 0
+        for _, batch, _ in batches:
+            size += len(batch)
         loop = asyncio.get_running_loop()
         settings = self._settings
         with self._lock:
@@ -111,20 +124,20 @@ class Committer:
             )
             self._queued += len(batches)
             self._queued_bytes += size
-            appends: list[_Append] = [(log, batch, span, loop.create_future()) for log, batch, span in batches]
+            append = _Append(batches, size, loop.create_future())
             if not at_once:
-                self._writer.put(appends)
+                self._writer.put(append)
         if at_once:
-            self._commit_here(appends, loop)
-        return [future for _, _, _, future in appends]
+            self._commit_here(append, loop)
+        return append.future
 
-    def _commit_here(self, appends: list[_Append], loop: asyncio.AbstractEventLoop) -> None:
+    def _commit_here(self, append: _Append, loop: asyncio.AbstractEventLoop) -> None:
         """Commit in this thread, which has the turn."""
         try:
-            self._commit(_by_partition([appends]), here=loop)
+            self._commit([append], here=loop)
             self.commits_at_once += 1
         except BaseException as error:
-            self._fail([appends], error)
+            self._fail([append], error)
             raise
         finally:
             self._turn.release()
@@ -158,16 +171,16 @@ class Committer:
         """Commit and run errands; whether to go on."""
         going = True
         errands: list[_Errand] = []
-        groups: list[list[_Append]] = []
+        appends: list[_Append] = []
         for item in work:
             if item is None:
                 going = False
-            elif isinstance(item, tuple):
-                errands.append(item)
+            elif isinstance(item, _Append):
+                appends.append(item)
             else:
-                groups.append(item)
-        if groups:
-            self._commit(_by_partition(groups))
+                errands.append(item)
+        if appends:
+            self._commit(appends)
         for errand, done in errands:
             try:
                 errand()
@@ -181,66 +194,75 @@ class Committer:
         stopped = self._stop(LogStopped(f"the log's writer ended with {error!r}: restart, and report this as a bug"))
         unknown = _unknown(stopped)
         for answer, item in (*((unknown, item) for item in under_way), *((stopped, item) for item in queued)):
-            if item is None:
-                continue
-            if isinstance(item, tuple):
-                if not item[1].done():
-                    item[1].set_exception(stopped)
-            else:
-                for *_, future in item:
-                    tell(future.get_loop(), [(future, answer)])
+            if isinstance(item, _Append):
+                tell(item.future.get_loop(), [(item.future, [_copied(answer) for _ in item.batches])])
+            elif item is not None and not item[1].done():
+                item[1].set_exception(stopped)
 
-    def _commit(
-        self, appends: dict[PartitionLog, list[_Append]], *, here: asyncio.AbstractEventLoop | None = None
-    ) -> None:
+    def _commit(self, appends: Sequence[_Append], *, here: asyncio.AbstractEventLoop | None = None) -> None:
         """Commit, and settle the callers' futures in their loops. `here`: the current thread's loop, if it has one."""
         stopwatch_s = self._settings.stopwatch_s
         began_s = stopwatch_s()
+        groups = _by_partition(appends)
         staged: list[tuple[PartitionLog, Staged]] = []
-        outcomes: dict[PartitionLog, list[Appended | DuramenError]] = {}
-        for partition, group in appends.items():
-            outcomes[partition], part = self._stage(partition, group)
+        outcomes: dict[PartitionLog, Iterator[Appended | DuramenError]] = {}
+        alone = len(groups) == 1
+        for partition, group in groups.items():
+            results, part = self._stage(partition, group, alone=alone)
+            outcomes[partition] = iter(results)
             if part is not None:
                 staged.append((partition, part))
-        for partition, failure in self._make_stable(staged).items():
-            outcomes[partition] = [failure] * len(appends[partition])
+        if staged:
+            for partition, failure in self._make_stable(staged).items():
+                outcomes[partition] = repeat(failure)
         self._disk.took(stopwatch_s() - began_s)
 
         settled: dict[asyncio.AbstractEventLoop, _Settled] = {}
         count = size = 0
-        for partition, group in appends.items():
-            for (_, batch, _, future), outcome in zip(group, outcomes[partition], strict=True):
-                settled.setdefault(future.get_loop(), []).append((future, outcome))
-                count += 1
-                size += len(batch)
+        for append in appends:
+            found: _Results = []
+            for partition, batch, _ in append.batches:
+                outcome = next(outcomes[partition])
                 if isinstance(outcome, Appended):
                     self.appends += 1
                     self.bytes += len(batch)
-            for waiter in partition.take_waiters():
+                else:
+                    outcome = _copied(outcome)
+                found.append(outcome)
+            settled.setdefault(append.future.get_loop(), []).append((append.future, found))
+            count += len(append.batches)
+            size += append.size
+        for partition in groups:
+            for waiter in partition.woken:
                 settled.setdefault(waiter.get_loop(), []).append((waiter, None))
+            partition.woken = []
         with self._lock:
             self._queued -= count
             self._queued_bytes -= size
         self.commits += 1
-        for loop, results in settled.items():
+        for loop, outcomes_of_loop in settled.items():
             if loop is here:
-                _settle(results)
+                _settle(outcomes_of_loop)
             else:
-                tell(loop, results)
+                tell(loop, outcomes_of_loop)
 
     def _stage(
-        self, partition: PartitionLog, group: list[_Append]
-    ) -> tuple[list[Appended | DuramenError], Staged | None]:
-        """Write one partition's batches; what each of them came to, and what is still to be made stable."""
+        self, partition: PartitionLog, group: list[tuple[bytes, int]], *, alone: bool
+    ) -> tuple[Sequence[Appended | DuramenError], Staged | None]:
+        """Write one partition's batches; what each of them came to, and what is still to be made stable: nothing where
+        this partition is `alone` in its commit.
+        """
         outcome: DuramenError
         places: list[Appended] = []
         staged: Staged | None = None
         if self.stopped is not None:
             return [self.stopped] * len(group), None
         try:
-            places, staged, refusal = partition.stage([(batch, span) for _, batch, span, _ in group], self._clock())
+            places, staged, refusal = partition.stage(group, self._clock(), alone=alone)
+            if places:
+                self.syncs += alone
             if refusal is None:
-                return list(places), staged
+                return places, staged
             outcome = refusal
         except LogStopped as error:
             outcome = self._not_staged(partition, error)
@@ -303,11 +325,12 @@ class Committer:
         return error
 
 
-def _by_partition(groups: Sequence[list[_Append]]) -> dict[PartitionLog, list[_Append]]:
-    found: dict[PartitionLog, list[_Append]] = {}
-    for group in groups:
-        for append in group:
-            found.setdefault(append[0], []).append(append)
+def _by_partition(appends: Sequence[_Append]) -> dict[PartitionLog, list[tuple[bytes, int]]]:
+    """The bytes and spans of all batches, each partition's in their order."""
+    found: dict[PartitionLog, list[tuple[bytes, int]]] = {}
+    for append in appends:
+        for partition, batch, span in append.batches:
+            found.setdefault(partition, []).append((batch, span))
     return found
 
 
@@ -327,6 +350,11 @@ def _unknown(stopped: LogStopped) -> WriteUnknown:
     )
 
 
+def _copied(error: DuramenError) -> DuramenError:
+    """One error may go to many callers; each gets its own, so that tracebacks do not pile up in one."""
+    return type(error)(error.message, **dict(error.fields))
+
+
 def tell(loop: asyncio.AbstractEventLoop, outcomes: _Settled) -> None:
     """Settle futures in the loop that they belong to."""
     try:
@@ -338,10 +366,5 @@ def tell(loop: asyncio.AbstractEventLoop, outcomes: _Settled) -> None:
 
 def _settle(outcomes: _Settled) -> None:
     for future, outcome in outcomes:
-        if future.done():
-            continue
-        if isinstance(outcome, DuramenError):
-            # One error may go to many waiters; each gets its own, so that tracebacks do not pile up in one.
-            future.set_exception(type(outcome)(outcome.message, **dict(outcome.fields)))
-        else:
+        if not future.done():
             future.set_result(outcome)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
+from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.embedded.segments.growing_file import GrowingFile
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_state import PartitionState
@@ -24,11 +24,11 @@ from log_tier.embedded.segments.staged import Staged
 from log_tier.embedded.segments.tail_cache import TailCache, TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
-from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
-from log_tier.embedded.storage.refusal import refusal_of
+from log_tier.embedded.storage.disk import Disk
+from log_tier.embedded.storage.refusal import no_room, refusal_of
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.batch_header import place_of, stamp_batch
-from log_tier.model.errors import DiskFull, DuramenError, LogStopped
+from log_tier.model.errors import DuramenError, LogStopped
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.log import Appended, Bounds
 
@@ -47,7 +47,11 @@ Waiter = asyncio.Future[None]
 
 
 class PartitionLog:
-    """A partition's files and where they end."""
+    """A partition's files and where they end.
+
+    Invariant: while the newest segment's file is the one that the log has used last, it takes bytes up to `_room`
+    without any look at its size, its checkpoint or the disk.
+    """
 
     def __init__(
         self,
@@ -79,6 +83,8 @@ class PartitionLog:
         """What every caller gets once the topic was deleted or the log was closed."""
         self.tail = TailCache(memory)
         self.waiters: list[Waiter] = []
+        self.woken: list[Waiter] = []
+        """Followers that waited for what was published since the committing thread last took them to wake them."""
         self._place = place_of(partition)
         self._files = files
         self._file = GrowingFile(disk, folder, files, segment_bytes=settings.segment_bytes, capacity=state.capacity)
@@ -87,6 +93,7 @@ class PartitionLog:
         """Position of the newest index entry."""
         self._unwritten: list[tuple[int, int]] = []
         """Index entries that are not in the index file yet."""
+        self._room = 0
         self._newest_ms = state.newest_ms
         self.has_written = False
         """Whether the last `stage` has written anything, and not only made room."""
@@ -114,10 +121,12 @@ class PartitionLog:
                 self._file.capacity = state.capacity
                 self._indexed, self._newest_ms = state.indexed_bytes, max(self._newest_ms, state.newest_ms)
                 self._look = None
-        if self.damage is not None:
-            for waiter in self.take_waiters():  # followers meet the damage
-                with suppress(RuntimeError):  # of a loop that was closed
-                    waiter.get_loop().call_soon_threadsafe(_release, waiter)
+                waiting: list[Waiter] = []
+                if self.damage is not None:  # followers meet it
+                    waiting, self.waiters = self.waiters, []
+        for waiter in waiting:
+            with suppress(RuntimeError):  # of a loop that was closed
+                waiter.get_loop().call_soon_threadsafe(_release, waiter)
 
     def _refused_to_wake(self) -> DuramenError | None:
         """Wake, for a write; the error if the files cannot be looked at now. Raises `LogStopped` for a failed sync."""
@@ -154,22 +163,23 @@ class PartitionLog:
             raise self.refusal
 
     def stage(
-        self, batches: list[tuple[bytes, int]], now_ms: int
+        self, batches: list[tuple[bytes, int]], now_ms: int, *, alone: bool = False
     ) -> tuple[list[Appended], Staged | None, DuramenError | None]:
         """Write batches (bytes, span) to the newest segment, without a sync; return their places and what to sync.
 
         What is staged counts only after `settle`, or after `publish_journalled` where a journal made it stable. Where a
-        segment is full, its part is settled here. If disk space or a descriptor is missing for one of the batches, this
-        and the later ones get no place and are not written; the error (`DiskFull`, `Overloaded`) says why. Raises what
-        `check_writable` does, and `LogStopped` where a sync failed; after any other `OSError` what is on the disk is
-        unknown.
+        segment is full, its part is settled here; so is everything where these are `alone` in their commit. If disk
+        space or a descriptor is missing for one of the batches, this and the later ones get no place and are not
+        written; the error (`DiskFull`, `Overloaded`) says why. Raises what `check_writable` does, and `LogStopped`
+        where a sync failed; after any other `OSError` what is on the disk is unknown.
         """
         self.has_written = False
         if self._look is not None:
-            refusal = self._refused_to_wake()
-            if refusal is not None:
-                return [], None, refusal
-        self.check_writable()
+            refused = self._refused_to_wake()
+            if refused is not None:
+                return [], None, refused
+        if self.refusal is not None or self.damage is not None:
+            self.check_writable()
         appended: list[Appended] = []
         staged: Staged | None = None
         now = max(now_ms, self._newest_ms)
@@ -178,18 +188,12 @@ class PartitionLog:
             if staged is not None:
                 self.settle(staged)
                 staged = None
-            try:
-                room = self._room_for(len(batches[done][0]), sum(len(batch) for batch, _ in batches[done:]))
-            except OSError as error:
-                if error.errno in OUT_OF_DESCRIPTORS:
-                    return appended, None, out_of_descriptors(f"{self.folder} cannot be opened for a write", error)
-                if error.errno not in NO_SPACE or isinstance(error, SyncFailed):
-                    raise
-                refusal = DiskFull(
-                    f"{error.filename or self.folder} cannot grow: {error.strerror}. This batch was not written; free "
-                    "space or trim the log, and try again"
-                )
-                return appended, None, refusal
+            room = self._room
+            if self._files.newest is not self._file or self.segments[-1].bytes + len(batches[done][0]) > room:
+                try:
+                    room = self._room_for(batches, done)
+                except OSError as error:
+                    return appended, None, no_room(error, self.folder)
             segment = self.segments[-1]
             staged = Staged(segment, segment.bytes, segment.bytes, segment.end, now)
             base, first = segment.end, segment.end
@@ -209,6 +213,9 @@ class PartitionLog:
                 done += 1
             self.has_written = True
             self._file.write(staged.data, staged.position)
+        if alone and staged is not None:
+            self.settle(staged)
+            staged = None
         return appended, staged, None
 
     def settle(self, staged: Staged) -> None:
@@ -231,20 +238,15 @@ class PartitionLog:
             for entry in staged.entries:
                 index.add(*entry)
             segment.bytes, segment.end, segment.newest_ms = staged.end_position, staged.end, staged.timestamp_ms
+            if self.waiters:
+                self.woken += self.waiters
+                self.waiters = []
         self.tail.add(staged.placed)
         if staged.entries:
             self._unwritten += staged.entries
             if len(self._unwritten) >= _INDEX_RUN:
                 written, self._unwritten = self._unwritten, []
                 self.write_index(segment, written)
-
-    def take_waiters(self) -> list[Waiter]:
-        """The followers that wait; the caller wakes them."""
-        if not self.waiters:
-            return []
-        with self.lock:
-            waiting, self.waiters = self.waiters, []
-        return waiting
 
     def wait_past(self, offset: Offset, loop: asyncio.AbstractEventLoop) -> Waiter | None:
         """A future of `loop` that is done once there may be something at `offset`; None where that is so already."""
@@ -273,8 +275,10 @@ class PartitionLog:
         with self.lock:
             self.refusal = None
 
-    def _room_for(self, first: int, total: int) -> int:
-        """`_make_room`, once more where closing other partitions' files gives it the descriptors that it needs."""
+    def _room_for(self, batches: list[tuple[bytes, int]], done: int) -> int:
+        """`_make_room` for the batches from `done` on, again where others' files give it the descriptors it needs."""
+        first, total = len(batches[done][0]), sum(len(batch) for batch, _ in batches[done:])
+        self._room = 0
         try:
             room = self._make_room(first, total)
         except OSError as error:
@@ -282,6 +286,7 @@ class PartitionLog:
                 raise
             room = self._make_room(first, total)
         self._file.used()
+        self._room = min(room, self.settings.segment_bytes)
         return room
 
     def _make_room(self, first: int, total: int) -> int:
@@ -324,6 +329,7 @@ class PartitionLog:
         segment = self.segments[-1]
         if not self._file.is_open:
             self._file.open(segment.path)
+        self._room = 0
         self.save_checkpoint(clean=clean, reserved_bytes=segment.bytes)
         self._file.seal(segment.bytes)
         self._unwritten = []

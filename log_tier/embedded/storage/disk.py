@@ -169,24 +169,29 @@ class _LocalFile:
             got += len(data)
         return b"".join(parts)
 
-    def pwrite(self, buffers: Sequence[bytes], position: int) -> None:
-        with self._named:
-            self._pwrite(buffers, position)
+    # Each commit writes and syncs: a `try` costs nothing there, a context two calls.
 
-    def _pwrite(self, buffers: Sequence[bytes], position: int) -> None:
+    def pwrite(self, buffers: Sequence[bytes], position: int) -> None:
         if len(buffers) > _BUFFERS_MAX:
             buffers = (b"".join(buffers),)
         left = sum(map(len, buffers))
-        written = os.pwritev(self._fd, buffers, position)
-        if written == left:
-            return
-        rest = memoryview(b"".join(buffers))
-        while written < left:
-            written += os.pwrite(self._fd, rest[written:], position + written)
+        try:
+            written = os.pwritev(self._fd, buffers, position)
+            if written == left:
+                return
+            rest = memoryview(b"".join(buffers))
+            while written < left:
+                written += os.pwrite(self._fd, rest[written:], position + written)
+        except OSError as error:
+            with self._named:
+                raise error
 
     def fdatasync(self) -> None:
-        with self._named_sync:
+        try:
             os.fdatasync(self._fd)
+        except OSError as error:
+            with self._named_sync:
+                raise error
 
     def preallocate(self, position: int, size: int) -> None:
         with self._named:

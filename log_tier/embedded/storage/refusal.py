@@ -10,7 +10,7 @@ from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descript
 from log_tier.embedded.storage.disk import NO_SPACE, SyncFailed
 from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly, LogStopped
 
-__all__ = ["refusal_of"]
+__all__ = ["no_room", "refusal_of"]
 
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -37,4 +37,18 @@ def refusal_of(error: OSError, folder: Path) -> DuramenError:
         f"the disk refused an operation on {file}: {why}. This call was not carried out, and nothing that was "
         "acknowledged is lost; look at the disk, then try again",
         file=file,
+    )
+
+
+def no_room(error: OSError, folder: Path) -> DuramenError:
+    """Why a batch of the partition in `folder` was not written; raises `error` itself where it was not for want of
+    space or descriptors.
+    """
+    if error.errno in OUT_OF_DESCRIPTORS:
+        return out_of_descriptors(f"{folder} cannot be opened for a write", error)
+    if error.errno not in NO_SPACE or isinstance(error, SyncFailed):
+        raise error
+    return DiskFull(
+        f"{error.filename or folder} cannot grow: {error.strerror}. This batch was not written; free space or trim the "
+        "log, and try again"
     )

@@ -127,7 +127,7 @@ IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = 
     "a read of many keys": (Stubs.read, reply_budget, "_read"),
     "a page of a scan": (Stubs.scan_page, scan, "merge_pages"),
     "a watch with a backlog": (Stubs.watch, watches, "decode_batch"),
-    "the checks of many parts": (Stubs.write_parts, engine, "check_batch"),
+    "the checks of many parts": (Stubs.write_parts, engine, "checked_span"),
     "many questions about outcomes": (Stubs.ask_outcomes, messages, "outcomes_parts_from"),
     "the outcomes of many records": (Stubs.rejected, local_data, "_judged_in"),
     "what became of many records": (Stubs.rejected, outcomes, "_write_outcome"),
