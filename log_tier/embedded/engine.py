@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
 from log_tier.embedded.closing import close_files
-from log_tier.embedded.commit.committer import Committer, tell
+from log_tier.embedded.commit.committer import Committer, tell, with_refused
 from log_tier.embedded.recovery.data_folder import DataFolder
 from log_tier.embedded.recovery.open_topics import OpenTopic, TopicOpener
 from log_tier.embedded.segments.memory_blocks import keep_freed_blocks
@@ -54,14 +54,6 @@ _CHECK_ITEMS: Final = 2
 _T = TypeVar("_T")
 
 _logger = logging.getLogger(__name__)
-
-
-async def _with_refused(
-    appended: asyncio.Future[list[Appended | DuramenError]], refused: Mapping[int, DuramenError]
-) -> list[Appended | DuramenError]:
-    """What became of all parts, of which those in these places never came to a commit."""
-    others = iter(await appended)
-    return [refused.get(place) or next(others) for place in range(len(refused) + len(appended.result()))]
 
 
 class EmbeddedLog:
@@ -330,13 +322,26 @@ class EmbeddedLog:
         """
         if _CHECK_ITEMS * len(parts) > AT_ONCE_ITEMS_MAX:
             return self._append_large(parts, gathered)
-        return self._append_checked(*self._checked(parts), gathered)
+        checked, refused = self._checked(parts)
+        if checked:
+            try:
+                appended = self._committer.submit(checked, gathered=gathered)
+                return with_refused(appended, refused) if refused else appended
+            except DuramenError as error:
+                refused = {place: refused.get(place, error) for place in range(len(parts))}
+        answered: asyncio.Future[list[Appended | DuramenError]] = asyncio.get_running_loop().create_future()
+        answered.set_result([refused[place] for place in range(len(parts))])
+        return answered
 
     async def _append_large(
         self, parts: Sequence[tuple[PartitionId, bytes]], gathered: bool
     ) -> list[Appended | DuramenError]:
         checked, refused = await asyncio.to_thread(self._checked, parts)
-        return await self._append_checked(checked, refused, gathered)
+        try:
+            appended = self._committer.submit(checked, gathered=gathered)
+        except DuramenError as error:
+            return [refused.get(place, error) for place in range(len(parts))]
+        return await with_refused(appended, refused)
 
     def _checked(
         self, parts: Sequence[tuple[PartitionId, bytes]]
@@ -350,20 +355,6 @@ class EmbeddedLog:
             except DuramenError as error:
                 refused[place] = error
         return checked, refused
-
-    def _append_checked(
-        self, checked: list[tuple[PartitionLog, bytes, int]], refused: dict[int, DuramenError], gathered: bool
-    ) -> Awaitable[list[Appended | DuramenError]]:
-        count = len(checked) + len(refused)
-        if checked:
-            try:
-                appended = self._committer.submit(checked, gathered=gathered)
-                return _with_refused(appended, refused) if refused else appended
-            except DuramenError as error:
-                refused = {place: refused.get(place, error) for place in range(count)}
-        answered: asyncio.Future[list[Appended | DuramenError]] = asyncio.get_running_loop().create_future()
-        answered.set_result([refused[place] for place in range(count)])
-        return answered
 
     async def read(
         self, partition: PartitionId, start: Offset, *, follow: bool, chunk_bytes: int = 1 << 20

@@ -107,7 +107,7 @@ class LocalData:
         budget = ReplyBudget()
         results: list[ReadResult | DuramenError] = []
         waiting: list[tuple[int, ReadPart]] = []
-        turn = Turn()
+        turn = Turn() if len(parts) > 1 else None  # a lone read pays for nothing else
         for place, part in enumerate(parts):
             try:
                 replica = self.node.replica(part.partition)
@@ -122,7 +122,7 @@ class LocalData:
                 results.append(_UNANSWERED)
             except DuramenError as error:
                 results.append(error)
-            if turn.is_full(_PART_ITEMS + min(len(part.keys), AT_ONCE_ITEMS_MAX)):
+            if turn is not None and turn.is_full(_PART_ITEMS + min(len(part.keys), AT_ONCE_ITEMS_MAX)):
                 await turn.end()
         if waiting:
             left_s = _time_left(min(timeout, patience) if patience else timeout)
@@ -248,7 +248,11 @@ class LocalData:
         """
         try:
             replica = await self._replica(part.partition, timeout)
-            await replica.wait_applied(part.after, timeout=timeout, acknowledged=acknowledged)
+            if replica.failure is not None:
+                replica.check_open()
+            if replica.index.applied < part.after:
+                wait = replica.progress.wait_written if acknowledged else replica.wait_applied
+                await wait(part.after, timeout=timeout)
             if part.after - part.base_offset < AT_ONCE_ITEMS_MAX:
                 return judged(part, replica.index.outcomes(part.base_offset, part.after))
             with replica.reading() as index:

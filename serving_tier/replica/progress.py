@@ -7,7 +7,7 @@ index, and the log's end as it was last heard of.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from log_tier.model.errors import DuramenError
@@ -48,7 +48,7 @@ class Progress:
         self._opened_at = latest
         self._bounds = lag_bounds
         self._lag = Lag(latest=latest, applied=index.applied, now=clock())
-        self._waiters = OffsetWaiters()
+        self._waiters = OffsetWaiters(late=self._behind)
 
     @property
     def latest(self) -> Offset:
@@ -100,18 +100,21 @@ class Progress:
         self.answered(bounds.latest, asked_s=asked_s)
         return bounds
 
-    async def wait_applied(self, offset: Offset, *, timeout: float | None, acknowledged: bool = False) -> None:
+    def wait_written(self, offset: Offset, *, timeout: float) -> Awaitable[None]:
+        """`wait_applied` for a caller whom the log has told that it holds `offset`: the log is not asked."""
+        return self._waiters.wait(offset, timeout)
+
+    async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
         """Return when `offset` is applied. `timeout` in seconds, a question to the log included; None: without a limit.
 
-        `acknowledged`: the log has told the caller that it holds `offset`; else it is asked where that is not known.
-        Raises `ReplicaBehind` with both offsets when the time has passed, `TokenAhead` where the log itself does not
-        hold that offset, `Overloaded`, or what `fail` was given.
+        The log is asked where it is not known to hold `offset`. Raises `ReplicaBehind` with both offsets when the time
+        has passed, `TokenAhead` where the log itself does not hold that offset, `Overloaded`, or what `fail` was given.
         """
         if self.index.applied >= offset:
             return
         try:
             async with asyncio.timeout(timeout):
-                if offset > self.latest and not acknowledged:
+                if offset > self.latest:
                     # What was last heard of the log may be old: ask it.
                     bounds = await self._ask_bounds()
                     if offset > bounds.latest + bounds.unsettled:
@@ -121,8 +124,10 @@ class Progress:
         except DuramenError:
             raise
         except TimeoutError:
-            applied = self.index.applied
-            raise behind(self.name, self.id.partition, applied=applied, asked=offset, latest=self.latest) from None
+            raise self._behind(offset) from None
+
+    def _behind(self, asked: Offset) -> DuramenError:
+        return behind(self.name, self.id.partition, applied=self.index.applied, asked=asked, latest=self.latest)
 
     def fail(self, error: DuramenError) -> None:
         """The replica will not advance any more: wake all waiters with `error`, now and from now on."""

@@ -113,9 +113,10 @@ class Replica:
         self._changes = 0
         self._pinned_reads = PinnedReads(self.progress)
         self._voids = UnreadableWarnings(self.name, index.statistics().void, clock=clock)
-        self._applying = Applying(
+        self.applying = Applying(
             self.name, self.progress, self.versions, self._pinned_reads, self._voids, applier=applier
         )
+        """`under_way`: is a batch being applied now, in the applier's thread?"""
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._follower: asyncio.Task[None] | None = None
@@ -174,11 +175,6 @@ class Replica:
         return self.index.applied
 
     @property
-    def applies(self) -> bool:
-        """Is a batch being applied now, in the applier's thread?"""
-        return self._applying.under_way
-
-    @property
     def void(self) -> int:
         """Records so far that no table can hold: foreign producers' mistakes."""
         return self._voids.count
@@ -186,12 +182,12 @@ class Replica:
     @property
     def awaits(self) -> VersionMissing | None:
         """Why it does not go on: it waits at a barrier for a version."""
-        return self._applying.awaits
+        return self.applying.awaits
 
     @property
     def awaited_barrier(self) -> Barrier | None:
         """The barrier at which it waits for a version."""
-        return self._applying.awaited
+        return self.applying.awaited
 
     def _start_following(self) -> None:
         self._update_state()
@@ -203,7 +199,7 @@ class Replica:
             async with aclosing(reader) as chunks:
                 async for chunk in chunks:
                     self.progress.heard(chunk.latest)
-                    async with aclosing(self._applying.chunk(chunk.data)) as steps:
+                    async with aclosing(self.applying.chunk(chunk.data)) as steps:
                         async for step in steps:
                             await self._do(step)
                     self.progress.advance()
@@ -303,11 +299,11 @@ class Replica:
         if self.failure is not None:
             raise copy(self.failure)
 
-    async def wait_applied(self, offset: Offset, *, timeout: float | None, acknowledged: bool = False) -> None:
+    async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:
         """Return when `offset` is applied. See `Progress.wait_applied`; raises why the replica was closed, too."""
         self.check_open()
         if self.index.applied < offset:
-            await self.progress.wait_applied(offset, timeout=timeout, acknowledged=acknowledged)
+            await self.progress.wait_applied(offset, timeout=timeout)
 
     async def at_offset(self, offset: Offset, *, timeout: float) -> PinnedRead:
         """A read transaction at `offset`, or at the end of the first batch beyond it. `timeout` in seconds.
@@ -319,7 +315,7 @@ class Replica:
         if self.failure is not None:
             raise copy(self.failure)
         try:
-            return await self._pinned_reads.open(offset, timeout=timeout, still=not self._applying.under_way)
+            return await self._pinned_reads.open(offset, timeout=timeout, still=not self.applying.under_way)
         except TimeoutError:
             latest = self.progress.latest
             raise pinned_too_late(

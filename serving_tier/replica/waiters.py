@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable
 from copy import copy
 from typing import Final
 
@@ -27,7 +28,9 @@ class OffsetWaiters:
     Invariant: after `advance(offset)` nobody waits for `offset` or less. After `fail(error)` nobody waits at all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, late: Callable[[Offset], DuramenError]) -> None:
+        """`late`: the error for a caller who has waited for an offset for too long."""
+        self._late = late
         self._waiting: dict[Offset, list[asyncio.Future[None]]] = {}
         self._offsets: list[Offset] = []
         """The keys of `_waiting`, rising."""
@@ -37,8 +40,10 @@ class OffsetWaiters:
     def __len__(self) -> int:
         return self._count
 
-    async def wait(self, offset: Offset) -> None:
-        """Return when `offset` has been applied. Raises `Overloaded`, or what `fail` was given."""
+    async def wait(self, offset: Offset, timeout: float | None = None) -> None:
+        """Return when `offset` has been applied. Raises `Overloaded`, what `fail` was given, or, after `timeout`
+        seconds, what `late` says.
+        """
         if self._failure is not None:
             raise copy(self._failure)
         if self._count >= WAITERS_MAX:
@@ -46,22 +51,30 @@ class OffsetWaiters:
                 f"{WAITERS_MAX} reads already wait for this replica to catch up; read another one, or later",
                 limit=WAITERS_MAX,
             )
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         group = self._waiting.get(offset)
         if group is None:
             group = self._waiting[offset] = []
             insort(self._offsets, offset)
         group.append(future)
         self._count += 1
+        timer = None if timeout is None else loop.call_later(timeout, self._end_waiting, offset, future)
         try:
             await future
         finally:
+            if timer is not None:
+                timer.cancel()
             # An advance has already taken a woken waiter out; one that was cancelled takes itself out.
             if future in group and self._waiting.get(offset) is group:
                 group.remove(future)
                 self._count -= 1
                 if not group:
                     del self._waiting[offset], self._offsets[bisect_left(self._offsets, offset)]
+
+    def _end_waiting(self, offset: Offset, future: asyncio.Future[None]) -> None:
+        if not future.done():
+            future.set_exception(self._late(offset))
 
     def advance(self, applied: Offset) -> None:
         """Wake all waiters for `applied` or less."""

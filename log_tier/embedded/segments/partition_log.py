@@ -47,11 +47,7 @@ Waiter = asyncio.Future[None]
 
 
 class PartitionLog:
-    """A partition's files and where they end.
-
-    Invariant: while the newest segment's file is the one that the log has used last, it takes bytes up to `_room`
-    without any look at its size, its checkpoint or the disk.
-    """
+    """A partition's files and where they end."""
 
     def __init__(
         self,
@@ -93,8 +89,9 @@ class PartitionLog:
         """Position of the newest index entry."""
         self._unwritten: list[tuple[int, int]] = []
         """Index entries that are not in the index file yet."""
-        self._room = 0
         self._newest_ms = state.newest_ms
+        self._room = 0
+        """Up to here the newest file takes bytes without a look at anything, while the log has used no other since."""
         self.has_written = False
         """Whether the last `stage` has written anything, and not only made room."""
         self._sealed = False
@@ -238,9 +235,7 @@ class PartitionLog:
             for entry in staged.entries:
                 index.add(*entry)
             segment.bytes, segment.end, segment.newest_ms = staged.end_position, staged.end, staged.timestamp_ms
-            if self.waiters:
-                self.woken += self.waiters
-                self.waiters = []
+            self.woken, self.waiters = self.woken + self.waiters, []
         self.tail.add(staged.placed)
         if staged.entries:
             self._unwritten += staged.entries

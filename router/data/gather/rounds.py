@@ -1,9 +1,10 @@
-"""Which batches leave in which request, and when. Pure: no task, no clock.
+"""Which batches leave in which request, and when. Pure: it is given its clock and its loop, as functions.
 
 `Rounds` is the state of one gatherer: the batches that wait, by partition, and those that have left. The shell around
-it (`writes.py`) sends, waits and sets timers; every decision is here, as a function of the state and of one event.
+it (`writes.py`) sends and waits; every decision is here, as a function of the state and of one event.
 
     a call joins          batch_for()   the open batch of its partition, or a new one
+    something may leave   schedule()    looks at it at the end of this round of the loop
     may the next leave?   leaves_at()   at once, or when as many calls are there as lately
     the way is free       leave()       the oldest batch of every partition that has none under way, as requests
     a request is back     landed()      the next one may leave
@@ -18,11 +19,11 @@ are there as lately, but at most that share of the time that the last request to
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from log_tier.model.batch import BATCH_RECORDS_MAX
 from log_tier.model.errors import DuramenError, LimitExceeded, Overloaded
@@ -93,24 +94,36 @@ class Rounds(Generic[T, B]):
     """
 
     __slots__ = (
-        "_closed",
-        "_expected",
-        "_leave_by_s",
-        "_new",
-        "_queues",
-        "_rules",
+        *("_clock_s", "_closed", "_expected", "_later", "_leave_by_s", "_new", "_queues", "_rules", "_scheduled"),
+        "_send",
+        "_start",
         "in_flight",
         "pending_bytes",
         "under_way",
         "waiting",
     )
 
-    def __init__(self, rules: Rules, new: Callable[[PartitionId, T], B]) -> None:
-        """`new`: makes an empty batch for a partition. It is called whenever something may have to leave that could not
-        before.
+    def __init__(
+        self,
+        rules: Rules,
+        new: Callable[[PartitionId, T], B],
+        *,
+        clock_s: Callable[[], float],
+        later: Callable[[Callable[[], None]], object],
+        send: Callable[[list[B]], Coroutine[Any, Any, None]],
+        start: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        """`new`: makes an empty batch for a partition. `later`: calls a function in the loop's next round. `send`, run
+        by `start`: sends the batches of one request.
         """
         self._rules = rules
         self._new = new
+        self._clock_s = clock_s
+        self._later = later
+        self._send = send
+        self._start = start
+        self._scheduled = False
+        """Will it look at what may leave?"""
         self._closed: DuramenError | None = None
         """Why no call may join any more."""
         self._queues: dict[PartitionId, deque[B]] = {}
@@ -152,6 +165,8 @@ class Rounds(Generic[T, B]):
             or batch.content_bytes + size > self._rules.batch_content_max
             or batch.records + records > BATCH_RECORDS_MAX
         ):
+            if not self._scheduled:
+                self.schedule()
             batch = self._new(place, table)
             self._queues.setdefault(place, deque()).append(batch)
         batch.content_bytes += size
@@ -171,6 +186,7 @@ class Rounds(Generic[T, B]):
         self._queues.setdefault(batch.place, deque()).appendleft(batch)
         self.pending_bytes += batch.content_bytes
         self.waiting += batch.calls
+        self.schedule()
 
     def _refuse(self) -> NoReturn:
         if self._closed is not None:
@@ -184,6 +200,24 @@ class Rounds(Generic[T, B]):
     def close(self, error: DuramenError) -> None:
         """No call joins any more: each gets a copy of `error`. What waits may still leave."""
         self._closed = error
+
+    def schedule(self) -> None:
+        """Something may leave: look at it at the end of this round of the loop. Calls of the same round leave together,
+        and those that were just answered write again before their partition's next batch leaves.
+        """
+        if not self._scheduled:
+            self._scheduled = True
+            self._later(self._look)
+
+    def _look(self) -> None:
+        leaves_at = self.leaves_at()
+        if leaves_at and self._clock_s() < leaves_at:
+            # Timers tick in milliseconds, which is longer than all of this: look again in the loop's next round.
+            self._later(self._look)
+            return
+        self._scheduled = False
+        for request in self.leave():
+            self._start(self._send(request))
 
     def leaves_at(self) -> float:
         """The time, on the shell's clock, at which what waits leaves; 0: at once."""

@@ -49,7 +49,16 @@ class WriteGatherer(Generic[T, C]):
         """`producer_id`: this gatherer's alone. `new`: makes an empty batch. `closed`: the error for a write that was
         not sent before the end.
         """
-        self.rounds: Rounds[T, BatchBuilder[C]] = Rounds(rules, self._begin)
+        self._loop = asyncio.get_running_loop()
+        self._tasks = TaskSet()
+        self.rounds: Rounds[T, BatchBuilder[C]] = Rounds(
+            rules,
+            new,
+            clock_s=self._loop.time,
+            later=self._loop.call_soon,
+            send=self._send,
+            start=self._tasks.start,
+        )
         """Calls join by `rounds.batch_for`, and add their records at once: the batch leaves in a later round of the
         loop."""
         self.batches = 0
@@ -62,38 +71,12 @@ class WriteGatherer(Generic[T, C]):
         self._compress = compress
         self._closed_error = closed
         self._sequences: dict[PartitionId, int] = {}
-        self._loop = asyncio.get_running_loop()
-        self._scheduled = False
-        self._new = new
-        self._tasks = TaskSet()
-
-    def _begin(self, place: PartitionId, table: T) -> BatchBuilder[C]:
-        self._schedule()
-        return self._new(place, table)
 
     def send_again(self, batch: BatchBuilder[C]) -> None:
         """Send a batch that was encoded and sent over another path, ahead of its partition's other batches. Raises as
         `Rounds.batch_for`.
         """
         self.rounds.put_first(batch)
-        self._schedule()
-
-    def _schedule(self) -> None:
-        # Not at once but at the end of this round of the loop: calls of the same round leave together, and those that
-        # were just answered write again before their partition's next batch leaves.
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        leaves_at = self.rounds.leaves_at()
-        if leaves_at and self._loop.time() < leaves_at:
-            # Timers tick in milliseconds, which is longer than all of this: look again in the loop's next round.
-            self._loop.call_soon(self._flush)
-            return
-        self._scheduled = False
-        for request in self.rounds.leave():
-            self._tasks.start(self._send(request))
 
     # --- a request
 
@@ -111,7 +94,7 @@ class WriteGatherer(Generic[T, C]):
                     counts = False
                     self.rounds.landed(calls, began_s, self._loop.time())
                 if self.rounds.waiting:
-                    self._schedule()
+                    self.rounds.schedule()
                 if not left:
                     break
                 if pending:
@@ -126,7 +109,7 @@ class WriteGatherer(Generic[T, C]):
             if counts:
                 self.rounds.landed(0, 0.0, 0.0)
             if self.rounds.waiting and not isinstance(error, asyncio.CancelledError):
-                self._schedule()
+                self.rounds.schedule()
             raise
         if pending:
             await self._judge(pending)
@@ -203,7 +186,9 @@ class WriteGatherer(Generic[T, C]):
                     reason = error if isinstance(error, DuramenError) else DuramenError(f"not encodable: {error}")
                     self._give_up(batch, reason)
                     continue
-                self._encoded(batch, sequence)
+                self._sequences[batch.place] = sequence + batch.records
+                self.batches += 1
+                self.records += batch.records
             batch.progress.under_way = True
             sent.append(batch)
             parts.append(WritePart(batch.place, batch.data, outcomes, gathered))
@@ -218,12 +203,9 @@ class WriteGatherer(Generic[T, C]):
             batch.data = await asyncio.to_thread(
                 batch.columns.encode, producer_id=self._producer_id, sequence=sequence, compress=self._compress
             )
-            self._encoded(batch, sequence)
-
-    def _encoded(self, batch: BatchBuilder[C], sequence: int) -> None:
-        self._sequences[batch.place] = sequence + batch.records
-        self.batches += 1
-        self.records += batch.records
+            self._sequences[batch.place] = sequence + batch.records
+            self.batches += 1
+            self.records += batch.records
 
     def _give_up(self, batch: BatchBuilder[C], reason: DuramenError) -> None:
         if self.rounds.under_way.get(batch.place) is batch:

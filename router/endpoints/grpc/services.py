@@ -47,13 +47,15 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
             with self._load:
                 patience_s = request.patience_ms / 1000
                 results = list(await self._inner.read(parts, timeout=time_left_s(context), patience=patience_s))
-            return _read_reply(results) if small else await asyncio.to_thread(_read_reply, results)
+            return messages.read_reply(results) if small else await asyncio.to_thread(_read_reply, results)
         except DuramenError as error:
             await abort(context, error)
 
     async def Write(self, request: kv.WriteRequest, context: _Context) -> kv.WriteReply:  # noqa: N802
         try:
-            parts = await run_sized(len(request.parts), lambda: messages.write_parts_from(request))
+            decode = messages.write_parts_from
+            small = len(request.parts) <= AT_ONCE_ITEMS_MAX  # a lone write pays for nothing else
+            parts = decode(request) if small else await asyncio.to_thread(decode, request)
             timeout, patience_s = time_left_s(context), request.patience_ms / 1000
             return await _write_reply(await self._inner.write(parts, timeout=timeout, patience=patience_s))
         except DuramenError as error:
@@ -121,7 +123,7 @@ async def _write_reply(given: Sequence[WriteResult | DuramenError]) -> kv.WriteR
 
     # There is one thing to say about each part, and one about each record with an outcome.
     items = sum([1 + len(result.outcomes) if isinstance(result, WriteResult) else 1 for result in results])
-    return await run_sized(items, encode)
+    return messages.write_reply(results) if items <= AT_ONCE_ITEMS_MAX else await asyncio.to_thread(encode)
 
 
 class TablesService(tables_pb2_grpc.TablesServicer):

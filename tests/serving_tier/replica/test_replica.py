@@ -120,8 +120,8 @@ async def test_who_has_appended_it_waits_without_a_question_to_the_log(
         return await inner(partition)
 
     monkeypatch.setattr(setting.log, "bounds", bounds)
-    first = asyncio.ensure_future(replica.wait_applied(Offset(0), timeout=DEADLINE_S, acknowledged=True))
-    second = asyncio.ensure_future(replica.wait_applied(Offset(0), timeout=DEADLINE_S, acknowledged=True))
+    first = asyncio.ensure_future(replica.progress.wait_written(Offset(0), timeout=DEADLINE_S))
+    second = asyncio.ensure_future(replica.progress.wait_written(Offset(0), timeout=DEADLINE_S))
     await asyncio.sleep(0)
     assert not first.done()
     await setting.write(b"a")

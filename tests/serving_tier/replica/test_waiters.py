@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_tier.model.errors import LogDamaged, Overloaded
+from log_tier.model.errors import DuramenError, LogDamaged, Overloaded, ReplicaBehind
 from log_tier.model.identifiers import Offset
 from serving_tier.replica import waiters as module
 from serving_tier.replica.waiters import OffsetWaiters
@@ -20,6 +20,10 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
+def behind(asked: Offset) -> DuramenError:
+    return ReplicaBehind(f"asked for {asked}", asked=asked)
+
+
 @settings(deadline=None)
 @given(
     waits=st.lists(st.integers(0, 20), max_size=30),
@@ -28,7 +32,7 @@ async def turn() -> None:
 )
 def test_exactly_those_whose_offset_has_come_are_woken(waits: list[int], advances: list[int], gone: set[int]) -> None:
     async def scenario() -> None:
-        waiters = OffsetWaiters()
+        waiters = OffsetWaiters(late=behind)
         tasks = [asyncio.ensure_future(waiters.wait(Offset(offset))) for offset in waits]
         await turn()
         for place in gone & set(range(len(tasks))):
@@ -51,7 +55,7 @@ def test_exactly_those_whose_offset_has_come_are_woken(waits: list[int], advance
 
 
 async def test_a_failure_reaches_those_who_wait_and_those_who_come() -> None:
-    waiters = OffsetWaiters()
+    waiters = OffsetWaiters(late=behind)
     early = [asyncio.ensure_future(waiters.wait(Offset(n))) for n in (1, 1, 2)]
     await turn()
     error = LogDamaged("damaged at 7", position=7)
@@ -68,7 +72,7 @@ async def test_a_failure_reaches_those_who_wait_and_those_who_come() -> None:
 
 async def test_too_many_are_refused_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAITERS_MAX", 3)
-    waiters = OffsetWaiters()
+    waiters = OffsetWaiters(late=behind)
     tasks = [asyncio.ensure_future(waiters.wait(Offset(5))) for _ in range(3)]
     await turn()
     with pytest.raises(Overloaded, match="3 reads already wait") as caught:
@@ -84,10 +88,22 @@ async def test_too_many_are_refused_and_leave_no_trace(monkeypatch: pytest.Monke
 
 
 async def test_woken_and_cancelled_in_one_round() -> None:
-    waiters = OffsetWaiters()
+    waiters = OffsetWaiters(late=behind)
     task = asyncio.ensure_future(waiters.wait(Offset(1)))
     await turn()
     waiters.advance(Offset(1))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert len(waiters) == 0
+
+
+async def test_who_waits_for_too_long_gets_the_error_and_leaves_no_trace() -> None:
+    waiters = OffsetWaiters(late=behind)
+    others = asyncio.ensure_future(waiters.wait(Offset(3), 1e6))
+    with pytest.raises(ReplicaBehind, match="asked for 3"):
+        await waiters.wait(Offset(3), 0.0)
+    assert len(waiters) == 1
+    waiters.advance(Offset(3))
+    await others
+    assert len(waiters) == 0
+    waiters.check(Offset(3))

@@ -23,7 +23,7 @@ from router.endpoints.resp.wire.arguments import shown
 from router.endpoints.resp.wire.fallback_parser import Command
 from router.endpoints.resp.wire.replies import Problem
 
-__all__ = ["COMMANDS", "find_command", "unknown_command"]
+__all__ = ["BY_WORD", "COMMANDS", "find_command", "unknown_command"]
 
 _MODULES: Final = (
     *(strings, keys, counters, connection, server, flushdb, scans, transactions, subscriptions, cluster),
@@ -33,14 +33,13 @@ _MODULES: Final = (
 COMMANDS: Final[dict[str, CommandSpec]] = {spec.name: spec for module in _MODULES for spec in module.SPECS}
 """Every command by its name in small letters."""
 
-_BY_WORD: Final = {
-    word: spec for spec in COMMANDS.values() for word in (spec.name.encode(), spec.name.upper().encode())
-}
+BY_WORD: Final = {word: spec for spec in COMMANDS.values() for word in (spec.name.encode(), spec.name.upper().encode())}
+"""Every command by the words that clients send, in small or in capital letters."""
 
 
 def find_command(word: bytes) -> CommandSpec | None:
     """The command of that name, in any letters."""
-    return _BY_WORD.get(word) or _BY_WORD.get(word.upper())
+    return BY_WORD.get(word) or BY_WORD.get(word.upper())
 
 
 def unknown_command(command: Command) -> Problem:

@@ -19,7 +19,7 @@ from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, async_command, sync_command
 from router.endpoints.resp.context import CommandContext
 from router.endpoints.resp.data.reads import check_keys
-from router.endpoints.resp.data.rounds.partition_executor import EXECUTION_S
+from router.endpoints.resp.data.rounds.jobs import EXECUTION_S
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Overlay, Step, View
 from router.endpoints.resp.wire.arguments import text_of

@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
-from router.endpoints.resp.commands.command_table import find_command, unknown_command
+from router.endpoints.resp.commands.command_table import BY_WORD, find_command, unknown_command
 from router.endpoints.resp.commands.transactions import begin, enqueue
 from router.endpoints.resp.connection.context import ConnectionOwner
 from router.endpoints.resp.connection.fast_path import GET_WORDS, SET_WORDS, TURN, TURN_S, FastPath
@@ -287,7 +287,7 @@ class Client(Session, asyncio.Protocol):
         """Begin with the first command of the queue; False where it has to wait for those before it."""
         if self._is_upstream and name == self._fence_secret:
             return self._report_state(command)
-        spec = find_command(name)
+        spec = BY_WORD.get(name) or find_command(name)
         if spec is None:
             return self._refuse(unknown_command(command))
         if (

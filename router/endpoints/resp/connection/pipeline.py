@@ -219,7 +219,9 @@ class Pipeline:
     def _reserve(self, place: Pending, size: int, commands: int) -> None:
         self.running += commands
         self._size += size
-        self._reply_queue.reserve(place, commands)
+        queue = self._reply_queue
+        queue.waits.append(place)
+        queue.unanswered += commands
 
     def answered(self, reply: Any, protocol: int, size: int) -> bytes:
         """A command was answered: the bytes of its reply."""

@@ -116,7 +116,9 @@ class Waiters:
                 places[each.record] = each.original
         judging, self.judging = self.judging, []
         for first, count, waiter in judging:
-            refused = next((rejected[n] for n in range(first, first + count) if n in rejected), None)
+            refused = None
+            if rejected:
+                refused = next((rejected[n] for n in range(first, first + count) if n in rejected), None)
             waiter.settle(refused, places.get(first, Offset(result.base_offset + first)))
 
     def fail(self, error: DuramenError) -> None:
@@ -138,7 +140,8 @@ class Waiters:
             keys = self._columns.keys
             self._table.wrote(self._partition, keys, Offset(result.base_offset + len(keys) - 1))
             self._table = None
-            self._end()
+            if self._landed is not None:
+                self._end()
 
     async def landed(self) -> None:
         """Return when the batch's fate is known: its table has noted its keys, or its writers have got an error."""

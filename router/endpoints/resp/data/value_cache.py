@@ -89,7 +89,7 @@ class ValueCache:
         if budget.bytes_max:
             budget.caches.append(cache)
             replica.observers.append(cache)
-            if not replica.applies:
+            if not replica.applying.under_way:
                 cache.applied, cache.transaction = replica.index.applied, replica.index.transaction()
         return cache
 
@@ -114,7 +114,7 @@ class ValueCache:
 
     def passed(self) -> None:
         """A client was shown the index as it is, which may be newer than what the cache has heard of. See V4."""
-        if self._replica.applies:
+        if self._replica.applying.under_way:
             self.applied = NOTHING
 
     def _forget(self, keys: Iterable[bytes]) -> None:

@@ -13,6 +13,7 @@ A script is blocks between blank lines: steps a line, `---`, and what came of ea
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,13 +74,38 @@ class Gatherer:
 
     def __init__(self, rules: Rules) -> None:
         self.made: list[Batch] = []
-        self.rounds: Rounds[None, Batch] = Rounds(rules, self._new)
         self.now_s = 0.0
         self.began_s = 0.0
+        self.looks: list[Callable[[], None]] = []
+        """What the rounds want to be called in the loop's next round."""
+        self.rounds: Rounds[None, Batch] = Rounds(
+            rules,
+            self._new,
+            clock_s=lambda: self.now_s,
+            later=self.looks.append,
+            send=self._send,
+            start=lambda work: work.close(),
+        )
+        self.requests: list[list[Batch]] = []
+        """What has left by a look."""
 
     def _new(self, place: PartitionId, _: None) -> Batch:
         self.made.append(Batch(place, len(self.made)))
         return self.made[-1]
+
+    def _send(self, batches: list[Batch]) -> Coroutine[Any, Any, None]:
+        self.requests.append(batches)
+
+        async def nothing() -> None:
+            """Nobody sends it."""
+
+        return nothing()
+
+    def look(self) -> None:
+        """The loop's next round."""
+        looks, self.looks[:] = list(self.looks), []
+        for look in looks:
+            look()
 
     def call(self, partition: int, size: int) -> Batch:
         return self.rounds.batch_for(PartitionId(TABLE, Partition(partition)), None, size, 1)
@@ -120,6 +146,41 @@ def do(gatherer: Gatherer, line: str) -> str:
     assert verb == "back", f"{line!r} is no step"
     rounds.landed(int(words[0]), gatherer.began_s, gatherer.now_s)
     return f"{rounds.in_flight} under way"
+
+
+def test_calls_of_one_round_of_the_loop_leave_at_one_look() -> None:
+    gatherer = Gatherer(Rules(gather_share=0.5))
+    gatherer.call(0, 1)
+    gatherer.call(0, 1)
+    gatherer.call(1, 1)
+    assert len(gatherer.looks) == 1
+    gatherer.look()
+    assert [[batch.calls for batch in request] for request in gatherer.requests] == [[2, 1]]
+    assert not gatherer.looks
+
+
+def test_a_look_that_is_early_is_repeated() -> None:
+    gatherer = Gatherer(Rules(gather_share=0.5, gather_max_s=1.0))
+    gatherer.call(0, 1)
+    gatherer.look()
+    gatherer.now_s = 1.0
+    gatherer.rounds.settle(gatherer.requests[0][0])
+    gatherer.rounds.landed(2, 0.0, 1.0)
+    gatherer.call(0, 1)
+    for _ in range(3):
+        gatherer.look()
+        assert len(gatherer.requests) == 1
+    gatherer.now_s = 1.5
+    gatherer.look()
+    assert len(gatherer.requests) == 2
+    assert not gatherer.looks
+
+
+def test_what_goes_first_is_looked_at() -> None:
+    gatherer = Gatherer(Rules())
+    gatherer.rounds.put_first(Batch(PartitionId(TABLE, Partition(0)), 0, 1, 1, 1, b"sealed"))
+    gatherer.look()
+    assert [len(request) for request in gatherer.requests] == [1]
 
 
 def rules_of(line: str) -> Rules:

@@ -35,7 +35,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return run(*args, **how)
 
     monkeypatch.setattr(partition_executor, "execute", noted)
-    monkeypatch.setattr(partition_executor, "EXECUTION_S", 0.0)
+    monkeypatch.setattr(jobs, "EXECUTION_S", 0.0)
     return ran
 
 

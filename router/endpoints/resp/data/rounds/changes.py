@@ -11,8 +11,8 @@ from typing import Any
 from log_tier.model.errors import ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.jobs import Job, Owner, Work
-from router.endpoints.resp.data.rounds.partition_executor import EXECUTION_S, PartitionExecutor
+from router.endpoints.resp.data.rounds.jobs import EXECUTION_S, Job, Owner, Work
+from router.endpoints.resp.data.rounds.partition_executor import PartitionExecutor
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import Step
@@ -69,7 +69,7 @@ class Changes:
             )
         if not executor.busy:
             self._set_ready(executor)
-        executor.add(job)
+        executor.queues.setdefault(job.owner, deque()).append(job)
 
     def _executors_of(self, table: ServedTable) -> list[PartitionExecutor | None]:
         """The places of a table's executors; those of tables that are gone are forgotten. O(tables in use)."""

@@ -28,7 +28,7 @@ from router.endpoints.resp.data.views import APPENDED, Overlay, PendingVersion, 
 from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, size_of
 from serving_tier.fold.entry import NEVER, Entry
 
-__all__ = ["Group", "Job", "Owner", "Ran", "Receiver", "Work", "execute", "groups_of", "with_versions"]
+__all__ = ["EXECUTION_S", "Group", "Job", "Owner", "Ran", "Receiver", "Work", "execute", "groups_of", "with_versions"]
 
 _NOOP: Final = int(Operation.NOOP)
 _DELETE: Final = int(Operation.DELETE)
@@ -46,6 +46,10 @@ _NOT_FINAL: Final = frozenset({PendingVersion, list})
 # What a round may write and answer before the rest of it waits for the next one: half of a batch of the log, and what a
 # connection may have unread before its commands wait.
 _ROUND_BYTES_MAX: Final = 4 << 20
+
+EXECUTION_S: Final = 0.004
+"""Commands differ a thousandfold in what they cost: the commands of a round that have not begun by then wait for the
+next one, as those do that did not fit."""
 
 # In the place of a version: nothing is asked of the key.
 _FREE: Final = Offset(-2)
@@ -228,18 +232,25 @@ class Ran(NamedTuple):
 
 
 def execute(
-    groups: Sequence[Group],
+    jobs: Sequence[Work],
     found: Mapping[bytes, Entry | None],
     now_ms: int,
-    late: Callable[[], bool],
+    stopwatch_s: Callable[[], float],
     *,
     in_turn: bool = False,
 ) -> list[Ran]:
-    """Run a round's groups, as far as its bytes and its time go. For a large round in a thread.
+    """Group a round's jobs and run the groups, as far as the round's bytes and its time go.
 
-    `late`: is the round's time over? With `in_turn`, raises `TooLongForATurn` where an EXEC takes longer; what has run
-    then is done again.
+    `stopwatch_s` measures `EXECUTION_S`. With `in_turn`, and not in a thread, raises `TooLongForATurn` where an EXEC
+    takes longer; what has run then is done again.
     """
+    groups = groups_of(jobs)
+    # A round has its time behind the grouping, else a slow machine would group them all to run one.
+    ends_s = stopwatch_s() + EXECUTION_S
+
+    def late() -> bool:
+        return stopwatch_s() > ends_s
+
     ran: list[Ran] = []
     room = _ROUND_BYTES_MAX
     for group in groups:

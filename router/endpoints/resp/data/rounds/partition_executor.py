@@ -22,14 +22,14 @@ from log_tier.model.errors import (
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from router.data.freshness import Freshness
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, Ran, Work, execute, groups_of
+from router.endpoints.resp.data.rounds.jobs import Group, Job, Owner, Ran, Work, execute
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.views import TooLongForATurn
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX, REQUEST_TIMEOUT_S
 from serving_tier.fold.entry import Entry
 
-__all__ = ["EXECUTION_S", "PartitionExecutor", "execute"]
+__all__ = ["PartitionExecutor", "execute"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +44,6 @@ _ROUND_KEYS_MAX: Final = AT_ONCE_KEYS_MAX
 _PAUSE_AFTER: Final = 3
 _PAUSE_FIRST_S: Final = 0.001
 _PAUSE_MAX_S: Final = 0.05
-
-
-EXECUTION_S: Final = 0.004
-"""Commands differ a thousandfold in what they cost: the commands of a round that have not begun by then wait for the
-next one, as those do that did not fit."""
 
 
 class _Verdict:
@@ -92,8 +87,8 @@ class PartitionExecutor:
         self._partition = partition
         self._ready = ready
         self._loop = asyncio.get_running_loop()
-        self._queues: dict[Owner, deque[Work]] = {}
-        """By owner, each in its order; none is empty."""
+        self.queues: dict[Owner, deque[Work]] = {}
+        """What is queued, by owner, each in its order; none is empty."""
         self._each_max = _ROUND_MAX
         """How many of one owner a round takes: see the module's text."""
         self._round_max = _ROUND_MAX
@@ -115,18 +110,10 @@ class PartitionExecutor:
         self._task: asyncio.Task[None] | None = None
         """Waits for what the round needs."""
 
-    def add(self, job: Work) -> None:
-        """Queue a command, or a run of them."""
-        queue = self._queues.get(job.owner)
-        if queue is None:
-            self._queues[job.owner] = deque((job,))
-        else:
-            queue.append(job)
-
     @property
     def idle(self) -> bool:
         """Is nothing queued and nothing under way?"""
-        return not self.busy and not self._queues
+        return not self.busy and not self.queues
 
     async def close(self) -> None:
         """End what is under way, and give up what has not begun."""
@@ -138,9 +125,9 @@ class PartitionExecutor:
         name = f"{self._table.ref.name}/{self._partition}"
         unknown = WriteUnknown(f"this server stopped before the commands on {name} were judged: read the keys")
         _fail([part for work in self._running for part in work.parts()], unknown)
-        for queue in self._queues.values():
+        for queue in self.queues.values():
             _fail(queue, ShuttingDown(f"this server stopped before a command on {self._table.ref.name} ran"))
-        self._queues.clear()
+        self.queues.clear()
         self._unjudged.clear()
         self._running, self._back, self._found = [], [], None
         self._table.claims[self._partition] = frozenset()
@@ -162,10 +149,10 @@ class PartitionExecutor:
         """The commands of the next round: the first ones of each owner; the owner that waits longest comes first."""
         jobs: list[Work] = []
         cost = keys = 0
-        for owner in list(self._queues):
+        for owner in list(self.queues):
             if owner.stalled:
                 continue
-            queue = self._queues[owner]
+            queue = self.queues[owner]
             most = min(self._each_max, self._round_max)
             if queue[0].cost > most:
                 queue.extendleft(reversed(queue.popleft().alone()))
@@ -178,10 +165,10 @@ class PartitionExecutor:
                 taken += 1
                 cost += job.cost
             if taken:
-                del self._queues[owner]
+                del self.queues[owner]
                 jobs += [queue.popleft() for _ in range(taken)]
                 if queue:
-                    self._queues[owner] = queue
+                    self.queues[owner] = queue
             if cost >= self._round_max or keys > _ROUND_KEYS_MAX:
                 break
         return jobs
@@ -192,9 +179,9 @@ class PartitionExecutor:
         for job in reversed([part for work in jobs for part in work.parts()]):
             if id(job) not in back:
                 continue
-            queue = self._queues.get(job.owner)
+            queue = self.queues.get(job.owner)
             if queue is None:
-                self._queues[job.owner] = deque((job,))
+                self.queues[job.owner] = deque((job,))
             else:
                 queue.appendleft(job)
 
@@ -211,8 +198,7 @@ class PartitionExecutor:
                     return
             self._found = None
             try:
-                # A round has its time behind the grouping, else a slow machine would group them all to run one.
-                ran = execute(groups_of(jobs), found, self._clock_ms(), _late(), in_turn=True)
+                ran = execute(jobs, found, self._clock_ms(), perf_counter, in_turn=True)
             except TooLongForATurn:
                 self._task = self._loop.create_task(self._wait(jobs, found))
                 return
@@ -242,7 +228,7 @@ class PartitionExecutor:
             if found is None:
                 self._end()
             elif large:
-                self._write(await asyncio.to_thread(_execute_large, jobs, found, self._clock_ms()))
+                self._write(await asyncio.to_thread(execute, jobs, found, self._clock_ms(), perf_counter))
             else:
                 self._found = found
                 self._ready(self)
@@ -327,7 +313,7 @@ class PartitionExecutor:
             self._loop.call_later(self._backoff.next_s(), self._ready, self)
             return
         self._backoff = None
-        if self._queues:
+        if self.queues:
             self._ready(self)
         else:
             self.busy = False
@@ -377,16 +363,6 @@ def _asked(jobs: Sequence[Work]) -> list[bytes]:
             keys.update(dict.fromkeys(job.asked))
         written.update(job.blind)
     return list(keys)
-
-
-def _execute_large(jobs: Sequence[Work], found: Mapping[bytes, Entry | None], now_ms: int) -> list[Ran]:
-    return execute(groups_of(jobs), found, now_ms, _late())
-
-
-def _late() -> Callable[[], bool]:
-    """Is the time of a round that begins now over?"""
-    ends_s = perf_counter() + EXECUTION_S
-    return lambda: perf_counter() > ends_s
 
 
 def _answer(jobs: Sequence[Work], first: int) -> None:

@@ -18,7 +18,7 @@ from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.endpoints.resp.commands.counters import incr
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds import partition_executor
+from router.endpoints.resp.data.rounds import jobs, partition_executor
 from router.endpoints.resp.data.rounds.changes import Changes
 from router.endpoints.resp.data.rounds.jobs import Group, Work, groups_of
 from router.endpoints.resp.data.shared_writer import SharedWriter
@@ -74,7 +74,7 @@ async def test_a_round_has_its_time_behind_the_grouping(endpoint: Endpoint, monk
         grouped.append(len(jobs))
         return groups_of(jobs)
 
-    monkeypatch.setattr(partition_executor, "groups_of", slowly)
+    monkeypatch.setattr(jobs, "groups_of", slowly)
     # A clock that only a grouping advances.
     monkeypatch.setattr(partition_executor, "perf_counter", lambda: float(len(grouped)))
     owners = [StallingSender() for _ in range(5)]
