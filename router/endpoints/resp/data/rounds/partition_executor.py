@@ -92,7 +92,8 @@ class PartitionExecutor:
         self._each_max = _ROUND_MAX
         """How many of one owner a round takes: see the module's text."""
         self._round_max = _ROUND_MAX
-        """How many in all: fewer after a round that was too large for one batch or one read."""
+        """How many in all: fewer after a round that was too large for one batch or one read, and as many as the last
+        one managed where that was cut: what is put back is grouped again."""
         self.busy = False
         """Is it ready, or is a round under way?"""
         self._running: list[Work] = []
@@ -250,8 +251,11 @@ class PartitionExecutor:
 
     def _write(self, ran: Sequence[Ran]) -> None:
         """Give the writer what each group changes, and put back the commands for which the round was too small."""
+        managed, was_cut = sum([work.cost for each in ran for work in each.group.jobs]), False
         for group, overlay, records, left in ran:
-            self._back += left
+            if left:
+                self._back += left
+                was_cut = True
             if not group.jobs:
                 continue
             if records is None:
@@ -271,6 +275,8 @@ class PartitionExecutor:
                     self._failed(group, error)
             else:
                 self._round_max = min(_ROUND_MAX, self._round_max * 2)
+        if was_cut:
+            self._round_max = max(1, min(self._round_max, managed))
         if not self._unjudged:
             self._granted()
 

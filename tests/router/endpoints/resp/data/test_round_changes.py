@@ -20,7 +20,7 @@ from router.endpoints.resp.commands.counters import incr
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.rounds import jobs, partition_executor
 from router.endpoints.resp.data.rounds.changes import Changes
-from router.endpoints.resp.data.rounds.jobs import Group, Work, groups_of
+from router.endpoints.resp.data.rounds.jobs import EXECUTION_S, Group, Work, groups_of
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.data.value_cache import CacheBudget
@@ -82,6 +82,36 @@ async def test_a_round_has_its_time_behind_the_grouping(endpoint: Endpoint, monk
         replies = await asyncio.gather(*(endpoint.incr(owner) for _ in range(8) for owner in owners))
     assert sorted(replies) == list(range(1, 41))
     assert len(grouped) < 10, grouped
+
+
+async def test_what_a_round_takes_follows_what_the_last_one_managed(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each command takes a whole round's time, no round groups hundreds to run one and put back the rest."""
+    grouped: list[int] = []
+    now_s = 0.0
+
+    def counted(works: Sequence[Work]) -> list[Group]:
+        grouped.append(len(works))
+        return groups_of(works)
+
+    def long(view: View, args: Sequence[bytes]) -> Any:
+        nonlocal now_s
+        now_s += 2 * EXECUTION_S
+        return incr(view, args)
+
+    monkeypatch.setattr(jobs, "groups_of", counted)
+    monkeypatch.setattr(partition_executor, "perf_counter", lambda: now_s)
+    keys, owners, count = (endpoint.keys[ZERO],), [StallingSender() for _ in range(4)], 40
+    async with within(20):
+        replies = await asyncio.gather(
+            *(endpoint.changes.run(owners[n % 4], endpoint.table, ZERO, keys, long, keys) for n in range(count))
+        )
+    assert sorted(replies) == list(range(1, count + 1))
+    assert sum(grouped) <= 4 * count, grouped
+    async with within(20):
+        await asyncio.gather(*(endpoint.incr(owner) for _ in range(50) for owner in owners))
+    assert grouped[-1] >= 32, "it grows again with commands that are short"
 
 
 async def test_a_bug_ends_the_commands_of_its_round_and_no_others(
