@@ -20,8 +20,7 @@ every thread (the documentation of `collections.deque` promises it), and 40 ns e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 __all__ = ["PIN", "Pins"]
@@ -36,7 +35,7 @@ class Pins:
     Invariant: each `acquire` has its one `release`; where it was taken matters to nobody.
     """
 
-    __slots__ = ("_held", "acquire", "release")
+    __slots__ = ("_block", "_held", "acquire", "release")
 
     def __init__(self) -> None:
         self._held: Final[deque[None]] = deque()
@@ -45,14 +44,26 @@ class Pins:
         self.release: Final[Callable[[], None]] = self._held.pop
         """Give one pin back. Raises `IndexError` where none is held, which is a bug of the caller."""
 
+        self._block: Final = _Block(self.acquire, self.release)
+
     def __len__(self) -> int:
         return len(self._held)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """One pin for as long as the block runs. 0.5 µs; the shortest reads call `acquire(PIN)` and `release()`."""
-        self.acquire(PIN)
-        try:
-            yield
-        finally:
-            self.release()
+    def held(self) -> _Block:
+        """One pin for as long as the block runs. 0.3 µs; the shortest reads call `acquire(PIN)` and `release()`."""
+        return self._block
+
+
+class _Block:
+    """A context that keeps no state of a block: one object serves all blocks, in any thread."""
+
+    __slots__ = ("_acquire", "_release")
+
+    def __init__(self, acquire: Callable[[None], None], release: Callable[[], None]) -> None:
+        self._acquire, self._release = acquire, release
+
+    def __enter__(self) -> None:
+        self._acquire(PIN)
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._release()

@@ -84,7 +84,7 @@ class WriteGatherer(Generic[T, C]):
         """Send until every batch has its answer or nobody waits for it any more."""
         counts = True
         began_s = self._loop.time()
-        calls = sum(batch.calls for batch in batches)
+        calls = sum([batch.calls for batch in batches])
         backoff: Backoff | None = None
         left = batches
         try:
