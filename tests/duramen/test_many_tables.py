@@ -226,3 +226,43 @@ def test_a_server_raises_its_soft_limit(tmp_path: Path) -> None:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+_KILLED = """
+import os, signal, subprocess, sys
+import duramen
+
+path, tables = {path!r}, 70
+with duramen.open(path) as database:
+    for number in range(tables):
+        database.create_table(f"t{{number}}", partitions=4).put(b"k", b"closed")
+database = duramen.open(path)
+for number in range(0, tables, 3):
+    database.table(f"t{{number}}").put(b"k", b"acknowledged")
+script = f"import duramen; duramen.open({{path!r}})"
+other = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+assert "FolderInUse" in other.stderr, other
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_killed_after_a_restart_that_left_most_partitions_at_rest(tmp_path: Path) -> None:
+    """A process that tries to open the same folder meanwhile takes nothing away."""
+    path, summary = tmp_path / "data", tmp_path / "data" / "log" / "summary.json"
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED.format(path=str(path))],
+        capture_output=True,
+        text=True,
+        timeout=patience_s(120),
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr[-4000:]
+    assert not summary.exists()
+    for turn in range(2):
+        with duramen.open(path) as database:
+            for number in range(70):
+                table = database.table(f"t{number}")
+                assert table.get(b"k") == (b"closed" if number % 3 else b"acknowledged")
+                if not turn:
+                    assert table.put(b"{k}", b"v").offset == (1 if number % 3 else 2)
+        assert summary.exists()
