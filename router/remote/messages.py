@@ -32,6 +32,7 @@ from router.data.requests import (
 )
 from router.proto import keyvalue_pb2 as kv
 from router.proto import tables_pb2 as tables
+from router.remote.partition_lists import check_length, offsets_from, partitions_from
 
 __all__ = [
     "description_from",
@@ -252,16 +253,17 @@ def _partition_versions(versions: Mapping[Partition, int]) -> list[kv.PartitionV
 
 
 def scan_from(message: kv.ScanRequest) -> ScanRequest:
-    """Server's side."""
+    """Server's side. Raises `LimitExceeded`."""
+    check_length(message.table_versions)
     return ScanRequest(
         table_id_from_bytes(message.table_id),
         message.start,
         message.end or None,
         message.reverse,
         message.limit,
-        {Partition(after.partition): Offset(after.offset) for after in message.after},
+        offsets_from(message.after),
         message.strong,
-        tuple(Partition(partition) for partition in message.partitions),
+        partitions_from(message.partitions),
         message.lag_max_ms,
         {Partition(entry.partition): entry.version for entry in message.table_versions},
     )

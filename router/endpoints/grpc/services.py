@@ -11,7 +11,7 @@ import grpc
 
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, run_sized
 from log_tier.model.errors import DuramenError
-from log_tier.model.identifiers import Offset, Partition, table_id_from_bytes
+from log_tier.model.identifiers import table_id_from_bytes
 from log_tier.model.retention import Retention
 from log_tier.model.table_spec import TableSpec
 from log_tier.rpc.problems import abort
@@ -23,6 +23,7 @@ from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
 from router.remote import messages
+from router.remote.partition_lists import offsets_from, partitions_from
 from serving_tier.node.load import Load
 
 __all__ = ["KeyValueService", "TablesService"]
@@ -79,8 +80,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
 
     async def Watch(self, request: kv.WatchRequest, context: _Context) -> None:  # noqa: N802
         try:
-            start = {Partition(entry.partition): Offset(entry.offset) for entry in request.start}
-            partitions = [Partition(partition) for partition in request.partitions]
+            start, partitions = offsets_from(request.start), partitions_from(request.partitions)
             watch = self._inner.watch(table_id_from_bytes(request.table_id), start, partitions)
             async with self._streams.served(context), aclosing(watch) as events:
                 async for event in events:
@@ -94,7 +94,7 @@ class KeyValueService(keyvalue_pb2_grpc.KeyValueServicer):
                 table_id_from_bytes(request.table_id),
                 request.producer_id,
                 timeout=time_left_s(context),
-                partitions=[Partition(partition) for partition in request.partitions],
+                partitions=partitions_from(request.partitions),
             )
         except DuramenError as error:
             await abort(context, error)
