@@ -4,7 +4,8 @@
 python -m tests.simulation --seeds 500 --jobs 2       # exit 1 where a property does not hold
 python -m tests.simulation --seed 81733 --story       # one run again, event by event
 python -m tests.simulation --seed 81733 --shrink      # the same, with as few faults and calls as still break it
-python -m tests.simulation --database --seeds 50      # a whole embedded database in place of the log alone
+python -m tests.simulation --world database --seeds 50   # a whole database in place of the log alone
+python -m tests.simulation --world resp --seeds 50    # the same, written and read by clients of the Redis protocol
 python -m tests.simulation --planted                  # after how many seeds each planted bug is found
 ```
 
@@ -24,17 +25,23 @@ properties).
 and names as a prefix of their changes. A kill there. A sync, or any other change, that fails once. A full disk for a
 while. Threads that wake late.
 
-**A database.** With `--database` the log carries a whole embedded database: catalog, one node with its hosting,
+**A database.** In the world `database` the log carries a whole embedded database: catalog, one node with its hosting,
 replicas in LMDB on a folder in memory, data plane, and clients with their gatherers and retries. Their calls end as
 lost connections where the server dies. The workload, its history and the checker are those of `duramen check`. The
 faults are those of the plan except the full disk; the plan's calls are not used, the workload has its own.
 
-**What it does not do yet.** More than one node, routers, jobs, snapshots, the endpoints and the network are not in
-it. LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it is gone. Clocks
-of the machine that have no seam yet (`time.monotonic` in replicas) run in real time. The disk does not flip bits or
-misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one step of the simulated thread: a reader
-never runs between its write and its sync.
+**The Redis protocol.** In the world `resp` the same database has one endpoint, or two as at two routers. Their clients
+send pipelines of INCR, APPEND, SETNX, SET, GET, DEL, MGET, MULTI … EXEC and WATCH on shared keys. The bytes pass a
+simulated wire: in pieces, late, cut in the middle of a reply; a client may not read for a while. Now and then a turn of
+the loop takes longer than a turn may, so that rounds end by their time. `resp_ledger.py` is the checker.
+
+**What it does not do yet.** More than one node, routers, jobs, snapshots, the handlers of gRPC and the network between
+servers are not in it. LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it
+is gone. Clocks of the machine that have no seam yet (`time.monotonic` in replicas) run in real time. The disk does not
+flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one step of the simulated
+thread: a reader never runs between its write and its sync.
 
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_disk.py`, `book.py`, `log_world.py`,
-`database_world.py`, `run.py`, `planted.py`, `planted_database.py`, `__main__.py`.
+`simulated_wire.py`, `database_world.py`, `api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`, `planted.py`,
+`planted_database.py`, `planted_resp.py`, `worlds.py`, `run.py`, `__main__.py`.
 """

@@ -11,12 +11,10 @@ from pathlib import Path
 # The kit, and this package, are imported as the tests import them.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulation.database_world import DatabaseWorld
-from simulation.log_world import LogWorld
 from simulation.plan import plan_of
-from simulation.planted import PLANTED, plant
-from simulation.planted_database import PLANTED_IN_DATABASE
-from simulation.run import Outcome, World, run_plan, run_seed, run_seeds, shrink
+from simulation.planted import plant
+from simulation.run import Outcome, run_plan, run_seed, run_seeds, shrink
+from simulation.worlds import BUGS, WORLDS, WorldName
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,54 +28,54 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--shrink", action="store_true", help="with --seed: reduce the plan first, then print its story"
     )
-    parser.add_argument("--bug", choices=sorted(PLANTED | PLANTED_IN_DATABASE), help="with --seed: plant this bug")
+    parser.add_argument("--bug", help="with --seed: plant this bug")
     parser.add_argument("--planted", action="store_true", help="after how many seeds each planted bug is found")
-    parser.add_argument("--database", action="store_true", help="run a whole database, not the log alone")
+    parser.add_argument("--world", choices=WORLDS, default="log", help="what runs; the log alone if not given")
     asked = parser.parse_args(arguments)
-    world_of: World = DatabaseWorld if asked.database else LogWorld
+    world: WorldName = asked.world
     if asked.planted:
-        return _find_planted(asked.seeds, world_of)
+        return _find_planted(asked.seeds, world)
     if asked.seed is None:
-        return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs, world_of)
+        return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs, world)
     if asked.bug is not None:
-        with plant((PLANTED | PLANTED_IN_DATABASE)[asked.bug]):
-            return _run_one(asked.seed, world_of, story=asked.story, smaller=asked.shrink)
-    return _run_one(asked.seed, world_of, story=asked.story, smaller=asked.shrink)
+        with plant(BUGS[world][asked.bug]):
+            return _run_one(asked.seed, world, story=asked.story, smaller=asked.shrink)
+    return _run_one(asked.seed, world, story=asked.story, smaller=asked.shrink)
 
 
-def _run_one(seed: int, world_of: World, *, story: bool, smaller: bool) -> int:
-    outcome = run_seed(seed, world_of)
+def _run_one(seed: int, world: WorldName, *, story: bool, smaller: bool) -> int:
+    outcome = run_seed(seed, world)
     if smaller and outcome.broken:
         plan = plan_of(seed)
-        small = shrink(plan, outcome.broken, world_of)
-        outcome = run_plan(small, world_of)
+        small = shrink(plan, outcome.broken, world)
+        outcome = run_plan(small, world)
         print(f"{len(small.faults)} of {len(plan.faults)} faults, {len(small.calls)} of {len(plan.calls)} calls")
     if story or smaller:
         print("\n".join(outcome.lines))
-    return _say(outcome, world_of)
+    return _say(outcome, world)
 
 
-def _say(outcome: Outcome, world_of: World) -> int:
+def _say(outcome: Outcome, world: WorldName) -> int:
     if not outcome.broken:
         print(f"seed {outcome.seed}: every property holds; story {outcome.digest}")
         return 0
     print(f"seed {outcome.seed}: {outcome.words}")
-    which = " --database" if world_of is DatabaseWorld else ""
+    which = "" if world == "log" else f" --world {world}"
     print(f"again: python -m tests.simulation{which} --seed {outcome.seed} --story")
     return 1
 
 
-def _run_many(seeds: range, jobs: int, world_of: World) -> int:
+def _run_many(seeds: range, jobs: int, world: WorldName) -> int:
     met: Counter[str] = Counter()
     virtual_s = processor_s = 0.0
     broken = 0
-    for outcome in run_seeds(seeds, jobs, world_of):
+    for outcome in run_seeds(seeds, jobs, world):
         met += outcome.met
         virtual_s += outcome.virtual_s
         processor_s += outcome.processor_s
         if outcome.broken:
             broken += 1
-            _say(outcome, world_of)
+            _say(outcome, world)
     for name, count in sorted(met.items()):
         print(f"{count:8} {name}")
     print(
@@ -87,13 +85,13 @@ def _run_many(seeds: range, jobs: int, world_of: World) -> int:
     return 1 if broken else 0
 
 
-def _find_planted(seeds: int, world_of: World) -> int:
+def _find_planted(seeds: int, world: WorldName) -> int:
     missed = 0
-    bugs = PLANTED_IN_DATABASE if world_of is DatabaseWorld else PLANTED
+    bugs = BUGS[world]
     for name, bug in bugs.items():
         began_s = time.process_time()
         with plant(bug):
-            found = next((each for seed in range(seeds) if (each := run_seed(seed, world_of)).broken), None)
+            found = next((each for seed in range(seeds) if (each := run_seed(seed, world)).broken), None)
         took_s = time.process_time() - began_s
         if found is None:
             missed += 1

@@ -21,6 +21,9 @@ PROPERTIES = {
     "dense": "offsets have no holes, but where a compaction made them",
     "damage": "no recovery finds damage on a disk that damages nothing",
     "typed": "every failure is an error of Duramen's",
+    "one after the other": "commands on a key take effect one after the other, whatever round they share",
+    "session": "a connection sees what it wrote",
+    "atomic": "what a transaction writes is seen together",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }
 

@@ -1,7 +1,4 @@
-"""A whole database on the machine of a plan: log, catalog, hosting, indexes, data plane and client.
-
-The workload, its history and the checker are those of `duramen check` (`duramen.verification`).
-"""
+"""A whole database on the machine of a plan: log, catalog, hosting, indexes, data plane, and endpoints if wanted."""
 
 from __future__ import annotations
 
@@ -10,49 +7,59 @@ import random
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from duramen.client.database import Database
-from duramen.verification.checker import check_history
-from duramen.verification.run import run_check
-from duramen.verification.workload import WorkloadShape
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog, EngineSettings
-from log_tier.model.errors import DatabaseClosed, Disconnected, DuramenError, LogStopped, ShuttingDown, WriteUnknown
+from log_tier.model.errors import DuramenError
 from router.data.local_data import LocalData
 from router.data.tables import Tables
+from router.endpoints.resp.commands import transactions
+from router.endpoints.resp.connection import client
+from router.endpoints.resp.data.rounds import changes, partition_executor
+from router.endpoints.resp.server.resp_server import RespServer
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from simulation.book import Broken
 from simulation.plan import Fault, FaultKind, Plan
 from simulation.simulated_disk import FaultyDisk
 from simulation.simulated_loop import SimulatedLoop, SimulatedWorkers
+from simulation.simulated_wire import SimulatedWire
 from simulation.story import RunStory
 
-__all__ = ["DatabaseWorld"]
+__all__ = ["DatabaseWorld", "Traffic"]
 
 HOME: Final = Path("/data/log")
-_SECONDS: Final = 6.0
 _RESTART_S: Final = 0.2
 _END_S: Final = 600.0
 """Virtual time after which a run that has not ended never will."""
 
 
+Traffic = Callable[["DatabaseWorld"], Coroutine[Any, Any, None]]
+
+
 class DatabaseWorld:
     """One run of a plan; `run` raises `Broken`."""
 
-    def __init__(self, plan: Plan, loop: SimulatedLoop) -> None:
+    def __init__(self, plan: Plan, loop: SimulatedLoop, traffic: Traffic, *, endpoints: int = 0) -> None:
+        """`traffic`: the clients, and the check of what they saw. `endpoints`: how many of the Redis protocol."""
         self.plan, self.loop = plan, loop
+        self._traffic, self._endpoints_wanted = traffic, endpoints
+        self.endpoints: list[RespServer] = []
+        """Of the life that goes on."""
+        self.wires: set[SimulatedWire] = set()
+        """Connections to it."""
         self.story = RunStory(loop.time)
         self.up = asyncio.Event()
         self.died = asyncio.Event()
         self.plane: LocalData | None = None
-        self.disk = FaultyDisk(self.story, self._end)
+        self.disk = FaultyDisk(self.story, self.stop)
         self._chance = random.Random(f"database {plan.seed}")
         self.life = 0
         memory = Path("/dev/shm")
@@ -69,16 +76,20 @@ class DatabaseWorld:
             stopwatch_s=loop.time,
         )
 
-    def _end(self) -> None:
+    def stop(self) -> None:
+        """This life is over: the process has died, or its operator has seen that it must be started again."""
         self.up.clear()
         self.died.set()
+        for wire in self.wires:
+            wire.cut()
+        self.wires.clear()
 
     async def run(self) -> None:
         """The workload under the plan's faults, then the checker."""
         living = asyncio.create_task(self._living())
-        checking = asyncio.create_task(self._check())
+        checking = asyncio.create_task(self._traffic(self))
         try:
-            with _seeded(self.plan.seed):
+            with _seeded(self.plan.seed, self.loop.time):
                 async with asyncio.timeout_at(self.loop.time() + _END_S):
                     await asyncio.wait([living, checking], return_when="FIRST_COMPLETED")
         except TimeoutError as error:
@@ -134,9 +145,16 @@ class DatabaseWorld:
             await Tables(log, catalog).reconcile()
             node = await Node.open(log, self._folder / "node", clock_ms=self._wall_ms, workers=self._workers)
             opened.push_async_callback(node.close)
-            hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="single")
+            follower = MapFollower(catalog)
+            hosting = await Hosting.open(follower, node, node_id="n1", identity="single")
             opened.push_async_callback(hosting.close)
-            return LocalData(log, catalog, hosting, resources=opened.pop_all())
+            plane = LocalData(log, catalog, hosting, resources=opened.pop_all())
+            settings = RespSettings(table_partitions=self.plan.partitions)
+            for _ in range(self._endpoints_wanted):
+                self.endpoints.append(
+                    await RespServer.open(plane, follower, settings, RespSockets(), node=node, clock_ms=self._wall_ms)
+                )
+            return plane
         raise AssertionError("not reached")
 
     def _wall_ms(self) -> int:
@@ -144,40 +162,16 @@ class DatabaseWorld:
 
     async def _close(self) -> None:
         plane, self.plane = self.plane, None
+        endpoints, self.endpoints = self.endpoints, []
+        for endpoint in endpoints:
+            with suppress(DuramenError):
+                await endpoint.close()
         if plane is not None:
             with suppress(DuramenError):
                 await plane.close()
 
-    # --- the clients
-
-    async def _check(self) -> None:
-        shape = WorkloadShape(
-            clients=self._chance.choice((1, 3, 6)),
-            watchers=self._chance.choice((0, 1)),
-            hot_keys=self._chance.choice((2, 12)),
-            cold_keys=40,
-            pause_s=self._chance.choice((0.01, 0.1)),
-        )
-        history = await run_check(
-            self._connect,
-            seconds=_SECONDS,
-            seed=str(self.plan.seed),
-            shape=shape,
-            partitions=self.plan.partitions,
-            faults=self._faults,
-            clock=lambda: int(self.loop.time() * 1e9),
-        )
-        for call in history.calls:
-            self.story.tell(f"client {call.client}", f"{call.kind} {call.arguments} {call.outcome} {call.reply}")
-            self.story.met[f"answer {call.outcome}"] += 1
-        for violation in check_history(history):
-            raise Broken(violation.invariant, f"{violation.what} (calls {violation.calls})")
-
-    async def _connect(self) -> Database:
-        await self.up.wait()
-        return Database(_Reconnecting(self), timeout=5.0)
-
-    async def _faults(self, stop: asyncio.Event) -> None:
+    async def faults(self, stop: asyncio.Event) -> None:
+        """Let the plan's faults happen; when `stop` is set, no others do."""
         began_s = self.loop.time()
         for fault in self.plan.faults:
             await asyncio.sleep(max(0.0, began_s + fault.at_s / 2 - self.loop.time()))
@@ -192,76 +186,31 @@ class DatabaseWorld:
         self.disk.calm()
 
 
-class _Reconnecting:
-    """A `Connection` to whatever life the server has: a call under way when it dies ends as a lost connection does."""
-
-    def __init__(self, world: DatabaseWorld) -> None:
-        self._world = world
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "watch":
-            return self._watch
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            plane, life = self._plane(), self._world.life
-            running = asyncio.ensure_future(getattr(plane, name)(*args, **kwargs))
-            dying = asyncio.ensure_future(self._world.died.wait())
-            try:
-                await asyncio.wait([running, dying], return_when="FIRST_COMPLETED")
-                if not running.done():
-                    raise Disconnected("the server died")
-                result = running.result()
-            except DuramenError as error:
-                raise self._as_seen(error, life) from error
-            finally:
-                for task in (running, dying):
-                    task.cancel()
-                await asyncio.gather(running, dying, return_exceptions=True)
-            for each in result if isinstance(result, list) else ():
-                if isinstance(each, LogStopped | WriteUnknown):
-                    self._world.died.set()
-                    self._world.up.clear()
-            return result
-
-        return call
-
-    def _plane(self) -> LocalData:
-        plane = self._world.plane
-        if plane is None or not self._world.up.is_set():
-            raise Disconnected("no server answers", sent=0)
-        return plane
-
-    async def _watch(self, *args: Any) -> AsyncIterator[Any]:
-        plane, life = self._plane(), self._world.life
-        events = plane.watch(*args)
-        try:
-            async for event in events:
-                yield event
-        except DuramenError as error:
-            raise self._as_seen(error, life) from error
-        finally:
-            await events.aclose()
-
-    def _as_seen(self, error: DuramenError, life: int) -> DuramenError:
-        """A client of a dead server sees a lost connection, whatever the dead one's disk says."""
-        dead = self._world.died.is_set() or self._world.life != life
-        if dead or isinstance(error, ShuttingDown | DatabaseClosed):
-            return Disconnected(f"the server ends: {error.message}")
-        return error
-
-    async def close(self) -> None:
-        """Nothing is held."""
+_TIMED: Final = (client, changes, partition_executor, transactions)
+"""Modules of the endpoint that end a turn by its time."""
+_SLOW_TURN_S: Final = 0.005
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Whatever draws at random in this process draws from the seed."""
+def _seeded(seed: int, now_s: Callable[[], float]) -> Iterator[None]:
+    """Whatever draws at random in this process draws from the seed, and now and then a turn of the loop takes long."""
     chance = random.Random(f"secrets {seed}")
-    real = secrets.randbits, secrets.token_hex
+    passed_s = 0.0
+
+    def stopwatch_s() -> float:
+        nonlocal passed_s
+        passed_s += _SLOW_TURN_S if chance.random() < 0.01 else 0.0
+        return now_s() + passed_s
+
+    real = secrets.randbits, secrets.token_hex, [module.perf_counter for module in _TIMED]
     random.seed(seed)
     secrets.randbits = chance.getrandbits  # type: ignore[assignment]
     secrets.token_hex = lambda nbytes=None: chance.randbytes(nbytes or 32).hex()
+    for module in _TIMED:
+        module.perf_counter = stopwatch_s  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        secrets.randbits, secrets.token_hex = real
+        secrets.randbits, secrets.token_hex = real[:2]
+        for module, stopwatch in zip(_TIMED, real[2], strict=True):
+            module.perf_counter = stopwatch  # type: ignore[attr-defined]

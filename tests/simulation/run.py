@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from simulation.book import Broken
-from simulation.database_world import DatabaseWorld
-from simulation.log_world import LogWorld
 from simulation.plan import Plan, plan_of
 from simulation.simulated_loop import SimulatedLoop, Stuck
+from simulation.worlds import WORLDS, WorldName
 
-__all__ = ["Outcome", "World", "run_plan", "run_seed", "run_seeds", "shrink"]
+__all__ = ["Outcome", "run_plan", "run_seed", "run_seeds", "shrink"]
 
 # So many runs share a task of a pool's process.
 _RUNS = 8
@@ -41,10 +40,7 @@ class Outcome:
     lines: list[str] = field(default_factory=list)
 
 
-World = type[LogWorld] | type[DatabaseWorld]
-
-
-def run_plan(plan: Plan, world_of: World = LogWorld) -> Outcome:
+def run_plan(plan: Plan, world: WorldName = "log") -> Outcome:
     """Run a plan on a loop of its own."""
     logging.disable(logging.CRITICAL)
     began_s = time.process_time()
@@ -52,17 +48,17 @@ def run_plan(plan: Plan, world_of: World = LogWorld) -> Outcome:
     outcome = Outcome(plan.seed)
     try:
         asyncio.set_event_loop(loop)
-        world = world_of(plan, loop)
+        running = WORLDS[world](plan, loop)
         try:
-            loop.run_until_complete(world.run())
+            loop.run_until_complete(running.run())
         except Broken as error:
             outcome.broken, outcome.words = error.name, str(error)
         except Stuck as error:
             outcome.broken, outcome.words = "ends", str(error)
         except Exception as error:  # noqa: BLE001 - whatever ends a run is what the run has found
             outcome.broken, outcome.words = "typed", f"the run ended with {error!r}"
-        outcome.virtual_s, outcome.digest = loop.time(), world.story.digest()
-        outcome.met, outcome.lines = world.story.met, world.story.lines
+        outcome.virtual_s, outcome.digest = loop.time(), running.story.digest()
+        outcome.met, outcome.lines = running.story.met, running.story.lines
     finally:
         asyncio.set_event_loop(None)
         loop.close()
@@ -71,37 +67,37 @@ def run_plan(plan: Plan, world_of: World = LogWorld) -> Outcome:
     return outcome
 
 
-def run_seed(seed: int, world_of: World = LogWorld) -> Outcome:
+def run_seed(seed: int, world: WorldName = "log") -> Outcome:
     """Run the plan of a seed."""
-    return run_plan(plan_of(seed), world_of)
+    return run_plan(plan_of(seed), world)
 
 
-def _run_some(seeds: list[int], world_of: World) -> list[Outcome]:
-    outcomes = [run_seed(seed, world_of) for seed in seeds]
+def _run_some(seeds: list[int], world: WorldName) -> list[Outcome]:
+    outcomes = [run_seed(seed, world) for seed in seeds]
     return [outcome if outcome.broken else replace(outcome, lines=[]) for outcome in outcomes]
 
 
-def run_seeds(seeds: Iterable[int], jobs: int, world_of: World = LogWorld) -> Iterator[Outcome]:
+def run_seeds(seeds: Iterable[int], jobs: int, world: WorldName = "log") -> Iterator[Outcome]:
     """Run seeds in `jobs` processes; their outcomes in the order of the seeds."""
     source = iter(seeds)
     groups = list(iter(lambda: list(islice(source, _RUNS)), []))
     if jobs == 1:
         for group in groups:
-            yield from _run_some(group, world_of)
+            yield from _run_some(group, world)
         return
     with ProcessPoolExecutor(jobs) as processes:
-        for outcomes in processes.map(_run_some, groups, [world_of] * len(groups)):
+        for outcomes in processes.map(_run_some, groups, [world] * len(groups)):
             yield from outcomes
 
 
-def shrink(plan: Plan, broken: str, world_of: World = LogWorld) -> Plan:
+def shrink(plan: Plan, broken: str, world: WorldName = "log") -> Plan:
     """A plan with as few faults and calls as the shrinker finds that breaks the same property."""
     tries = _TRIES
 
     def still(candidate: Plan) -> bool:
         nonlocal tries
         tries -= 1
-        return run_plan(candidate, world_of).broken == broken
+        return run_plan(candidate, world).broken == broken
 
     for part in ("faults", "calls"):
         size = max(1, len(getattr(plan, part)) // 2)

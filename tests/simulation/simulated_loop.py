@@ -1,6 +1,6 @@
 """One thread, one clock, one seed: an event loop in virtual time, and workers that take turns on it.
 
-Time stands still while anything can run, and jumps to the next timer when nothing can. What crosses from a thread to
+Time hardly moves while anything can run, and jumps to the next timer when nothing can. What crosses from a thread to
 the loop, or from the loop to a thread, arrives after a time that is drawn from the seed; so a seed is one interleaving,
 and another seed is another one. What one thread hands over arrives in its order, as with real threads.
 """
@@ -24,6 +24,9 @@ _WAKE_S = 0.00002
 _WAKE_LATE_S = 0.005
 _LATE_CHANCE = 0.05
 
+# What a turn of the loop takes: who looks again in each turn until a time has come must see it come.
+_TURN_S = 0.00001
+
 
 class Stuck(AssertionError):
     """Everybody waits, and no timer will wake anybody."""
@@ -37,7 +40,7 @@ class _ClockSelector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None:
             raise Stuck("everybody waits, and no timer will wake anybody")
-        self.now_s += max(0.0, timeout)
+        self.now_s += max(_TURN_S, timeout)
         return []
 
 

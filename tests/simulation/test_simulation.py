@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from kit.deadlines import patience_s
 
-from simulation.database_world import DatabaseWorld
 from simulation.plan import plan_of
 from simulation.planted import PLANTED, plant
-from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.run import run_plan, run_seed, shrink
+from simulation.worlds import BUGS, WorldName
 
 ROOT = Path(__file__).parents[2]
 FULL = os.environ.get("DURAMEN_CAMPAIGN") == "1"
@@ -46,12 +45,15 @@ def test_every_property_holds(group: int, record_property: Callable[[str, object
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_a_database_keeps_every_property(group: int, record_property: Callable[[str, object], None]) -> None:
+@pytest.mark.parametrize("world", ["database", "resp"])
+def test_a_database_keeps_every_property(
+    world: WorldName, group: int, record_property: Callable[[str, object], None]
+) -> None:
     met: Counter[str] = Counter()
     for seed in range(group * DATABASE_SEEDS, (group + 1) * DATABASE_SEEDS):
-        outcome = run_seed(seed, DatabaseWorld)
+        outcome = run_seed(seed, world)
         met += outcome.met
-        again = f"again: python -m tests.simulation --database --seed {seed} --story"
+        again = f"again: python -m tests.simulation --world {world} --seed {seed} --story"
         assert not outcome.broken, f"{outcome.words}\n{again}"
         assert outcome.met["answer ok"], f"no call of seed {seed} was answered\n{again}"
     record_property("simulation database seeds", DATABASE_SEEDS)
@@ -59,7 +61,7 @@ def test_a_database_keeps_every_property(group: int, record_property: Callable[[
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("which", [(), ("--database",)])
+@pytest.mark.parametrize("which", [(), ("--world", "database"), ("--world", "resp")])
 def test_a_seed_is_one_story(which: tuple[str, ...]) -> None:
     """In any process, whatever its hashes."""
     digests = set()
@@ -84,11 +86,11 @@ def test_a_planted_bug_is_found(name: str) -> None:
         assert any(run_seed(seed).broken for seed in range(FOUND_WITHIN))
 
 
-@pytest.mark.parametrize("name", PLANTED_IN_DATABASE)
-def test_a_bug_planted_in_a_database_is_found(name: str) -> None:
-    with plant(PLANTED_IN_DATABASE[name]):
+@pytest.mark.parametrize(("world", "name"), [(world, name) for world in ("database", "resp") for name in BUGS[world]])
+def test_a_bug_planted_in_a_database_is_found(world: WorldName, name: str) -> None:
+    with plant(BUGS[world][name]):
         seeds = range(SOON_FOUND_FROM.get(name, 0), FOUND_WITHIN)
-        assert any(run_seed(seed, DatabaseWorld).broken for seed in seeds)
+        assert any(run_seed(seed, world).broken for seed in seeds)
 
 
 def test_a_shrunk_plan_breaks_the_same_property() -> None:

@@ -1,0 +1,127 @@
+"""What clients of the Redis protocol were told, and what the keys hold at the end: the checker of the RESP endpoint."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from simulation.book import Broken
+
+__all__ = ["Ledger"]
+
+
+@dataclass
+class _Counted:
+    """Increments of one key."""
+
+    granted: set[int] = field(default_factory=set)
+    """What the replies said."""
+    unknown: int = 0
+    refused: int = 0
+
+
+class Ledger:
+    """Everything that was sent and answered, over all connections and all lives of the server."""
+
+    def __init__(self) -> None:
+        self._counters: dict[bytes, _Counted] = defaultdict(_Counted)
+        self._tokens: dict[bytes, dict[bytes, str]] = defaultdict(dict)
+        """By key of a log: token → granted, unknown or refused."""
+        self._locks: dict[bytes, dict[bytes, str]] = defaultdict(dict)
+        """By lock: who asked → what they were told."""
+        self._own: dict[bytes, list[bytes | None]] = defaultdict(lambda: [None])
+        """By key that one connection writes: what it may hold."""
+
+    # --- counters: INCR, and WATCH … EXEC
+
+    def counted(self, key: bytes, value: int) -> None:
+        """An increment was granted and gave `value`."""
+        counter = self._counters[key]
+        if value in counter.granted:
+            raise Broken("one after the other", f"two increments of {key!r} were told {value}")
+        counter.granted.add(value)
+
+    def count_unknown(self, key: bytes) -> None:
+        """Nobody knows about an increment."""
+        self._counters[key].unknown += 1
+
+    # --- logs: APPEND
+
+    def appended(self, key: bytes, token: bytes, outcome: str) -> None:
+        """A token was sent; `outcome`: granted, unknown or refused."""
+        self._tokens[key][token] = outcome
+
+    # --- locks: SET NX
+
+    def locked(self, key: bytes, who: bytes, outcome: str) -> None:
+        """`who` tried to get a lock; `outcome`: granted, denied, unknown or refused."""
+        asked = self._locks[key]
+        if outcome == "granted" and "granted" in asked.values():
+            raise Broken("one after the other", f"two got the lock {key!r}: {who!r} is the second")
+        asked[who] = outcome
+
+    # --- keys of one connection
+
+    def wrote(self, key: bytes, value: bytes | None, outcome: str) -> None:
+        """The only writer of a key wrote it; None: deleted it."""
+        if outcome == "granted":
+            self._own[key] = [value]
+        elif outcome == "unknown":
+            self._own[key].append(value)
+
+    def read(self, key: bytes, found: bytes | None) -> None:
+        """Its only writer read it, with nothing of its own under way."""
+        if found not in self._own[key]:
+            raise Broken("session", f"{key!r} shows {found!r} to its writer, which wrote {self._own[key][-3:]}")
+        self._own[key] = [found]
+
+    # --- pairs: MULTI … EXEC
+
+    @staticmethod
+    def pair(keys: Sequence[bytes], found: Sequence[bytes | None]) -> None:
+        """Keys that are only written together were read together."""
+        if len(set(found)) > 1:
+            raise Broken("atomic", f"{list(keys)} are written together and show {list(found)}")
+
+    # --- the end
+
+    def keys(self) -> list[bytes]:
+        """What `check` needs."""
+        return sorted({*self._counters, *self._tokens, *self._locks, *self._own})
+
+    def check(self, found: Mapping[bytes, bytes | None]) -> None:
+        """Hold what the keys hold against what was told. O(calls)."""
+        for key, counter in self._counters.items():
+            value, granted = int(found[key] or 0), len(counter.granted)
+            if not max((granted, *counter.granted)) <= value <= granted + counter.unknown:
+                raise Broken(
+                    "acknowledged",
+                    f"{key!r} is {value} after {granted} increments, up to {max(counter.granted, default=0)}, and "
+                    f"{counter.unknown} of which nobody knows",
+                )
+        for key, tokens in self._tokens.items():
+            self._check_log(key, tokens, found[key] or b"")
+        for key, asked in self._locks.items():
+            self._check_lock(key, asked, found[key])
+        for key, possible in self._own.items():
+            if found[key] not in possible:
+                raise Broken("acknowledged", f"{key!r} holds {found[key]!r}, and one of {possible} was written")
+
+    @staticmethod
+    def _check_log(key: bytes, tokens: Mapping[bytes, str], held: bytes) -> None:
+        parts = held.split(b";")[:-1]
+        for token in {*parts, *tokens}:
+            outcome, count = tokens.get(token, "nobody's"), parts.count(token)
+            allowed = {"granted": (1,), "unknown": (0, 1)}.get(outcome, (0,))
+            if count not in allowed:
+                raise Broken("acknowledged", f"{token!r} ({outcome}) is {count} times in {key!r}")
+
+    @staticmethod
+    def _check_lock(key: bytes, asked: Mapping[bytes, str], held: bytes | None) -> None:
+        winner = next((who for who, outcome in asked.items() if outcome == "granted"), None)
+        possible = {winner} if winner else {who for who, outcome in asked.items() if outcome == "unknown"}
+        if winner is None and "denied" not in asked.values():
+            possible.add(None)  # type: ignore[arg-type]
+        if held not in possible:
+            raise Broken("acknowledged", f"the lock {key!r} is {held!r}'s; possible are {sorted(map(str, possible))}")

@@ -1,0 +1,261 @@
+"""Clients of the Redis protocol at a database of the simulation: pipelines on shared keys, and what came of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from kit.resp.raw_client import RawError
+
+from router.endpoints.resp.connection.client import Client
+from simulation.database_world import DatabaseWorld
+from simulation.resp_ledger import Ledger
+from simulation.simulated_wire import Cut, WireClient
+
+__all__ = ["resp_traffic"]
+
+_SECONDS: Final = 6.0
+_CALM_S: Final = 60.0
+"""So long after the faults a call that is not answered never will be."""
+_LEVEL_S: Final = 2.0
+"""After so long an endpoint shows what was written at another one."""
+_TAGS: Final = 2
+"""Shared keys have so many tags: with several partitions, commands of one tag share one."""
+
+Told = Callable[[Any], None]
+"""What a reply means. None in its place: nobody knows."""
+
+
+class _Unheard:
+    """In the place of a reply that did not come."""
+
+
+_UNHEARD: Final = _Unheard()
+
+
+async def resp_traffic(world: DatabaseWorld) -> None:
+    """The clients, the plan's faults meanwhile, and the check at the end."""
+    ledger = Ledger()
+    stop = asyncio.Event()
+    faults = asyncio.create_task(world.faults(stop))
+    chance = random.Random(f"resp {world.plan.seed}")
+    count, watches = chance.choice((1, 2, 4)), chance.choice((0.0, 0.2, 0.9))
+    clients = [
+        asyncio.create_task(
+            _RespClient(world, ledger, number, random.Random(chance.getrandbits(32)), watches=watches).run(stop)
+        )
+        for number in range(count)
+    ]
+    try:
+        await asyncio.sleep(_SECONDS)
+        stop.set()
+        async with asyncio.timeout(_CALM_S):
+            await asyncio.gather(faults, *clients)
+            await asyncio.sleep(_LEVEL_S)
+            ledger.check(await _finals(world, ledger, chance))
+    finally:
+        for task in (faults, *clients):
+            task.cancel()
+        await asyncio.gather(faults, *clients, return_exceptions=True)
+
+
+async def _finals(world: DatabaseWorld, ledger: Ledger, chance: random.Random) -> dict[bytes, bytes | None]:
+    keys = ledger.keys()
+    while True:
+        client = await _connected(world, chance)
+        with suppress(Cut):
+            found = await client.call([(b"GET", key) for key in keys])
+            client.close()
+            if not any(isinstance(each, RawError) for each in found):
+                return dict(zip(keys, found, strict=True))
+        await asyncio.sleep(0.1)
+
+
+async def _connected(world: DatabaseWorld, chance: random.Random) -> WireClient:
+    while True:
+        await world.up.wait()
+        if world.endpoints:
+            client = WireClient.connect(world.loop, chance, Client(chance.choice(world.endpoints)))
+            world.wires.add(client.wire)
+            return client
+        await asyncio.sleep(0.01)
+
+
+class _RespClient:
+    """One program: it connects again when its connection ends, and writes keys of its own from then on."""
+
+    def __init__(
+        self, world: DatabaseWorld, ledger: Ledger, number: int, chance: random.Random, *, watches: float
+    ) -> None:
+        """`watches`: how many of its calls are optimistic increments, of one."""
+        self._world, self._ledger, self._number, self._chance = world, ledger, number, chance
+        self._watches = watches
+        self._connection = 0
+        self._written = 0
+        self._most = chance.choice((1, 4, 30))
+        self._pause_s = chance.choice((0.0, 0.01, 0.2))
+        kinds = (self._incr, self._append, self._lock, self._set, self._get, self._delete, self._pair, self._both)
+        self._weights = [chance.choice((0, 1, 3)) for _ in kinds]
+        self._weights[0] += 1
+        self._kinds = kinds
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Pipelines until `stop`."""
+        while not stop.is_set():
+            self._connection += 1
+            client = await _connected(self._world, self._chance)
+            try:
+                while not stop.is_set():
+                    if self._chance.random() < self._watches:
+                        await self._optimistic(client)
+                    else:
+                        await self._pipeline(client)
+                    if self._chance.random() < 0.01:
+                        break  # a client that goes away with nothing under way
+                    await asyncio.sleep(self._pause_s * self._chance.random())
+            except Cut:
+                self._world.story.met["connection cut"] += 1
+            client.close()
+
+    # --- pipelines
+
+    async def _pipeline(self, client: WireClient) -> None:
+        commands: list[tuple[bytes, ...]] = []
+        told: list[Told] = []
+        for _ in range(self._chance.randrange(1, self._most + 1)):
+            for command, tell in self._chance.choices(self._kinds, self._weights)[0]():
+                commands.append(command)
+                told.append(tell)
+        await self._call(client, commands, told)
+
+    async def _call(self, client: WireClient, commands: list[tuple[bytes, ...]], told: list[Told]) -> None:
+        """Send, and tell the ledger what each reply means; what was not answered is unknown."""
+        if self._chance.random() < 0.02:
+            self._world.loop.call_later(self._chance.random() * 0.005, client.close)
+        slow_s = self._chance.random() if self._chance.random() < 0.02 else 0.0
+        cut: Cut | None = None
+        try:
+            replies = await client.call(commands, slow_s=slow_s)
+        except Cut as error:
+            cut, replies = error, error.replies
+        replies = [*replies, *[_UNHEARD] * (len(commands) - len(replies))]
+        for command, reply, tell in zip(commands, replies, told, strict=True):
+            self._world.story.tell(f"client {self._number}", f"{b' '.join(command)!r} {_said(reply)}")
+            self._world.story.met[f"answer {_kind(reply)}"] += 1
+            tell(reply)
+        if any(_kind(reply) in ("MISCONF", "WRITEUNKNOWN") for reply in replies):
+            self._world.stop()
+        if cut is not None:
+            raise cut
+
+    # --- commands: what is sent, and what a reply to it means
+
+    def _key(self, kind: str) -> bytes:
+        return b"%s{%d}" % (kind.encode(), self._chance.randrange(_TAGS))
+
+    def _value(self) -> bytes:
+        self._written += 1
+        return b"%d.%d" % (self._number, self._written)
+
+    def _incr(self) -> list[tuple[tuple[bytes, ...], Told]]:
+        key = self._key("count")
+
+        def tell(reply: Any) -> None:
+            if isinstance(reply, int):
+                self._ledger.counted(key, reply)
+            elif _outcome(reply) == "unknown":
+                self._ledger.count_unknown(key)
+
+        return [((b"INCR", key), tell)]
+
+    def _append(self) -> list[tuple[tuple[bytes, ...], Told]]:
+        key, token = self._key("log"), self._value()
+        return [((b"APPEND", key, token + b";"), lambda reply: self._ledger.appended(key, token, _outcome(reply)))]
+
+    def _lock(self) -> list[tuple[tuple[bytes, ...], Told]]:
+        key, who = b"lock{%d}%d" % (self._chance.randrange(_TAGS), self._world.loop.time() * 20), self._value()
+        return [((b"SETNX", key, who), lambda reply: self._ledger.locked(key, who, _outcome(reply, denied=0)))]
+
+    def _own(self) -> bytes:
+        return b"own%d.%d.%d" % (self._number, self._connection, self._chance.randrange(3))
+
+    def _set(self) -> list[tuple[tuple[bytes, ...], Told]]:
+        key, value = self._own(), self._value()
+        return [((b"SET", key, value), lambda reply: self._ledger.wrote(key, value, _outcome(reply)))]
+
+    def _delete(self) -> list[tuple[tuple[bytes, ...], Told]]:
+        key = self._own()
+        return [((b"DEL", key), lambda reply: self._ledger.wrote(key, None, _outcome(reply)))]
+
+    def _get(self) -> list[tuple[tuple[bytes, ...], Told]]:
+        key = self._own()
+
+        def tell(reply: Any) -> None:
+            if not isinstance(reply, RawError | _Unheard):
+                self._ledger.read(key, reply)
+
+        return [((b"GET", key), tell)]
+
+    def _pair(self) -> list[tuple[tuple[bytes, ...], Told]]:
+        """Two keys in one transaction."""
+        tag, value = self._chance.randrange(_TAGS), self._value()
+        keys = [b"%b{%d}" % (side, tag) for side in (b"left", b"right")]
+        return [
+            ((b"MULTI",), _nothing),
+            *(((b"SET", key, value), _nothing) for key in keys),
+            ((b"EXEC",), _nothing),
+        ]
+
+    def _both(self) -> list[tuple[tuple[bytes, ...], Told]]:
+        tag = self._chance.randrange(_TAGS)
+        keys = [b"%b{%d}" % (side, tag) for side in (b"left", b"right")]
+
+        def tell(reply: Any) -> None:
+            if isinstance(reply, list):
+                self._ledger.pair(keys, reply)
+
+        return [((b"MGET", *keys), tell)]
+
+    async def _optimistic(self, client: WireClient) -> None:
+        """Add one to what was read, if nobody wrote it meanwhile."""
+        key = self._key("optimistic")
+        found: list[Any] = []
+        await self._call(client, [(b"WATCH", key), (b"GET", key)], [_nothing, found.append])
+        if isinstance(found[0], RawError):
+            return
+        value = int(found[0] or 0) + 1
+
+        def tell(reply: Any) -> None:
+            if isinstance(reply, list):
+                self._ledger.counted(key, value)
+            elif _outcome(reply, denied=None) == "unknown":
+                self._ledger.count_unknown(key)
+
+        commands = [(b"MULTI",), (b"SET", key, b"%d" % value), (b"EXEC",)]
+        await self._call(client, commands, [_nothing, _nothing, tell])
+
+
+def _nothing(reply: Any) -> None:
+    """A reply from which nothing follows."""
+
+
+def _outcome(reply: Any, *, denied: Any = _UNHEARD) -> str:
+    """What a reply says of a write: granted, denied, refused (nothing was written) or unknown."""
+    if isinstance(reply, _Unheard):
+        return "unknown"
+    if isinstance(reply, RawError):
+        return "unknown" if _kind(reply) == "WRITEUNKNOWN" else "refused"
+    return "denied" if reply == denied else "granted"
+
+
+def _kind(reply: Any) -> str:
+    if isinstance(reply, _Unheard):
+        return "nothing"
+    return reply.text.partition(" ")[0] if isinstance(reply, RawError) else "ok"
+
+
+def _said(reply: Any) -> str:
+    return "is not answered" if isinstance(reply, _Unheard) else repr(reply)

@@ -1,0 +1,54 @@
+"""What a plan can be run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from simulation.api_traffic import api_traffic
+from simulation.database_world import DatabaseWorld
+from simulation.log_world import LogWorld
+from simulation.plan import Plan
+from simulation.planted import PLANTED, Patches
+from simulation.planted_database import PLANTED_IN_DATABASE
+from simulation.planted_resp import PLANTED_IN_RESP
+from simulation.resp_traffic import resp_traffic
+from simulation.simulated_loop import SimulatedLoop
+from simulation.story import RunStory
+
+__all__ = ["BUGS", "WORLDS", "World", "WorldName"]
+
+WorldName = str
+
+
+class World(Protocol):
+    """One run of a plan."""
+
+    story: RunStory
+
+    async def run(self) -> None:
+        """Raises `Broken`."""
+        ...
+
+
+def _database(plan: Plan, loop: SimulatedLoop) -> World:
+    return DatabaseWorld(plan, loop, api_traffic)
+
+
+def _resp(plan: Plan, loop: SimulatedLoop) -> World:
+    return DatabaseWorld(plan, loop, resp_traffic, endpoints=1 + plan.seed % 2)
+
+
+WORLDS: Final[dict[WorldName, Callable[[Plan, SimulatedLoop], World]]] = {
+    "log": LogWorld,
+    "database": _database,
+    "resp": _resp,
+}
+"""The log alone; a database with clients of the Python API; one with clients of the Redis protocol."""
+
+BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
+    "log": PLANTED,
+    "database": PLANTED_IN_DATABASE,
+    "resp": PLANTED_IN_RESP,
+}
+"""Where each planted bug is found."""
