@@ -44,7 +44,7 @@ def _put_back_behind() -> Patches:
     def put_back(self: PartitionExecutor, jobs: Sequence[Any]) -> None:
         back, self._back = set(map(id, self._back)), []
         for job in [part for work in jobs for part in work.parts() if id(part) in back]:
-            self._queues.setdefault(job.owner, deque()).append(job)
+            self.queues.setdefault(job.owner, deque()).append(job)
 
     return [(PartitionExecutor, "_put_back", put_back)]
 
