@@ -1,4 +1,4 @@
-"""What clients of the Redis protocol were told, and what the keys hold at the end: the checker of the RESP endpoint."""
+"""What clients of the Redis protocol heard, and what the keys hold at the end: the checker of the RESP endpoint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Ledger:
         self._tokens: dict[bytes, dict[bytes, str]] = defaultdict(dict)
         """By key of a log: token → granted, unknown or refused."""
         self._locks: dict[bytes, dict[bytes, str]] = defaultdict(dict)
-        """By lock: who asked → what they were told."""
+        """By lock: who asked → the reply."""
         self._own: dict[bytes, list[bytes | None]] = defaultdict(lambda: [None])
         """By key that one connection writes: what it may hold."""
 
@@ -39,7 +39,7 @@ class Ledger:
         """An increment was granted and gave `value`."""
         counter = self._counters[key]
         if value in counter.granted:
-            raise Broken("one after the other", f"two increments of {key!r} were told {value}")
+            raise Broken("one after the other", f"two increments of {key!r} gave {value}")
         counter.granted.add(value)
 
     def count_unknown(self, key: bytes) -> None:
@@ -91,7 +91,7 @@ class Ledger:
         return sorted({*self._counters, *self._tokens, *self._locks, *self._own})
 
     def check(self, found: Mapping[bytes, bytes | None]) -> None:
-        """Hold what the keys hold against what was told. O(calls)."""
+        """Hold what the keys hold against the replies. O(calls)."""
         for key, counter in self._counters.items():
             value, granted = int(found[key] or 0), len(counter.granted)
             if not max((granted, *counter.granted)) <= value <= granted + counter.unknown:

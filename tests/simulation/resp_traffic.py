@@ -13,7 +13,7 @@ from kit.resp.raw_client import RawError
 from router.endpoints.resp.connection.client import Client
 from simulation.database_world import DatabaseWorld
 from simulation.resp_ledger import Ledger
-from simulation.simulated_wire import Cut, WireClient
+from simulation.simulated_wire import WireClient, WireCut
 
 __all__ = ["resp_traffic"]
 
@@ -25,7 +25,7 @@ _LEVEL_S: Final = 2.0
 _TAGS: Final = 2
 """Shared keys have so many tags: with several partitions, commands of one tag share one."""
 
-Told = Callable[[Any], None]
+OnReply = Callable[[Any], None]
 """What a reply means. None in its place: nobody knows."""
 
 
@@ -52,7 +52,7 @@ async def resp_traffic(world: DatabaseWorld) -> None:
     try:
         await asyncio.sleep(_SECONDS)
         stop.set()
-        async with asyncio.timeout(_CALM_S):
+        async with asyncio.timeout_at(world.loop.time() + _CALM_S):
             await asyncio.gather(faults, *clients)
             await asyncio.sleep(_LEVEL_S)
             ledger.check(await _finals(world, ledger, chance))
@@ -66,7 +66,7 @@ async def _finals(world: DatabaseWorld, ledger: Ledger, chance: random.Random) -
     keys = ledger.keys()
     while True:
         client = await _connected(world, chance)
-        with suppress(Cut):
+        with suppress(WireCut):
             found = await client.call([(b"GET", key) for key in keys])
             client.close()
             if not any(isinstance(each, RawError) for each in found):
@@ -116,7 +116,7 @@ class _RespClient:
                     if self._chance.random() < 0.01:
                         break  # a client that goes away with nothing under way
                     await asyncio.sleep(self._pause_s * self._chance.random())
-            except Cut:
+            except WireCut:
                 self._world.story.met["connection cut"] += 1
             client.close()
 
@@ -124,28 +124,28 @@ class _RespClient:
 
     async def _pipeline(self, client: WireClient) -> None:
         commands: list[tuple[bytes, ...]] = []
-        told: list[Told] = []
+        on_replies: list[OnReply] = []
         for _ in range(self._chance.randrange(1, self._most + 1)):
-            for command, tell in self._chance.choices(self._kinds, self._weights)[0]():
+            for command, on_reply in self._chance.choices(self._kinds, self._weights)[0]():
                 commands.append(command)
-                told.append(tell)
-        await self._call(client, commands, told)
+                on_replies.append(on_reply)
+        await self._call(client, commands, on_replies)
 
-    async def _call(self, client: WireClient, commands: list[tuple[bytes, ...]], told: list[Told]) -> None:
+    async def _call(self, client: WireClient, commands: list[tuple[bytes, ...]], on_replies: list[OnReply]) -> None:
         """Send, and tell the ledger what each reply means; what was not answered is unknown."""
         if self._chance.random() < 0.02:
             self._world.loop.call_later(self._chance.random() * 0.005, client.close)
         slow_s = self._chance.random() if self._chance.random() < 0.02 else 0.0
-        cut: Cut | None = None
+        cut: WireCut | None = None
         try:
             replies = await client.call(commands, slow_s=slow_s)
-        except Cut as error:
+        except WireCut as error:
             cut, replies = error, error.replies
         replies = [*replies, *[_UNHEARD] * (len(commands) - len(replies))]
-        for command, reply, tell in zip(commands, replies, told, strict=True):
+        for command, reply, on_reply in zip(commands, replies, on_replies, strict=True):
             self._world.story.tell(f"client {self._number}", f"{b' '.join(command)!r} {_said(reply)}")
             self._world.story.met[f"answer {_kind(reply)}"] += 1
-            tell(reply)
+            on_reply(reply)
         if any(_kind(reply) in ("MISCONF", "WRITEUNKNOWN") for reply in replies):
             self._world.stop()
         if cut is not None:
@@ -160,46 +160,46 @@ class _RespClient:
         self._written += 1
         return b"%d.%d" % (self._number, self._written)
 
-    def _incr(self) -> list[tuple[tuple[bytes, ...], Told]]:
+    def _incr(self) -> list[tuple[tuple[bytes, ...], OnReply]]:
         key = self._key("count")
 
-        def tell(reply: Any) -> None:
+        def on_reply(reply: Any) -> None:
             if isinstance(reply, int):
                 self._ledger.counted(key, reply)
             elif _outcome(reply) == "unknown":
                 self._ledger.count_unknown(key)
 
-        return [((b"INCR", key), tell)]
+        return [((b"INCR", key), on_reply)]
 
-    def _append(self) -> list[tuple[tuple[bytes, ...], Told]]:
+    def _append(self) -> list[tuple[tuple[bytes, ...], OnReply]]:
         key, token = self._key("log"), self._value()
         return [((b"APPEND", key, token + b";"), lambda reply: self._ledger.appended(key, token, _outcome(reply)))]
 
-    def _lock(self) -> list[tuple[tuple[bytes, ...], Told]]:
+    def _lock(self) -> list[tuple[tuple[bytes, ...], OnReply]]:
         key, who = b"lock{%d}%d" % (self._chance.randrange(_TAGS), self._world.loop.time() * 20), self._value()
         return [((b"SETNX", key, who), lambda reply: self._ledger.locked(key, who, _outcome(reply, denied=0)))]
 
     def _own(self) -> bytes:
         return b"own%d.%d.%d" % (self._number, self._connection, self._chance.randrange(3))
 
-    def _set(self) -> list[tuple[tuple[bytes, ...], Told]]:
+    def _set(self) -> list[tuple[tuple[bytes, ...], OnReply]]:
         key, value = self._own(), self._value()
         return [((b"SET", key, value), lambda reply: self._ledger.wrote(key, value, _outcome(reply)))]
 
-    def _delete(self) -> list[tuple[tuple[bytes, ...], Told]]:
+    def _delete(self) -> list[tuple[tuple[bytes, ...], OnReply]]:
         key = self._own()
         return [((b"DEL", key), lambda reply: self._ledger.wrote(key, None, _outcome(reply)))]
 
-    def _get(self) -> list[tuple[tuple[bytes, ...], Told]]:
+    def _get(self) -> list[tuple[tuple[bytes, ...], OnReply]]:
         key = self._own()
 
-        def tell(reply: Any) -> None:
+        def on_reply(reply: Any) -> None:
             if not isinstance(reply, RawError | _Unheard):
                 self._ledger.read(key, reply)
 
-        return [((b"GET", key), tell)]
+        return [((b"GET", key), on_reply)]
 
-    def _pair(self) -> list[tuple[tuple[bytes, ...], Told]]:
+    def _pair(self) -> list[tuple[tuple[bytes, ...], OnReply]]:
         """Two keys in one transaction."""
         tag, value = self._chance.randrange(_TAGS), self._value()
         keys = [b"%b{%d}" % (side, tag) for side in (b"left", b"right")]
@@ -209,15 +209,15 @@ class _RespClient:
             ((b"EXEC",), _nothing),
         ]
 
-    def _both(self) -> list[tuple[tuple[bytes, ...], Told]]:
+    def _both(self) -> list[tuple[tuple[bytes, ...], OnReply]]:
         tag = self._chance.randrange(_TAGS)
         keys = [b"%b{%d}" % (side, tag) for side in (b"left", b"right")]
 
-        def tell(reply: Any) -> None:
+        def on_reply(reply: Any) -> None:
             if isinstance(reply, list):
                 self._ledger.pair(keys, reply)
 
-        return [((b"MGET", *keys), tell)]
+        return [((b"MGET", *keys), on_reply)]
 
     async def _optimistic(self, client: WireClient) -> None:
         """Add one to what was read, if nobody wrote it meanwhile."""
@@ -228,14 +228,14 @@ class _RespClient:
             return
         value = int(found[0] or 0) + 1
 
-        def tell(reply: Any) -> None:
+        def on_reply(reply: Any) -> None:
             if isinstance(reply, list):
                 self._ledger.counted(key, value)
             elif _outcome(reply, denied=None) == "unknown":
                 self._ledger.count_unknown(key)
 
         commands = [(b"MULTI",), (b"SET", key, b"%d" % value), (b"EXEC",)]
-        await self._call(client, commands, [_nothing, _nothing, tell])
+        await self._call(client, commands, [_nothing, _nothing, on_reply])
 
 
 def _nothing(reply: Any) -> None:

@@ -12,7 +12,7 @@ from kit.resp.raw_client import packed, read_reply
 
 from simulation.simulated_loop import SimulatedLoop
 
-__all__ = ["Cut", "SimulatedWire", "WireClient"]
+__all__ = ["SimulatedWire", "WireClient", "WireCut"]
 
 # A piece takes mostly as long as on one machine, now and then as long as on a busy network.
 _PASS_S = 0.0001
@@ -20,7 +20,7 @@ _PASS_LATE_S = 0.02
 _LATE_CHANCE = 0.1
 
 
-class Cut(Exception):
+class WireCut(Exception):
     """The connection ended; `replies` came before."""
 
     def __init__(self, replies: list[Any]) -> None:
@@ -168,7 +168,7 @@ class WireClient:
         self._heard.set()
 
     async def call(self, commands: list[tuple[bytes, ...]], *, slow_s: float = 0.0) -> list[Any]:
-        """Send commands together; their replies. `slow_s`: so long it does not read. Raises `Cut`."""
+        """Send commands together; their replies. `slow_s`: so long it does not read. Raises `WireCut`."""
         self.wire.to_server.send(b"".join(packed(*command) for command in commands))
         self._reads = not slow_s
         if slow_s:
@@ -195,7 +195,7 @@ class WireClient:
             hearing.cancel()
             ending.cancel()
         if not hearing.done() or not self._heard.is_set():
-            raise Cut(replies)
+            raise WireCut(replies)
 
     def close(self) -> None:
         """End the connection."""
