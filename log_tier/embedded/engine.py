@@ -353,7 +353,7 @@ class EmbeddedLog:
             try:
                 checked.append((self._partition(partition), batch, checked_span(batch)))
             except DuramenError as error:
-                refused[place] = error
+                refused[place] = error.as_value()
         return checked, refused
 
     async def read(

@@ -121,7 +121,7 @@ class LocalData:
                 waiting.append((place, part))  # it may have just been made
                 results.append(_UNANSWERED)
             except DuramenError as error:
-                results.append(error)
+                results.append(error.as_value())
             if turn is not None and turn.is_full(_PART_ITEMS + min(len(part.keys), AT_ONCE_ITEMS_MAX)):
                 await turn.end()
         if waiting:
@@ -140,7 +140,7 @@ class LocalData:
             replica = await self._fresh(part.partition, part.after, part.strong, timeout, part.lag_max_ms)
             return await read_many_keys(replica, part.keys, budget)
         except DuramenError as error:
-            return error
+            return error.as_value()
 
     async def _replica(self, partition: PartitionId, timeout: float) -> Replica:
         """A replica of this process. Fetches the catalog's end before it reports a table as unknown."""
@@ -258,7 +258,7 @@ class LocalData:
             with replica.reading() as index:
                 return await asyncio.to_thread(_judged_in, index, part)
         except DuramenError as error:
-            return error
+            return error.as_value()
 
     # --- scans and watches
 

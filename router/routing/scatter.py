@@ -136,7 +136,7 @@ class _Run:
         try:
             return await self._ask(member, numbers, timeout, patience)
         except DuramenError as error:
-            return dict.fromkeys(numbers, error)
+            return dict.fromkeys(numbers, error.as_value())
 
     def _has_others(self, number: int) -> bool:
         part = self._parts[number]
@@ -176,7 +176,7 @@ class _Run:
             try:
                 candidates = self._routes.candidates(self._parts[number])
             except DuramenError as error:
-                self._failed[number] = error
+                self._failed[number] = error.as_value()
                 continue
             tried = self._tried.get(number)
             if tried:

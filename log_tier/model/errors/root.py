@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Self
 
 __all__ = ["ERRORS", "DuramenError", "Fault", "FieldValue", "error_from_code"]
 
@@ -44,6 +44,13 @@ class DuramenError(Exception):
             cls.__module__ = _PACKAGE
             assert cls.code not in _classes, f"{cls.__name__} has the code of {_classes[cls.code].__name__}"
             _classes[cls.code] = cls
+
+    def as_value(self) -> Self:
+        """This error as one result of many: without its traceback, context and cause. Their frames, of thousands of
+        errors, hold the whole request, and the garbage collector walks them all in one turn of the event loop.
+        """
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         return (error_from_code, (self.code, self.message, dict(self.fields)))

@@ -60,6 +60,18 @@ def test_the_drawing_is_the_tree() -> None:
     assert set(errors.__all__) >= {name for _, name in drawn}
 
 
+def test_an_error_as_a_value_holds_no_frames() -> None:
+    try:
+        try:
+            raise KeyError("first")
+        except KeyError as first:
+            raise InvalidRequest("second", offset=7) from first
+    except InvalidRequest as error:
+        value = error.as_value()
+    assert (value.__traceback__, value.__context__, value.__cause__) == (None, None, None)
+    assert (type(value), value.message, value.fields) == (InvalidRequest, "second", {"offset": 7})
+
+
 def test_only_transient_errors_are_retryable() -> None:
     for kind in ERRORS.values():
         assert not kind.retryable or kind.fault == "transient", kind

@@ -20,7 +20,7 @@ from kit.cluster.one_machine import (
 from kit.deadlines import until
 
 from log_tier.catalog.cluster_map import TableEntry
-from log_tier.model.errors import ReplicaBehind, TableNotFound, WriteUnknown
+from log_tier.model.errors import DuramenError, ReplicaBehind, TableNotFound, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.record import Operation
@@ -146,3 +146,18 @@ async def test_outcomes_asked_later(data_plane: LocalData, table: TableRef) -> N
     assert known.outcomes[0].result == b"1"
     assert isinstance(nowhere, TableNotFound)
     assert not isinstance(beyond, WriteResult)
+
+
+async def test_errors_that_are_results_hold_no_frames(data_plane: LocalData, table: TableRef) -> None:
+    gone = PartitionId(NO_TABLE, ZERO)
+    beyond = OutcomesPart(PartitionId(table.id, ZERO), Offset(0), 0, Offset(0))
+    results = [
+        *await data_plane.read([ReadPart(gone, [b"k"]), ReadPart(gone, [b"k"], strong=True)], timeout=DEADLINE_S),
+        *await data_plane.read([ReadPart(PartitionId(table.id, ONE), [b""])], timeout=DEADLINE_S),
+        *await data_plane.write([WritePart(gone, ADD), WritePart(gone, ADD)], timeout=DEADLINE_S),
+        *await data_plane.outcomes([OutcomesPart(gone, Offset(0), 0, Offset(0)), beyond], timeout=0.01),
+    ]
+    assert all(isinstance(result, DuramenError) for result in results), results
+    for error in results:
+        assert isinstance(error, DuramenError)
+        assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None), repr(error)
