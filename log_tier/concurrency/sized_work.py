@@ -1,19 +1,19 @@
 """Work that grows with what a client sends: on the event loop while it is small, in a thread where it is large.
 
 A turn of an event loop has at most 10 ms, whatever a client sends. A trip to a thread and back costs some 60 µs. What
-must stay on the loop is spread over its turns: `Turn` counts the work of a loop of one coroutine, and `gather_some` has
-some of many calls under way.
+must stay on the loop is spread over its turns: `Turn` counts the work of a loop of one coroutine, `gather_some` has
+some of many calls under way, and `end_some` ends some of many tasks at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from log_tier.concurrency.tasks import end_tasks
 
-__all__ = ["AT_ONCE_ITEMS_MAX", "CALLS_AT_ONCE_MAX", "Turn", "each_sized", "gather_some", "run_sized"]
+__all__ = ["AT_ONCE_ITEMS_MAX", "CALLS_AT_ONCE_MAX", "Turn", "each_sized", "end_some", "gather_some", "run_sized"]
 
 I = TypeVar("I")  # noqa: E741
 T = TypeVar("T")
@@ -84,3 +84,15 @@ async def gather_some(items: Sequence[I], call: Callable[[I], Awaitable[T]]) -> 
         await end_tasks(*tasks)
         raise
     return cast("list[T]", results)
+
+
+async def end_some(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """`end_tasks`, `CALLS_AT_ONCE_MAX` of them at a time. A caller that is cancelled meanwhile cancels the rest."""
+    left = list(tasks)
+    try:
+        while left:
+            some, left = left[:CALLS_AT_ONCE_MAX], left[CALLS_AT_ONCE_MAX:]
+            await end_tasks(*some)
+    finally:
+        for task in left:
+            task.cancel()

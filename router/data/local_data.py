@@ -295,9 +295,12 @@ class LocalData:
         found: dict[Partition, int] = {}
         async with in_time(timeout, "the table was not looked up"):
             table = await self.tables.known(table_id)
+        turn = Turn()
         for partition in partitions or _every(table):
             replica = await self._fresh(PartitionId(table_id, partition), NOTHING, True, timeout)
             state = replica.index.producer(producer_id)
+            if turn.is_full(_PART_ITEMS):
+                await turn.end()
             if state is not None:
                 found[partition] = state.last_sequence
         return found

@@ -22,9 +22,10 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from log_tier.catalog.catalog import Catalog
-from log_tier.catalog.cluster_map import TableEntry
+from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.commands import CreateTable, DropTable
 from log_tier.catalog.placement import candidates
+from log_tier.concurrency.sized_work import run_sized
 from log_tier.model.errors import (
     CommandRejected,
     InvalidRequest,
@@ -38,7 +39,7 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.retention import change_retention, check_log_keeps
 
-__all__ = ["REPLICAS_DEFAULT_MAX", "Tables"]
+__all__ = ["REF_ITEMS", "REPLICAS_DEFAULT_MAX", "Tables", "listed"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,9 @@ T = TypeVar("T")
 
 # Two may fail, or one while another is being replaced; more cost every write's share of every node.
 REPLICAS_DEFAULT_MAX: Final = 3
+
+REF_ITEMS: Final = 5
+"""What is said of a table in a list costs as much as so many keys, and so does its message."""
 
 
 class Tables:
@@ -88,7 +92,7 @@ class Tables:
     async def all(self) -> list[TableRef]:
         """All tables, by name."""
         cluster = await self._catalog.refresh()
-        return sorted((table.ref for table in cluster.tables.values()), key=lambda ref: ref.name)
+        return await run_sized(REF_ITEMS * len(cluster.tables), lambda: listed(cluster))
 
     async def create(self, spec: TableSpec) -> TableEntry:
         """Create a table; see `router.data.seam.TableAdmin.create_table`."""
@@ -226,6 +230,11 @@ class Tables:
         """Wait until the changes under way are through."""
         if self._changes:
             await asyncio.wait(self._changes)
+
+
+def listed(cluster: ClusterMap) -> list[TableRef]:
+    """All tables, by name. About 5 µs each."""
+    return sorted((table.ref for table in cluster.tables.values()), key=lambda ref: ref.name)
 
 
 def _exists(name: str) -> TableExists:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.sized_work import Turn, end_some
 from log_tier.model.batch_header import read_header
 from log_tier.model.errors import DuramenError, InvalidRequest, OffsetTrimmed
 from log_tier.model.identifiers import Offset, Partition
@@ -30,6 +30,9 @@ _EVENTS_MAX: Final = 16
 
 _CHUNK_BYTES: Final = 256 * 1024
 
+# To begin to follow a partition costs as much as so many keys: a task, and a look at the log.
+_START_ITEMS: Final = 20
+
 # A watch follows the replica for as long as it takes; only the replica's own failure ends the wait.
 _PATIENCE_S: Final = 365 * 86_400.0
 
@@ -43,7 +46,10 @@ async def watch_replicas(
     stops a replica or the log.
     """
     positions: dict[Partition, Offset] = {}
+    turn = Turn()
     for replica in replicas:
+        if turn.is_full(_START_ITEMS):
+            await turn.end()
         wanted = start.get(replica.id.partition)
         if wanted is None:
             bounds = await log.bounds(replica.id)
@@ -55,20 +61,20 @@ async def watch_replicas(
     yield WatchEvent(Partition(0), b"", (), Offset(-1), positions)
 
     events: asyncio.Queue[WatchEvent | DuramenError] = asyncio.Queue(_EVENTS_MAX)
-    followers = [
-        asyncio.create_task(
-            _follow(log, replica, positions[replica.id.partition], events), name=f"watch {replica.name}"
-        )
-        for replica in replicas
-    ]
+    followers: list[asyncio.Task[None]] = []
     try:
+        for replica in replicas:
+            following = _follow(log, replica, positions[replica.id.partition], events)
+            followers.append(asyncio.create_task(following, name=f"watch {replica.name}"))
+            if turn.is_full(_START_ITEMS):
+                await turn.end()
         while True:
             event = await events.get()
             if isinstance(event, DuramenError):
                 raise event
             yield event
     finally:
-        await end_tasks(*followers)
+        await end_some(followers)
 
 
 async def _follow(log: Log, replica: Replica, start: Offset, events: asyncio.Queue[WatchEvent | DuramenError]) -> None:

@@ -19,6 +19,7 @@ from log_tier.rpc.streams import OpenStreams
 from log_tier.rpc.time_left import time_left_s
 from router.data.requests import ReadResult, WriteResult
 from router.data.seam import DataPlane, TableAdmin
+from router.data.tables import REF_ITEMS
 from router.proto import keyvalue_pb2 as kv
 from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
 from router.proto import tables_pb2 as tables
@@ -157,9 +158,11 @@ class TablesService(tables_pb2_grpc.TablesServicer):
             found = await self._inner.list_tables(timeout=time_left_s(context))
         except DuramenError as error:
             await abort(context, error)
-        return await run_sized(
-            len(found), lambda: tables.ListTablesReply(tables=[messages.table_message(ref) for ref in found])
-        )
+
+        def encode() -> tables.ListTablesReply:
+            return tables.ListTablesReply(tables=[messages.table_message(ref) for ref in found])
+
+        return await run_sized(REF_ITEMS * len(found), encode)
 
     async def Describe(  # noqa: N802
         self, request: tables.FindTableRequest, context: _Context

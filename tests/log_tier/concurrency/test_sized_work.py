@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX, Turn, gather_some, run_sized
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX, Turn, end_some, gather_some, run_sized
 
 MANY = 5 * CALLS_AT_ONCE_MAX
 
@@ -109,3 +109,46 @@ async def test_a_caller_that_is_cancelled_leaves_no_call_behind() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert asyncio.all_tasks() == before
+
+
+async def _tasks_that_end_at(turns: list[int]) -> list[asyncio.Task[None]]:
+    """Many tasks that wait; each says the turn in which it ended."""
+    turn = 0
+
+    async def count() -> None:
+        nonlocal turn
+        while len(turns) < MANY:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            turns.append(turn)
+
+    tasks = [asyncio.create_task(wait()) for _ in range(MANY)]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(count()))
+    return tasks
+
+
+async def test_some_tasks_end_at_a_time() -> None:
+    turns: list[int] = []
+    *tasks, counting = await _tasks_that_end_at(turns)
+    await end_some(tasks)
+    await counting
+    assert len(turns) == MANY
+    assert max(turns.count(each) for each in turns) <= CALLS_AT_ONCE_MAX
+
+
+async def test_all_tasks_end_with_a_caller_that_is_cancelled() -> None:
+    turns: list[int] = []
+    *tasks, counting = await _tasks_that_end_at(turns)
+    ending = asyncio.create_task(end_some(tasks))
+    await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.wait([ending, *tasks])
+    await counting
+    assert ending.cancelled()
+    assert len(turns) == MANY

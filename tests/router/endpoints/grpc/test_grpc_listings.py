@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
@@ -9,13 +10,21 @@ from typing import Any, Final
 
 import pytest
 from kit.client.grpc_thread import GrpcThread
+from kit.deadlines import wait_until
 from kit.resp.loop_turns import LoopTurns
 
 from log_tier.catalog import service as map_service
-from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from log_tier.concurrency import sized_work
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX
+from log_tier.embedded.engine import EmbeddedLog
 from log_tier.proto import cluster_pb2, cluster_pb2_grpc
 from router.admin.answers import listing, versions
-from router.proto import admin_pb2, admin_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.data import tables as tables_of_the_log
+from router.data import watch
+from router.endpoints.grpc import services
+from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.remote import messages
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.proto import node_pb2, node_pb2_grpc
 from serving_tier.service import status_feed
 
@@ -31,8 +40,9 @@ class Listings:
         self.admin: Any = admin_pb2_grpc.AdminStub(self.channel)  # type: ignore[no-untyped-call]
         self.node: Any = node_pb2_grpc.NodeStub(self.channel)  # type: ignore[no-untyped-call]
         self.cluster: Any = cluster_pb2_grpc.ClusterStub(self.channel)  # type: ignore[no-untyped-call]
-        tables: Any = tables_pb2_grpc.TablesStub(self.channel)  # type: ignore[no-untyped-call]
-        tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=PARTITIONS))
+        self.data: Any = keyvalue_pb2_grpc.KeyValueStub(self.channel)  # type: ignore[no-untyped-call]
+        self.tables: Any = tables_pb2_grpc.TablesStub(self.channel)  # type: ignore[no-untyped-call]
+        self.wide = self.tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=PARTITIONS)).id
 
     def partitions(self) -> None:
         found = self.admin.Partitions(admin_pb2.AdminTableRequest()).partitions
@@ -49,6 +59,25 @@ class Listings:
     def status(self) -> None:
         (message,) = self.node.Status(node_pb2.StatusRequest(once=True))
         assert {each.partition for each in message.replicas} == set(range(PARTITIONS))
+
+    def watch(self) -> None:
+        """A watch of every partition, from its begin to its end."""
+        stream = self.data.Watch(keyvalue_pb2.WatchRequest(table_id=self.wide))
+        assert len(next(stream).positions) == PARTITIONS
+        wait_until(lambda: self.watching() == PARTITIONS)
+        stream.cancel()
+        wait_until(lambda: self.watching() == 0)
+
+    def watching(self) -> int:
+        """How many partitions are followed for watches now."""
+
+        async def count() -> int:
+            return sum(task.get_name().startswith("watch ") for task in asyncio.all_tasks())
+
+        return asyncio.run_coroutine_threadsafe(count(), self.server.loop).result()
+
+    def producer(self) -> None:
+        assert not self.data.Producer(keyvalue_pb2.ProducerRequest(table_id=self.wide, producer_id=7)).positions
 
     def map(self) -> cluster_pb2.ClusterView:
         (view,) = self.cluster.Follow(cluster_pb2.FollowRequest(once=True))
@@ -91,6 +120,39 @@ def test_replicas_are_looked_at_some_at_a_time(
     assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 5
 
 
+SPREAD: Final[dict[str, tuple[Callable[[Listings], None], type | ModuleType, str]]] = {
+    "where a watch begins": (Listings.watch, EmbeddedLog, "bounds"),
+    "a watch's followers": (Listings.watch, watch, "_follow"),
+    "a producer's places": (Listings.producer, LmdbIndex, "producer"),
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_partitions_are_worked_on_some_at_a_time(
+    listings: Listings, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    work, owner, function = SPREAD[name]
+    with LoopTurns(listings.server, monkeypatch, owner, function) as counted:
+        work(listings)
+    assert counted.calls >= PARTITIONS
+    assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
+
+
+def test_a_watchs_followers_end_some_at_a_time(listings: Listings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopTurns(listings.server, monkeypatch, sized_work, "end_tasks") as counted:
+        listings.watch()
+    assert counted.calls >= PARTITIONS / CALLS_AT_ONCE_MAX
+
+
+def test_many_tables_are_listed_in_threads(listings: Listings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables_of_the_log, "REF_ITEMS", 2 * AT_ONCE_ITEMS_MAX)
+    monkeypatch.setattr(services, "REF_ITEMS", 2 * AT_ONCE_ITEMS_MAX)
+    for owner, function in ((tables_of_the_log, "listed"), (messages, "table_message")):
+        with LoopTurns(listings.server, monkeypatch, owner, function) as counted:
+            assert [each.name for each in listings.tables.List(tables_pb2.ListTablesRequest()).tables] == ["wide"]
+        assert (counted.calls, counted.elsewhere) == (0, 1)
+
+
 def test_followers_of_one_status_miss_nothing(listings: Listings) -> None:
     def first() -> int:
         stream = listings.node.Status(node_pb2.StatusRequest())
@@ -105,7 +167,7 @@ def test_followers_of_one_status_miss_nothing(listings: Listings) -> None:
 
 def test_followers_share_one_map_which_a_thread_encodes(listings: Listings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_service, "TABLE_ITEMS", 2 * AT_ONCE_ITEMS_MAX)
-    tables: Any = tables_pb2_grpc.TablesStub(listings.channel)  # type: ignore[no-untyped-call]
+    tables = listings.tables
     with LoopTurns(listings.server, monkeypatch, map_service, "map_to_json") as counted:
         tables.Create(tables_pb2.CreateTableRequest(name="another", partitions=1))
         try:

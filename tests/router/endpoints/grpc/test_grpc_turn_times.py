@@ -53,7 +53,7 @@ class Large:
         self.node: Any = node_pb2_grpc.NodeStub(channel)  # type: ignore[no-untyped-call]
         self.tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
         self.one = self.tables.Create(tables_pb2.CreateTableRequest(name="one", partitions=1))
-        self.tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=PARTITIONS_MAX))
+        self.wide = self.tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=PARTITIONS_MAX))
         self.batch = encode_batch(Columns(KEYS[:50_000], [b"value"] * 50_000))
         self.small = encode_batch(Columns([b"small"], [b"value"]))
         self.batch_of_all()
@@ -159,6 +159,23 @@ class Large:
     def description(self) -> None:
         description = self.tables.Describe(tables_pb2.FindTableRequest(name="wide"))
         assert len(description.partitions) == PARTITIONS_MAX
+
+    def watch_of_many_partitions(self) -> None:
+        stream = self.data.Watch(keyvalue_pb2.WatchRequest(table_id=self.wide.id))
+        assert len(next(stream).positions) == PARTITIONS_MAX
+        stream.cancel()
+
+    def kv_watch_of_many_partitions(self) -> None:
+        stream = self.kv.Watch(kv_pb2.KVWatchRequest(table="wide", start=kv_pb2.KV_WATCH_START_EARLIEST))
+        next(stream)
+        stream.cancel()
+
+    def scan_of_many_partitions(self) -> None:
+        page = self.data.Scan(keyvalue_pb2.ScanRequest(table_id=self.wide.id, limit=MANY, strong=True))
+        assert len(page.applied) == PARTITIONS_MAX
+
+    def producer_of_many_partitions(self) -> None:
+        assert not self.data.Producer(keyvalue_pb2.ProducerRequest(table_id=self.wide.id, producer_id=7)).positions
 
     def page_of_a_scan(self) -> None:
         assert len(self.data.Scan(keyvalue_pb2.ScanRequest(table_id=self.one.id, limit=MANY)).keys) == MANY
