@@ -11,10 +11,10 @@ from router.proto import keyvalue_pb2 as kv
 __all__ = ["check_length", "offsets_from", "partitions_from"]
 
 
-def partitions_from(numbers: Sequence[int]) -> list[Partition]:
+def partitions_from(numbers: Sequence[int]) -> tuple[Partition, ...]:
     """The named partitions, each once. Raises `LimitExceeded`."""
     check_length(numbers)
-    return [Partition(number) for number in dict.fromkeys(numbers)]
+    return tuple(Partition(number) for number in dict.fromkeys(numbers))
 
 
 def offsets_from(entries: Sequence[kv.PartitionOffset]) -> dict[Partition, Offset]:

@@ -144,7 +144,7 @@ def test_a_rejection_keeps_its_kind_and_fields() -> None:
         limit=st.integers(0, 10_000),
         after=by_partition,
         strong=st.booleans(),
-        partitions=st.lists(partitions, max_size=3).map(tuple),
+        partitions=st.lists(partitions, max_size=3, unique=True).map(tuple),
         lag_max_ms=lags,
         table_versions=st.dictionaries(partitions, st.integers(1, 1 << 31), max_size=3),
     )
