@@ -37,7 +37,7 @@ async def api_traffic(world: DatabaseWorld) -> None:
         watchers=chance.choice((0, 1)),
         hot_keys=chance.choice((2, 12)),
         cold_keys=40,
-        pause_s=chance.choice((0.01, 0.1)),
+        pause_s=chance.choice((0.0005, 0.01, 0.1)),
     )
     history = await run_check(
         connect,
