@@ -23,19 +23,26 @@ class Clock(Protocol):
         """Milliseconds since 1970-01-01 UTC. An operator or NTP may set it forward or back."""
         ...
 
+    def wall_us(self) -> int:
+        """The same in microseconds."""
+        ...
+
 
 class SystemClock:
-    """The machine's clocks."""
+    """The machine's clocks. Some 50 ns each."""
 
-    @staticmethod
-    def monotonic_s() -> float:
-        """Seconds that only grow, from an arbitrary start. Some 50 ns."""
-        return time.monotonic()
+    monotonic_s = staticmethod(time.monotonic)
+    """Seconds that only grow, from an arbitrary start."""
 
     @staticmethod
     def wall_ms() -> int:
-        """Milliseconds since 1970. Some 50 ns."""
+        """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
+
+    @staticmethod
+    def wall_us() -> int:
+        """Microseconds since 1970."""
+        return time.time_ns() // 1_000
 
 
 SYSTEM_CLOCK: Final[Clock] = SystemClock()

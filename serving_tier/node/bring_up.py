@@ -83,7 +83,7 @@ class BringUp:
         self._ended = ended
         self._tasks: dict[PartitionId, asyncio.Task[None]] = {}
         self._locks: dict[PartitionId, asyncio.Lock] = {}
-        self._pauses = RestartPauses(first_s=_RETRY_FIRST_S, max_s=_RETRY_MAX_S)
+        self._pauses = RestartPauses(first_s=_RETRY_FIRST_S, max_s=_RETRY_MAX_S, clock=node.clock.monotonic_s)
         self._bootstraps = asyncio.Semaphore(_BOOTSTRAPS_MAX)
 
     def __contains__(self, name: PartitionId) -> bool:

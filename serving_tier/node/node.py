@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.background import Failed, only_logged
-from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.concurrency.persistent_map import PersistentMap
 from log_tier.concurrency.workers import THREADS, Workers
@@ -64,12 +64,13 @@ class Node:
         log: Log,
         folder: Path,
         *,
-        clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
+        clock: Clock = SYSTEM_CLOCK,
         workers: Workers = THREADS,
     ) -> None:
         self._log = log
         self.folder = folder
         """Below it, an index folder for each replica: table id / partition."""
+        self.clock = clock
         self._applier = Applier(workers)
         self._environments = OpenEnvironments(descriptor_shares().environments)
         # Replaced and never changed in place: other threads look into it without a lock.
@@ -81,7 +82,7 @@ class Node:
         """The error for a partition that is not here; `Hosting` replaces it by one that knows the cluster."""
         self.owner: ReplicaListener = _only_logged
         """What is done about what happens to a hosted replica."""
-        self.idle_expiry = IdleExpiry(log, rank=self.rank, clock_ms=clock_ms)
+        self.idle_expiry = IdleExpiry(log, rank=self.rank, clock_ms=clock.wall_ms)
 
     @classmethod
     async def open(
@@ -89,13 +90,13 @@ class Node:
         log: Log,
         folder: Path,
         *,
-        clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
+        clock: Clock = SYSTEM_CLOCK,
         failed: Failed = only_logged,
         workers: Workers = THREADS,
     ) -> Node:
         """Open a node that keeps its indexes below `folder`; it hosts nothing yet. `failed`: see `run_forever`."""
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-        node = cls(log, folder, clock_ms=clock_ms, workers=workers)
+        node = cls(log, folder, clock=clock, workers=workers)
         node._applier.start()
         node.idle_expiry.start(failed=failed)
         return node
@@ -123,7 +124,14 @@ class Node:
         assert partition not in self._replicas, f"{topic.name}/{partition.partition} is hosted already"
         try:
             folder = self._folder_of(partition, self.replica_folder(partition), start)
-            replica = await Replica.open(topic, folder, log=self._log, applier=self._applier, repair=repair)
+            replica = await Replica.open(
+                topic,
+                folder,
+                log=self._log,
+                applier=self._applier,
+                repair=repair,
+                clock=self.clock.monotonic_s,
+            )
         except DuramenError as error:
             self.refusals[partition] = error
             raise
@@ -149,7 +157,13 @@ class Node:
         for at in range(0, len(found), _RESTING_RUN):
             for one, folder, index in found[at : at + _RESTING_RUN]:
                 replica = Replica.at_rest(
-                    one.topic, folder, index, log=self._log, applier=self._applier, latest=one.bounds.latest
+                    one.topic,
+                    folder,
+                    index,
+                    log=self._log,
+                    applier=self._applier,
+                    latest=one.bounds.latest,
+                    clock=self.clock.monotonic_s,
                 )
                 self._add(replica, one.rank)
             await asyncio.sleep(0)
@@ -203,7 +217,9 @@ class Node:
     ) -> Replica:
         """Open a second replica of a hosted partition, in another folder; reads do not use it."""
         place = self._folder_of(partition, folder, start)
-        return await Replica.open(topic, place, log=self._log, applier=self._applier, repair=False)
+        return await Replica.open(
+            topic, place, log=self._log, applier=self._applier, repair=False, clock=self.clock.monotonic_s
+        )
 
     def _folder_of(self, partition: PartitionId, path: Path, start: Offset) -> ReplicaFolder:
         return ReplicaFolder(path, partition, start, self._environments)

@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from copy import copy
 from typing import Final
 
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.barrier import Barrier
 from log_tier.model.errors import DuramenError, IndexDamaged, ShuttingDown, TableNotFound, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
@@ -87,7 +87,7 @@ class Replica:
         applier: Applier,
         latest: Offset,
         lag_bounds: LagBounds = LagBounds(),  # noqa: B008  (immutable)
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
     ) -> None:
         self.topic = topic
         self.id: Final = folder.partition
@@ -131,7 +131,7 @@ class Replica:
         applier: Applier,
         repair: bool = True,
         lag_bounds: LagBounds = LagBounds(),  # noqa: B008  (immutable)
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
     ) -> Replica:
         """Open the index in `folder` and follow the log from there.
 
@@ -154,13 +154,21 @@ class Replica:
 
     @classmethod
     def at_rest(
-        cls, topic: Topic, folder: ReplicaFolder, index: LmdbIndex, *, log: Log, applier: Applier, latest: Offset
+        cls,
+        topic: Topic,
+        folder: ReplicaFolder,
+        index: LmdbIndex,
+        *,
+        log: Log,
+        applier: Applier,
+        latest: Offset,
+        clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
     ) -> Replica:
         """`open` for an index at rest (`LmdbIndex.at_rest`) that the log can carry on, with no other version here.
 
         `latest`: where the log ends. Some 50 µs.
         """
-        replica = cls(topic, folder, index, log=log, applier=applier, latest=latest)
+        replica = cls(topic, folder, index, log=log, applier=applier, latest=latest, clock=clock)
         replica._start_following()
         return replica
 

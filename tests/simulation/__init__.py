@@ -10,9 +10,10 @@ python -m tests.simulation --planted                  # after how many seeds eac
 ```
 
 **What runs.** The embedded log is the real code, all of it: commit by the writer's thread and by the caller, journal,
-recovery, trimming, compaction, topics, readers. In place of the machine it gets three things, each through a seam of
+recovery, trimming, compaction, topics, readers. In place of the machine it gets four things, each through a seam of
 the product: a disk in memory (`EngineSettings` and `Disk`), threads that take turns on the event loop's thread
-(`log_tier.concurrency.workers`), and an event loop whose time jumps to the next timer.
+(`log_tier.concurrency.workers`), clocks (`log_tier.concurrency.clocks`), and an event loop whose time jumps to the next
+timer.
 
 **A run.** A seed draws a plan: the sizes of segments, journal and caches, which kinds of calls and faults there are,
 when six clients call what, and which faults strike after how many changes of the disk. The plan is data, so a shrinker
@@ -37,11 +38,11 @@ the loop takes longer than a turn may, so that rounds end by their time. `resp_l
 
 **What it does not do yet.** More than one node, routers, jobs, snapshots, the handlers of gRPC and the network between
 servers are not in it. LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it
-is gone. Clocks of the machine that have no seam yet (`time.monotonic` in replicas) run in real time. The disk does not
+is gone. The disk does not
 flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one step of the simulated
 thread: a reader never runs between its write and its sync.
 
-**Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_disk.py`, `book.py`, `log_world.py`,
-`simulated_wire.py`, `database_world.py`, `api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`, `planted.py`,
-`planted_database.py`, `planted_resp.py`, `worlds.py`, `run.py`, `__main__.py`.
+**Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
+`log_world.py`, `simulated_wire.py`, `database_world.py`, `api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`,
+`planted.py`, `planted_database.py`, `planted_resp.py`, `worlds.py`, `run.py`, `__main__.py`.
 """

@@ -19,15 +19,13 @@ from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.errors import DuramenError
 from router.data.local_data import LocalData
 from router.data.tables import Tables
-from router.endpoints.resp.commands import transactions
-from router.endpoints.resp.connection import client
-from router.endpoints.resp.data.rounds import changes, partition_executor
 from router.endpoints.resp.server.resp_server import RespServer
 from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from simulation.book import Broken
 from simulation.plan import Fault, FaultKind, Plan
+from simulation.simulated_clock import SimulatedClock, SlowTurnClock
 from simulation.simulated_disk import FaultyDisk
 from simulation.simulated_loop import SimulatedLoop, SimulatedWorkers
 from simulation.simulated_wire import SimulatedWire
@@ -62,6 +60,8 @@ class DatabaseWorld:
         self.disk = FaultyDisk(self.story, self.stop)
         self._chance = random.Random(f"database {plan.seed}")
         self.life = 0
+        self._clock = SimulatedClock(loop.time)
+        self._turn_clock = SlowTurnClock(loop.time, random.Random(f"turns {plan.seed}"))
         memory = Path("/dev/shm")
         self._folder = Path(tempfile.mkdtemp(prefix="duramen-simulation-", dir=memory if memory.is_dir() else None))
         self._workers = SimulatedWorkers(loop)
@@ -89,7 +89,7 @@ class DatabaseWorld:
         living = asyncio.create_task(self._living())
         checking = asyncio.create_task(self._traffic(self))
         try:
-            with _seeded(self.plan.seed, self.loop.time):
+            with _seeded(self.plan.seed):
                 async with asyncio.timeout_at(self.loop.time() + _END_S):
                     await asyncio.wait([living, checking], return_when="FIRST_COMPLETED")
         except TimeoutError as error:
@@ -135,7 +135,7 @@ class DatabaseWorld:
 
     async def _opened(self, disk: Any) -> LocalData:
         async with AsyncExitStack() as opened:
-            log = await EmbeddedLog.open(HOME, disk=disk, clock=self._wall_ms, settings=self._settings)
+            log = await EmbeddedLog.open(HOME, disk=disk, clock=self._clock.wall_ms, settings=self._settings)
             opened.push_async_callback(log.close)
             if log.recovery.damages:
                 raise Broken("damage", f"recovery says {log.recovery}")
@@ -143,7 +143,7 @@ class DatabaseWorld:
             opened.push_async_callback(catalog.close)
             await catalog.submit(RegisterNode("n1", "", "single", take_over=True))
             await Tables(log, catalog).reconcile()
-            node = await Node.open(log, self._folder / "node", clock_ms=self._wall_ms, workers=self._workers)
+            node = await Node.open(log, self._folder / "node", clock=self._clock, workers=self._workers)
             opened.push_async_callback(node.close)
             follower = MapFollower(catalog)
             hosting = await Hosting.open(follower, node, node_id="n1", identity="single")
@@ -152,13 +152,10 @@ class DatabaseWorld:
             settings = RespSettings(table_partitions=self.plan.partitions)
             for _ in range(self._endpoints_wanted):
                 self.endpoints.append(
-                    await RespServer.open(plane, follower, settings, RespSockets(), node=node, clock_ms=self._wall_ms)
+                    await RespServer.open(plane, follower, settings, RespSockets(), node=node, clock=self._turn_clock)
                 )
             return plane
         raise AssertionError("not reached")
-
-    def _wall_ms(self) -> int:
-        return int(self.loop.time() * 1000) + 1_700_000_000_000
 
     async def _close(self) -> None:
         plane, self.plane = self.plane, None
@@ -186,31 +183,15 @@ class DatabaseWorld:
         self.disk.calm()
 
 
-_TIMED: Final = (client, changes, partition_executor, transactions)
-"""Modules of the endpoint that end a turn by its time."""
-_SLOW_TURN_S: Final = 0.005
-
-
 @contextmanager
-def _seeded(seed: int, now_s: Callable[[], float]) -> Iterator[None]:
-    """Whatever draws at random in this process draws from the seed, and now and then a turn of the loop takes long."""
+def _seeded(seed: int) -> Iterator[None]:
+    """Whatever draws at random in this process draws from the seed."""
     chance = random.Random(f"secrets {seed}")
-    passed_s = 0.0
-
-    def stopwatch_s() -> float:
-        nonlocal passed_s
-        passed_s += _SLOW_TURN_S if chance.random() < 0.01 else 0.0
-        return now_s() + passed_s
-
-    real = secrets.randbits, secrets.token_hex, [module.perf_counter for module in _TIMED]
+    real = secrets.randbits, secrets.token_hex
     random.seed(seed)
     secrets.randbits = chance.getrandbits  # type: ignore[assignment]
     secrets.token_hex = lambda nbytes=None: chance.randbytes(nbytes or 32).hex()
-    for module in _TIMED:
-        module.perf_counter = stopwatch_s  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        secrets.randbits, secrets.token_hex = real[:2]
-        for module, stopwatch in zip(_TIMED, real[2], strict=True):
-            module.perf_counter = stopwatch  # type: ignore[attr-defined]
+        secrets.randbits, secrets.token_hex = real

@@ -25,6 +25,7 @@ from log_tier.model.identifiers import Offset
 from log_tier.model.log import Appended, Topic
 from simulation.book import Book, Broken, Record, SentBatch, records_in
 from simulation.plan import Call, Fault, FaultKind, Plan
+from simulation.simulated_clock import SimulatedClock
 from simulation.simulated_disk import FaultyDisk
 from simulation.simulated_loop import SimulatedLoop, SimulatedWorkers
 from simulation.story import RunStory
@@ -126,7 +127,8 @@ class LogWorld:
         disk = self.disk.now if self.disk.survivor is None else self.disk.restart()
         self._life += 1
         self._log = await self._in_time(
-            EmbeddedLog.open(HOME, disk=disk, clock=self._wall_ms, settings=self._settings), "open"
+            EmbeddedLog.open(HOME, disk=disk, clock=SimulatedClock(self.loop.time).wall_ms, settings=self._settings),
+            "open",
         )
         assert self._log is not None
         recovery = self._log.recovery
@@ -141,9 +143,6 @@ class LogWorld:
                 raise Broken("acknowledged", "the topic is gone")
             self._topic = await self._log.create_topic(TABLE, partitions=self.plan.partitions)
         await self._look(self._log, self._topic)
-
-    def _wall_ms(self) -> int:
-        return int(self.loop.time() * 1000) + 1_700_000_000_000
 
     async def _end_life(self) -> None:
         """The process is gone: what it still held in memory ends with it."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.model.batch_header import BATCH_BYTES_MAX
 
@@ -69,7 +69,7 @@ class EngineSettings:
     """Where topic ids come from."""
     workers: Workers = THREADS
     """Where the writer's thread comes from, and those that sync and close files."""
-    stopwatch_s: Callable[[], float] = time.perf_counter
+    stopwatch_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s
     """What commits are timed with."""
 
     def __post_init__(self) -> None:

@@ -7,9 +7,10 @@ Commands are below the connections that run them: they know these two protocols,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from log_tier.concurrency.clocks import Clock
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
 from router.admin.admin import OpenAdmin
@@ -51,7 +52,7 @@ class ServerContext(Protocol):
     node_id: str
     admin: OpenAdmin | None
     secret: bytes
-    clock_ms: Callable[[], int]
+    clock: Clock
     loop: asyncio.AbstractEventLoop
     opened_s: float
     run_id: str

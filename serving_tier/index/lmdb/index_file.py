@@ -56,7 +56,7 @@ _NAMES: Final = Databases(*Databases._fields)
 """Placeholders for the handles of a file that is not open."""
 
 # A closing index waits so long for reads of other threads that have begun; a short one takes a microsecond.
-_READS_END_S: Final = 1.0
+_READS_PAUSES_MAX: Final = 2000
 _READS_PAUSE_S: Final = 0.0005
 
 
@@ -266,9 +266,10 @@ class IndexFile(LmdbReads):
             if self._closed:
                 return
             self._closed, self._begin = True, closed
-            give_up_s = time.monotonic() + _READS_END_S
-            while self.pins and time.monotonic() < give_up_s:
+            pauses = _READS_PAUSES_MAX
+            while self.pins and pauses:
                 time.sleep(_READS_PAUSE_S)
+                pauses -= 1
             env, self._env = self._env, None
             clean, summary = clean and self._unsynced, self._summary
             try:

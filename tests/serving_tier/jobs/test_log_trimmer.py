@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kit.deadlines import patience_s
 from kit.log.sample_batches import plain_batch, read_all
+from kit.set_clock import SetClock
 
 from log_tier.catalog.actions import Action
 from log_tier.catalog.catalog import Catalog
@@ -147,7 +148,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
         catalog = await Catalog.open(log)
         for name in ("n1", "n2"):
             await catalog.submit(RegisterNode(name, "", name))
-        node = await Node.open(log, tmp_path / "n1" / "index", clock_ms=lambda: made.now_ms)
+        node = await Node.open(log, tmp_path / "n1" / "index", clock=SetClock(lambda: made.now_ms))
         store = SnapshotStore.open(tmp_path / "store")
         bootstrap = node_bootstrap(log, catalog, node_id="n1", store=store, peer=made.no_peer)
         hosting = await Hosting.open(MapFollower(catalog), node, node_id="n1", identity="n1", bootstrap=bootstrap)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kit.deadlines import until
 from kit.log.stored_log import columns_of, put
+from kit.set_clock import SetClock
 
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import encode_batch
@@ -59,7 +60,7 @@ async def node(
     tmp_path: Path, log: EmbeddedLog, clock: SlowClock, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Node]:
     monkeypatch.setattr(module, "_TICK_S", 0.002)
-    opened = await Node.open(log, tmp_path / "index", clock_ms=clock)
+    opened = await Node.open(log, tmp_path / "index", clock=SetClock(clock))
     yield opened
     await opened.close()
 
@@ -208,7 +209,7 @@ async def test_a_log_whose_clock_is_behind_is_not_flooded(
         ticks.append(1)
         return clock.now_ms + 10_000
 
-    ahead = await Node.open(log, tmp_path / "index", clock_ms=fast)
+    ahead = await Node.open(log, tmp_path / "index", clock=SetClock(fast))
     await host_all(ahead, topic)
     await put_expiring(log, topic.id, ZERO, 500)
     await until(lambda: len(ticks) > 60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time as clock
 from collections.abc import Sequence
 from hmac import compare_digest
 from typing import Any, Final
@@ -80,7 +79,7 @@ def echo(client: CommandContext, args: Sequence[bytes]) -> bytes:
 
 def time(client: CommandContext, args: Sequence[bytes]) -> list[str]:
     """TIME"""
-    now_us = clock.time_ns() // 1000
+    now_us = client.server.clock.wall_us()
     return [str(now_us // 1_000_000), str(now_us % 1_000_000)]
 
 

@@ -88,7 +88,7 @@ async def setv(client: CommandContext, args: Sequence[bytes]) -> int | None:
     check_keys([key])
     if asked < NOTHING:
         raise Problem("ERR a version is an offset, or -1 for a key that is not there")
-    options = set_options(args[3:], client.server.clock_ms())
+    options = set_options(args[3:], client.server.clock.wall_ms())
     if options.condition or options.get or options.keep:
         raise SYNTAX
     table = await client.current_table()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from log_tier.model.identifiers import Offset, Partition
@@ -181,12 +180,13 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
 async def _run_keyless(client: CommandContext, queued: Sequence[tuple[CommandSpec, Command]]) -> list[Any]:
     """Commands without keys change nothing but this connection: others may have their turn between two of them."""
     replies: list[Any] = []
-    ends_s = perf_counter() + EXECUTION_S
+    now_s = client.server.clock.monotonic_s
+    ends_s = now_s() + EXECUTION_S
     for spec, command in queued:
         replies.append(_run(client, spec, command, None))
-        if perf_counter() > ends_s:
+        if now_s() > ends_s:
             await asyncio.sleep(0)
-            ends_s = perf_counter() + EXECUTION_S
+            ends_s = now_s() + EXECUTION_S
     return replies
 
 
@@ -211,7 +211,7 @@ async def watch(client: CommandContext, args: Sequence[bytes]) -> Simple:
     client.server.check_redirection(client, table, args)
     found = await client.server.reads.entries(table, args, client.freshness(table))
     client.caught_up(table)
-    view = Overlay(found, client.server.clock_ms())
+    view = Overlay(found, client.server.clock.wall_ms())
     for key in args:
         # What was watched first counts.
         client.watched.setdefault((client.table_name, key), view.version(key))

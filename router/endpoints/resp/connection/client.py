@@ -21,7 +21,6 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Any, Final, cast
 
 from log_tier.model.errors import DuramenError
@@ -68,6 +67,7 @@ class Client(Session, asyncio.Protocol):
         """`upstream`: a reader process connects, for one of its clients."""
         super().__init__(server)
         self._is_upstream = upstream
+        self._now_s = server.clock.monotonic_s
         self._fence_secret = STATE_COMMAND
         """The command by which a reader process asks for a fence: see `router/endpoints/resp/wire/fence.py`."""
         self.closing = False
@@ -246,11 +246,11 @@ class Client(Session, asyncio.Protocol):
                     reply_queue.flush()
                     if reply_queue.gathered_bytes > OUTPUT_PAUSE_BYTES:
                         break  # they wait for a write; so do the commands
-                ends_s = ends_s or perf_counter() + TURN_S
+                ends_s = ends_s or self._now_s() + TURN_S
                 if reply_queue.stalled or not self._start(name, command):
                     break
                 left -= (self.commands - done) // TURN_SHARE_OF_RUNS
-                left = left if perf_counter() < ends_s else 0
+                left = left if self._now_s() < ends_s else 0
             if not queue and self._intake.more and not reply_queue.stalled and not self.closing:
                 self._take_turns()
             elif self._error is not None and not queue and self._task is None and not reply_queue.waits:
@@ -344,7 +344,7 @@ class Client(Session, asyncio.Protocol):
                 check_keys(keys)
                 found = self.server.reads.at_once(table, keys)
                 if found is not None:
-                    return self._answer(spec.run(ReadOnlyView(found, self.server.clock_ms()), command[1:]))
+                    return self._answer(spec.run(ReadOnlyView(found, self.server.clock.wall_ms()), command[1:]))
             begun = begun or pipeline.begin(spec, command, table)
         if begun:
             self.commands += begun

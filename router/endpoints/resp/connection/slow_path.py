@@ -41,7 +41,7 @@ async def perform(client: ClientContext, spec: CommandSpec, command: Command) ->
     if spec.kind == "read":
         found = await reads.entries(table, keys, freshness)
         client.caught_up(table)
-        view = ReadOnlyView(found, client.server.clock_ms())
+        view = ReadOnlyView(found, client.server.clock.wall_ms())
         return await asyncio.to_thread(spec.run, view, args) if len(keys) > AT_ONCE_KEYS_MAX else spec.run(view, args)
     if freshness.strong or freshness.offsets:
         await reads.entries(table, keys, freshness)
@@ -93,7 +93,7 @@ def looks(spec: CommandSpec, args: Sequence[bytes], client: ClientContext) -> bo
         return True
     if spec.name == "mset" or (spec.name == "set" and len(args) == 2):
         return False  # `shares_of` has looked at the number of words
-    records = spec.blind(args, client.server.clock_ms())
+    records = spec.blind(args, client.server.clock.wall_ms())
     return records is None or any(record.attribute >> EXPIRY_SHIFT & 3 == _KEEP for record in records)
 
 
@@ -185,7 +185,7 @@ def write_blind(client: ClientContext, spec: CommandSpec, command: Command, tabl
     check_keys(keys)
     if client.server.redirection(client, table, keys) is not None:
         return False
-    records = spec.blind(command[1:], client.server.clock_ms())
+    records = spec.blind(command[1:], client.server.clock.wall_ms())
     if records is None:
         return False
     groups: dict[Partition, list[Record]] = {}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Maps
 from log_tier.catalog.map_follower import Leave, MapFollower
-from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.concurrency.tasks import TaskSet
 from log_tier.model.identifiers import Partition
@@ -70,7 +70,7 @@ class RespServer:
         membership: LiveMembership | None,
         peers: Peers | None,
         admin: OpenAdmin | None,
-        clock_ms: Callable[[], int],
+        clock: Clock,
     ) -> None:
         self.connection = connection
         self.maps = maps
@@ -80,7 +80,7 @@ class RespServer:
         self.peers = peers
         self.admin = admin
         self.secret = settings.password.encode()
-        self.clock_ms = clock_ms
+        self.clock = clock
         self.loop = asyncio.get_running_loop()
         self.opened_s = self.loop.time()
         self.run_id = secrets.token_hex(20)
@@ -109,10 +109,10 @@ class RespServer:
             self.pages,
             is_known=lambda table_id: table_id in maps.map.tables,
         )
-        self.reads = Reads(connection, clock_ms)
+        self.reads = Reads(connection, clock.wall_ms)
         self.writer = SharedWriter(connection)
         self.batches = NativeBatches(connection)
-        self.changes = Changes(self.reads, self.writer, clock_ms)
+        self.changes = Changes(self.reads, self.writer, clock)
         self.commands: Mapping[str, CommandSpec] = COMMANDS
         self.cursors = Cursors()
         self.notifications = Notifications(connection, maps, self.tables)
@@ -137,7 +137,7 @@ class RespServer:
         membership: LiveMembership | None = None,
         peers: Peers | None = None,
         admin: OpenAdmin | None = None,
-        clock_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> RespServer:
         """Let clients in. `sockets`: those that were taken for `settings`; the endpoint closes them.
 
@@ -155,7 +155,7 @@ class RespServer:
             membership=membership,
             peers=peers,
             admin=admin,
-            clock_ms=clock_ms,
+            clock=clock,
         )
 
         def client() -> Client:

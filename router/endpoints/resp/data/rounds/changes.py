@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from time import perf_counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from log_tier.concurrency.clocks import Clock
 from log_tier.model.errors import ShuttingDown
 from log_tier.model.identifiers import Offset, Partition
 from router.endpoints.resp.data.reads import Reads
@@ -39,13 +39,13 @@ class _Awaited:
 
 class Changes:
     """Runs commands that read before they write, and whatever else is in a pipeline with them. Belongs to one event
-    loop. `clock_ms`: expiries are judged by it and by the log's time.
+    loop. `clock`: turns end by it, and expiries are judged by it and by the log's time.
     """
 
-    def __init__(self, reads: Reads, writer: SharedWriter, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, reads: Reads, writer: SharedWriter, clock: Clock) -> None:
         self._reads = reads
         self._writer = writer
-        self._clock_ms = clock_ms
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._executors: dict[ServedTable, list[PartitionExecutor | None]] = {}
         """By table and partition; each is made when it is needed first, and kept as long as its table is there."""
@@ -65,7 +65,7 @@ class Changes:
         executor = executors[partition]
         if executor is None:
             executor = executors[partition] = PartitionExecutor(
-                self._reads, self._writer, self._clock_ms, table, partition, self._set_ready
+                self._reads, self._writer, self._clock, table, partition, self._set_ready
             )
         if not executor.busy:
             self._set_ready(executor)
@@ -121,11 +121,12 @@ class Changes:
         """Rounds, one after the other, as far as one turn of the event loop goes: the rounds of all partitions together
         work on so many keys, or take so much time, before others run.
         """
-        ready, left, ends_s = self._ready, AT_ONCE_KEYS_MAX, perf_counter() + EXECUTION_S / 2
+        ready, left, now_s = self._ready, AT_ONCE_KEYS_MAX, self._clock.monotonic_s
+        ends_s = now_s() + EXECUTION_S / 2
         try:
             while ready and not self._closed:
                 keys = ready[0].take()
-                if left < AT_ONCE_KEYS_MAX and (keys > left or perf_counter() > ends_s):
+                if left < AT_ONCE_KEYS_MAX and (keys > left or now_s() > ends_s):
                     break
                 left -= keys
                 executor = ready.popleft()

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import perf_counter
 from typing import Final
 
 from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.clocks import Clock
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import (
     ConditionFailed,
@@ -75,14 +75,14 @@ class PartitionExecutor:
         self,
         reads: Reads,
         writer: SharedWriter,
-        clock_ms: Callable[[], int],
+        clock: Clock,
         table: ServedTable,
         partition: Partition,
         ready: Callable[[PartitionExecutor], None],
     ) -> None:
         self._reads = reads
         self._writer = writer
-        self._clock_ms = clock_ms
+        self._clock = clock
         self._table = table
         self._partition = partition
         self._ready = ready
@@ -199,7 +199,7 @@ class PartitionExecutor:
                     return
             self._found = None
             try:
-                ran = execute(jobs, found, self._clock_ms(), perf_counter, in_turn=True)
+                ran = execute(jobs, found, self._clock.wall_ms(), self._clock.monotonic_s, in_turn=True)
             except TooLongForATurn:
                 self._task = self._loop.create_task(self._wait(jobs, found))
                 return
@@ -229,7 +229,8 @@ class PartitionExecutor:
             if found is None:
                 self._end()
             elif large:
-                self._write(await asyncio.to_thread(execute, jobs, found, self._clock_ms(), perf_counter))
+                now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s
+                self._write(await asyncio.to_thread(execute, jobs, found, now_ms, now_s))
             else:
                 self._found = found
                 self._ready(self)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit.cluster.one_machine import one_machine
 from kit.deadlines import within
+from kit.set_clock import SetClock
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.model.errors import ShuttingDown, WriteUnknown
@@ -18,7 +19,7 @@ from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.endpoints.resp.commands.counters import incr
 from router.endpoints.resp.data.reads import Reads
-from router.endpoints.resp.data.rounds import jobs, partition_executor
+from router.endpoints.resp.data.rounds import jobs
 from router.endpoints.resp.data.rounds.changes import Changes
 from router.endpoints.resp.data.rounds.jobs import EXECUTION_S, Group, Work, groups_of
 from router.endpoints.resp.data.shared_writer import SharedWriter
@@ -41,9 +42,11 @@ class Endpoint:
     """The changes of one endpoint, and a table with two partitions."""
 
     def __init__(self, data_plane: LocalData, table: ServedTable) -> None:
+        self.now_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s
+        clock = SetClock(monotonic=lambda: self.now_s())
         self.table = table
         self.writer = SharedWriter(data_plane)
-        self.changes = Changes(Reads(data_plane, SYSTEM_CLOCK.wall_ms), self.writer, SYSTEM_CLOCK.wall_ms)
+        self.changes = Changes(Reads(data_plane, SYSTEM_CLOCK.wall_ms), self.writer, clock)
         self.keys = [next(key for n in range(99) if table.partition_of(key := b"%d" % n) == each) for each in (0, 1)]
 
     def incr(self, owner: StallingSender, partition: Partition = ZERO) -> asyncio.Task[Any]:
@@ -76,7 +79,7 @@ async def test_a_round_has_its_time_behind_the_grouping(endpoint: Endpoint, monk
 
     monkeypatch.setattr(jobs, "groups_of", slowly)
     # A clock that only a grouping advances.
-    monkeypatch.setattr(partition_executor, "perf_counter", lambda: float(len(grouped)))
+    endpoint.now_s = lambda: float(len(grouped))
     owners = [StallingSender() for _ in range(5)]
     async with within(20):
         replies = await asyncio.gather(*(endpoint.incr(owner) for _ in range(8) for owner in owners))
@@ -101,7 +104,7 @@ async def test_what_a_round_takes_follows_what_the_last_one_managed(
         return incr(view, args)
 
     monkeypatch.setattr(jobs, "groups_of", counted)
-    monkeypatch.setattr(partition_executor, "perf_counter", lambda: now_s)
+    endpoint.now_s = lambda: now_s
     keys, owners, count = (endpoint.keys[ZERO],), [StallingSender() for _ in range(4)], 40
     async with within(20):
         replies = await asyncio.gather(
