@@ -83,16 +83,16 @@ def test_the_readme(sit_down: Callable[..., Terminal]) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", [README, START], ids=lambda page: page.name)
-def test_the_installation(tmp_path: Path, page: Path) -> None:
-    """As the page says, in a copy of the clone: without `.venv`, and without what is built."""
+def test_the_installation(tmp_path: Path) -> None:
+    """As both pages say, in a copy of the clone: without `.venv`, and without what is built."""
+    (block,), (other,) = blocks(README, "install"), blocks(START, "install")
+    assert block.text == other.text, "one installation is run for both pages"
     copy = tmp_path / "clone"
     copy.mkdir()
     for name in ("log_tier", "serving_tier", "router", "spark_bulk", "duramen", "protos"):
         shutil.copytree(TOP / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(TOP / name, copy / name)
-    (block,) = blocks(page, "install")
     script = "\n".join(line.removeprefix("$ ") for line in block.text.splitlines())
     path = f"{Path(sys.executable).resolve().parent}{os.pathsep}{os.environ['PATH']}"
     environment: Mapping[str, str] = {**os.environ, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}

@@ -69,12 +69,17 @@ class TestPutAndGet:
         assert (await client.get(b"k", level=kv.KV_LEVEL_STRONG)).expires_at_ms == 0
 
     async def test_what_has_expired_is_absent(self, client: KVClient) -> None:
+        await client.put(b"lasting", b"v", ttl_ms=3_600_000)
         await client.put(b"brief", b"v", ttl_ms=1)
 
         async def absent() -> bool:
             return (await client.get(b"brief", level=kv.KV_LEVEL_STRONG)).version == -1
 
         await until_true(absent)
+        found = await client.get(b"brief", level=kv.KV_LEVEL_STRONG)
+        assert (found.HasField("value"), found.expires_at_ms) == (False, 0)
+        assert (await client.put(b"brief", b"w", if_absent=True)).version >= 0, "a condition sees what a read sees"
+        assert (await client.get(b"lasting", level=kv.KV_LEVEL_STRONG)).value == b"v"
 
 
 class TestGetMany:

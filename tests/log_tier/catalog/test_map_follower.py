@@ -62,11 +62,15 @@ async def test_a_change_reaches_all(feed: Feed) -> None:
 async def test_it_goes_on_with_the_next_reader(feed: Feed) -> None:
     follower, seen = MapFollower(feed), Seen()
     await (await follower.follow(Seen(), name="first"))()
-    feed.change()
+    missed = feed.change()
     leave = await follower.follow(seen, name="second")
-    feed.change()
-    await until(lambda: seen == [feed.map.version - 1, feed.map.version])
+    assert seen == [missed], "what came while nobody followed is the present map"
+    changed = feed.change()
+    await until(lambda: seen[-1] == changed)
     await leave()
+    feed.change()
+    await asyncio.sleep(0)
+    assert seen == [missed, changed]
 
 
 async def test_two_changes_in_one_round_are_seen_as_one(feed: Feed) -> None:

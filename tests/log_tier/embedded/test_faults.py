@@ -253,8 +253,11 @@ async def test_a_closed_reader_lets_go_of_its_file() -> None:
             chunks = log.read(topic.partition(ZERO), Offset(0), follow=True, chunk_bytes=500)
             for _ in range(taken):
                 await anext(chunks)
+            if taken:
+                assert len(disk.open_files) > held, "a reader has a file"
             await chunks.aclose()
-        await until(lambda: len(disk.open_files) <= held)
+            await until(lambda: len(disk.open_files) <= held)
+        assert len(disk.open_files) == held
 
 
 async def test_a_folder_that_cannot_be_written() -> None:

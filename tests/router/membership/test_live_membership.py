@@ -104,11 +104,17 @@ async def test_a_stream_from_a_silent_node_ends(
         await anext(stream)
 
 
-async def test_a_node_that_comes_back(cluster: TestCluster, membership: LiveMembership) -> None:
+async def test_a_node_that_comes_back(cluster: TestCluster, table: TableRef, membership: LiveMembership) -> None:
+    member = membership.members["n2"]
     await cluster.nodes["n2"].stop()
-    await until(lambda: not membership.members["n2"].alive)
+    await until(lambda: not member.alive)
+    assert [node for node, _ in membership.failures()] == ["n2"]
     await cluster.nodes["n2"].start()
-    await until(lambda: membership.members["n2"].alive)
+    await until(lambda: member.alive)
+    assert membership.members["n2"] is member
+    assert (list(membership.failures()), membership.nodes()["n2"].reason) == ([], "")
+    (found,) = await member.ask(read_of(table))
+    assert found.values == [None]
 
 
 async def test_a_node_that_says_goodbye(cluster: TestCluster, membership: LiveMembership) -> None:

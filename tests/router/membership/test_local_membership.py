@@ -117,16 +117,23 @@ async def test_a_replica_is_looked_at_once_and_when_it_is_asked_for(
 
 
 async def test_a_change_wakes_who_waits_for_it(server: SingleServer, local: LocalMembership) -> None:
-    table = server.data_plane.catalog.map.find("flights")
-    before = sum(each.applied for each in local.nodes()[NODE_ID].replicas.values())
-    waiting = asyncio.create_task(
-        local.wait_for(
-            lambda: sum(each.applied for each in local.nodes()[NODE_ID].replicas.values()) > before, timeout=DEADLINE_S
-        )
-    )
+    def applied() -> int:
+        return sum(each.applied for each in local.nodes()[NODE_ID].replicas.values())
+
+    everything = len(KEYS) - len(local.nodes()[NODE_ID].replicas)  # offsets begin at 0 in each partition
+    await until(lambda: applied() == everything)
+    looks: list[int] = []
+
+    def has_changed() -> bool:
+        looks.append(applied())
+        return looks[-1] > everything
+
+    waiting = asyncio.create_task(local.wait_for(has_changed, timeout=DEADLINE_S))
+    await until(lambda: looks)
     async with await duramen.aio.connect(f"127.0.0.1:{server.port}", timeout=DEADLINE_S) as database:
-        await database.table(table.name).put(b"new", b"v")
+        await database.table("flights").put(b"new", b"v")
     await waiting
+    assert (looks[0], looks[-1]) == (everything, everything + 1)
 
 
 async def test_another_node_that_once_registered_is_lost(server: SingleServer, local: LocalMembership) -> None:

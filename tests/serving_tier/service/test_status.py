@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kit.cluster.two_nodes import DEADLINE_S, ZERO, ServedNode, TwoNodes
-from kit.deadlines import until, within
+from kit.deadlines import patience_s, until, within
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import CreateTable, RegisterNode
@@ -164,11 +164,14 @@ async def test_load_is_what_is_under_way_and_how_late_the_loop_is(nodes: TwoNode
     async with following(served) as follower:
         await follower.hear()
         with served.load, served.load:
-            await follower.until(lambda follower: follower.last.load >= 2)
-        await follower.until(lambda follower: follower.last.load < 2)
+            busy = await follower.until(lambda follower: follower.last.load >= 2)
+        assert busy.load >= served.load.under_way + 2
+        idle = await follower.until(lambda follower: follower.last.load < 2)
+        assert idle.load < 2, "what has ended does not count"
         await asyncio.sleep(0)
         _block(0.3)
-        await follower.until(lambda follower: follower.last.load > 100)
+        late = await follower.until(lambda follower: follower.last.load > 100)
+        assert 100 < late.load < 1000 * patience_s(DEADLINE_S), "in milliseconds"
 
 
 def _block(seconds: float) -> None:

@@ -109,9 +109,13 @@ def test_sigterm_ends_all_of_them(supervisor: Supervisor) -> None:
 
 
 def test_no_child_outlives_a_killed_supervisor(supervisor: Supervisor) -> None:
-    pids = [child["pid"] for child in supervisor.children.values()]
+    pids = {name: child["pid"] for name, child in supervisor.children.items()}
+    assert sorted(name for name, pid in pids.items() if alive(pid)) == ["log", "n1", "n2", "router"]
     supervisor.process.kill()
-    wait_until(lambda: not any(alive(pid) for pid in pids), "every child has ended")
+    assert supervisor.process.wait(patience_s(DEADLINE_S)) == -signal.SIGKILL
+    wait_until(lambda: not any(alive(pid) for pid in pids.values()), "every child has ended")
+    assert supervisor.children.keys() == pids.keys()
+    assert [child["pid"] for child in supervisor.children.values()] == [*pids.values()], "and none was started again"
 
 
 def test_what_cannot_start_is_said_and_leaves_nobody(tmp_path: Path) -> None:
