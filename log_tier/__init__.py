@@ -6,15 +6,16 @@ them. The offset is the clock of the whole system: everything above orders itsel
 
 **What it is made of.**
 
-- The *format*: `batch` and `batch_header` (the unit that is encoded, sent, appended, synced, shipped and applied, the
-  same bytes everywhere), `record` (what one record says), `partitioner` (where a key lives), `tokens` (what a client
-  has seen, as text), `identifiers` and `errors`. All of it is pure: no clock, no socket, no thread, no file.
-- The *seam*: `log` states what a log engine must do. Everything above this tier sees nothing else, and one contract
-  suite runs against every engine. `open` finds the engine that a URL names.
-- What a *process* needs once: `background_loop` (the event loop for callers that block), `forking` (what a forked
-  process must not touch), `waiting` (a wait that Ctrl-C ends).
-- The *engines*: `embedded` keeps a log in files of this machine; `service` puts any log behind gRPC, and its client is
-  a log again.
+- The *vocabulary*, `model/`: records, batches (the unit that is encoded, sent, appended, synced, shipped and applied,
+  the same bytes everywhere), partitioners, tokens, identifiers and errors. It is pure: no clock, no socket, no thread,
+  no file.
+- The *seam*, `model/log.py`: what a log engine must do. Everything above this tier sees nothing else, and one contract
+  suite runs against every engine. `open.py` finds the engine that a URL names.
+- The *engines*: `embedded/` keeps a log in files of this machine, `kafka/` in the topics of a Kafka cluster. `remote/`
+  puts any log behind gRPC; its client is a `Log` again.
+- What *every tier* uses: `concurrency/` (waiting, threads, clocks, retries) and `rpc/` (gRPC channels, errors on the
+  wire).
+- The *catalog*, `catalog/`: which tables, nodes and jobs there are, folded from a log of its own.
 
 **Invariants.** Offsets are inclusive, rise by one as written, and are never given twice. A batch is stamped by the log
 that takes it and otherwise never changed: its producer's checksum covers it from the producer to every reader. Batches

@@ -16,10 +16,11 @@ log, pages of an index, snapshots.
     plans one task for each partition                 batches from the log → columns
                                                       columns → placed → batches to the log
 
-- `placing`: which partition a row belongs to, a column at a time; the router's function, and checked against it.
-- `source`: `format("duramen")`, see its essay.
-- `requirements`: what Spark needs of the machine; `waiting`: the one event loop of a process; `session`: a Spark for
-  the command line; `failures`: what Spark says of a failure, as an error of ours.
+- `source/` is the data source, `format("duramen")`: its essay has the options.
+- `build/` makes a version of a table from any data frame, `repush.py` from the table's own content.
+- `export/` writes a table or its changes as Parquet.
+- `runtime/` is what they share: which partition a row belongs to (the router's function over Arrow columns, checked
+  against it), the event loop of an executor, Spark's failures as errors of ours, what must be installed.
 
 **Invariants.** Executors connect to the log and to the nodes directly; there is no server of Spark's own, and no state
 of a job in Duramen but the producer ids in the log. What is fetched is checked as a node checks it (checksum,

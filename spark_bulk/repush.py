@@ -35,9 +35,10 @@ from serving_tier.versions.manifest import VersionManifest
 from spark_bulk.build.bulk import Built, build_rows, commit, plan_build
 from spark_bulk.build.index_writer import Base, IndexWriter, store_index
 from spark_bulk.build.outcome import OUTCOME_COLUMNS, PartitionOutcome
-from spark_bulk.build.partition_build import BuildPlan, work_folder
-from spark_bulk.build.partition_tasks import each_partition
+from spark_bulk.build.partition_build import BuildPlan
+from spark_bulk.runtime.partition_tasks import each_partition
 from spark_bulk.runtime.waiting import wait_for
+from spark_bulk.runtime.work_folder import work_folder
 from spark_bulk.source.model.place import find_table
 from spark_bulk.source.table.copies import IndexCopy, Wanted, open_index_copy
 from spark_bulk.source.table.index_file import IndexFile

@@ -1,8 +1,8 @@
 """The server: roles, their settings, how their parts are wired, and the processes of `duramen up`.
 
 A role is what one process does: keep the log, host a node, route, or all of these. `settings/` reads a role's settings
-from TOML, environment and flags; `wiring/` puts the parts of a node or of a single machine together; `roles/` opens
-them behind a port until a signal; `supervisor/` runs several roles as processes of one machine.
+from TOML, environment and flags; `wiring/` puts the parts of a node or of a single machine together; `supervisor/`
+runs several roles as processes of one machine; `roles/` opens them behind a port until a signal.
 
-Reading order: `settings/`, `wiring/`, `roles/`, `supervisor/`.
+Reading order: `settings/`, `wiring/`, `supervisor/`, `roles/`.
 """

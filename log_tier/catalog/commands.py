@@ -75,7 +75,7 @@ class CreateTable:
     starts: tuple[Offset, ...] = ()
     retention_ms: int = 0
     retention_bytes: int = 0
-    """See `SetRetention`."""
+    """The bounds of the table's log, as `SetRetention` gives them later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The Kafka engine: the log of a database that has outgrown one machine, on a cluster that others run already.
 
     append   batch ──encoding──▶ Kafka records ──sender──▶ one record batch of Kafka's, acks=all ──▶ offset
-    read     Kafka records ──fetcher──▶ intake, assembly ──▶ stored batches, as every engine gives them
+    read     Kafka records ──fetcher──▶ record filter, assembly ──▶ stored batches, as every engine gives them
 
 **What it promises.** What `log_tier.model.log` says, with these words for Kafka: an append returns when all in-sync
 replicas have it (`acks=all`; how much that is worth, the topic's settings decide: `durability` warns). A batch lies at

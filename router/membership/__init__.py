@@ -18,6 +18,6 @@ What is not here: which replica is asked (`router.routing`), and what should be 
 `router.admin`).
 
 Reading order: `views.py` (the values), `status.py` (from messages to values), `member.py` (one node),
-`live_membership.py`,
-`on_demand.py` (the one of a process), `local_membership.py` (a process that is the whole cluster).
+`live_membership.py`, `on_demand.py` (the one of a process), `local_membership.py` (of a process that is the whole
+cluster).
 """

@@ -49,23 +49,23 @@ class LocalFirstConnection:
 
     def _split(self, parts: Sequence[P]) -> tuple[list[int], list[int]]:
         here: list[int] = []
-        elsewhere: list[int] = []
+        remote: list[int] = []
         for number, part in enumerate(parts):
-            (here if self._is_here(part.partition) else elsewhere).append(number)
-        return here, elsewhere
+            (here if self._is_here(part.partition) else remote).append(number)
+        return here, remote
 
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> list[ReadResult | DuramenError]:
-        here, elsewhere = self._split(parts)
-        if not elsewhere:
+        here, remote = self._split(parts)
+        if not remote:
             return list(await self._data_plane.read(parts, timeout=timeout, patience=patience))
         results: dict[int, ReadResult | DuramenError] = {}
         if here:
             found = await self._data_plane.read([parts[number] for number in here], timeout=timeout, patience=patience)
             results.update(zip(here, found, strict=True))
-        asked = await self._others.read([parts[number] for number in elsewhere], timeout=timeout, patience=patience)
-        results.update(zip(elsewhere, asked, strict=True))
+        asked = await self._others.read([parts[number] for number in remote], timeout=timeout, patience=patience)
+        results.update(zip(remote, asked, strict=True))
         return [results[number] for number in range(len(parts))]
 
     async def write(
@@ -77,14 +77,14 @@ class LocalFirstConnection:
         return list(await self._others.write(parts, timeout=timeout, patience=patience))
 
     async def outcomes(self, parts: Sequence[OutcomesPart], *, timeout: float) -> list[WriteResult | DuramenError]:
-        here, elsewhere = self._split(parts)
+        here, remote = self._split(parts)
         results: dict[int, WriteResult | DuramenError] = {}
         if here:
             found = await self._data_plane.outcomes([parts[number] for number in here], timeout=timeout)
             results.update(zip(here, found, strict=True))
-        if elsewhere:
-            asked = await self._others.outcomes([parts[number] for number in elsewhere], timeout=timeout)
-            results.update(zip(elsewhere, asked, strict=True))
+        if remote:
+            asked = await self._others.outcomes([parts[number] for number in remote], timeout=timeout)
+            results.update(zip(remote, asked, strict=True))
         return [results[number] for number in range(len(parts))]
 
     async def scan(self, request: ScanRequest, *, timeout: float) -> ScanResult:

@@ -37,7 +37,7 @@ RESULTS_MAX: Final = 65_536
 
 
 # Of one fold in memory, some 100 bytes each, for every index of a process. After a larger fold they are read from the
-# index: one read is little beside such a fold.
+# index: one read is little next to such a fold.
 _KEPT_MAX: Final = 1024
 
 

@@ -12,7 +12,7 @@ What holds:
 - J3 A task is reported as done only when its effect would survive this process: the snapshot is stored and verified,
      the replica follows the log, the records are in the log.
 - J4 The log is trimmed and compacted only below a verified snapshot (I11), and that is checked here again, when the
-  work is done, whatever the plan said.
+     work is done, whatever the plan said.
 
 How a task passes: `worker.py` finds it, runs its action from `actions.py` under a limit of how many run at once, tries
 again where a retry can help, and submits `TaskReady`, `TaskDone` or `TaskFailed`.

@@ -77,15 +77,15 @@ class LogTrimmer:
         ]
         if not bounded:
             return
-        elsewhere = await self._applied_elsewhere(cluster, bounded)
+        on_others = await self._applied_on_others(cluster, bounded)
         for table, partition in bounded:
-            applied = [held[partition].applied, *(said[partition] for said in elsewhere if partition in said)]
+            applied = [held[partition].applied, *(said[partition] for said in on_others if partition in said)]
             try:
                 await self._trim(partition, applied)
             except DuramenError as error:
                 logger.warning("the log of %s/%d is not shortened: %s", table.name, partition.partition, error)
 
-    async def _applied_elsewhere(
+    async def _applied_on_others(
         self, cluster: ClusterMap, bounded: Iterable[tuple[TableEntry, PartitionId]]
     ) -> list[Mapping[PartitionId, Offset]]:
         """What the other holders have applied. One that does not answer is not alive: it comes back from a snapshot."""

@@ -101,7 +101,7 @@ class Progress:
         return bounds
 
     def wait_written(self, offset: Offset, *, timeout: float) -> Awaitable[None]:
-        """`wait_applied` for a caller whom the log has told that it holds `offset`: the log is not asked."""
+        """`wait_applied` for a caller who knows from the log that it holds `offset`: no question to the log."""
         return self._waiters.wait(offset, timeout)
 
     async def wait_applied(self, offset: Offset, *, timeout: float | None) -> None:

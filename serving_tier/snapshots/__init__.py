@@ -11,7 +11,7 @@ What holds:
      manifest is a leftover. Removal goes the other way round.
 - S3 A taken snapshot was read back from the store before it is called one (I11 trims the log on that word).
 - S4 Nothing is opened that was not checked: checksums of every piece against a manifest that checks itself, then the
-  structure of the file, then whose it is and its applied offset. What fails is refused by name (I8).
+     structure of the file, then whose it is and its applied offset. What fails is refused by name (I8).
 - S5 An index folder is replaced by renames: it is the old one or the new one, and after a failure the old one.
 - S6 The log is trimmed only below what a verified snapshot covers (I11); the newest snapshot, and one that somebody
      restores from, are not removed.

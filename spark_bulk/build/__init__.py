@@ -26,7 +26,7 @@ own content (`spark_bulk.repush`). Builds are not resumed: what is cheap to repe
 joins, no cleaning: a data frame has them all.
 
 Reading order: `rows.py`, `index_writer.py`, `outcome.py`, `partition_build.py`, `bases.py`, `frame.py`, `bulk.py`;
-all of them use `mapped_memory.py` and `partition_tasks.py`.
+all of them use `mapped_memory.py`.
 """
 
 from __future__ import annotations

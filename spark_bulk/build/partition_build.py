@@ -8,8 +8,6 @@ disturbs no other. The driver decides which one counts, and names it in the vers
 
 from __future__ import annotations
 
-import os
-import random
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,8 +26,9 @@ from spark_bulk.build.index_writer import Base, IndexWriter, store_index
 from spark_bulk.build.outcome import PartitionOutcome
 from spark_bulk.build.rows import Duplicates, PartitionRows
 from spark_bulk.runtime.waiting import wait_for
+from spark_bulk.runtime.work_folder import work_folder
 
-__all__ = ["BuildPlan", "build_partition", "partition_builder", "work_folder"]
+__all__ = ["BuildPlan", "build_partition", "partition_builder"]
 
 # Follows the build's id in a snapshot's: distinguishes the attempts at one partition.
 _ATTEMPT_BYTES: Final = 4
@@ -118,9 +117,3 @@ def partition_builder(plan: BuildPlan) -> Callable[[Iterator[pa.RecordBatch]], I
         yield build_partition(plan, Partition(context.partitionId()), batches, folder=work_folder()).to_batch()
 
     return build
-
-
-def work_folder() -> Path:
-    """Where Spark wants the large files of its workers; it removes them when it ends."""
-    folders = [each for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(each)]
-    return Path(random.choice(folders) if folders else tempfile.gettempdir())

@@ -15,8 +15,6 @@ from log_tier.model.errors import DuramenError, InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.log import Bounds
 from log_tier.model.tokens import Token
-from spark_bulk.build.partition_build import work_folder
-from spark_bulk.build.partition_tasks import each_partition
 from spark_bulk.export.manifest import ExportKind, ExportManifest
 from spark_bulk.export.place import ExportPlace
 from spark_bulk.export.tasks import (
@@ -28,7 +26,9 @@ from spark_bulk.export.tasks import (
     export_feed,
 )
 from spark_bulk.runtime.failures import named_failures
+from spark_bulk.runtime.partition_tasks import each_partition
 from spark_bulk.runtime.waiting import wait_for
+from spark_bulk.runtime.work_folder import work_folder
 from spark_bulk.source.log.feed import FeedPart
 from spark_bulk.source.log.positions import check_covered
 from spark_bulk.source.model.place import TablePlace, all_bounds, find_table, token_offsets

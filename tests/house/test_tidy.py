@@ -208,6 +208,23 @@ def test_an_essay_names_the_modules_of_its_package(path: Path) -> None:
     assert not stale, f"{path} names {stale}, which are not there"
 
 
+def pointing_docstrings(tree: ast.Module) -> list[str]:
+    """Functions and classes whose whole docstring says that another one has the answer."""
+    return [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if re.fullmatch(r"See `[\w.]+`\.", ast.get_docstring(node) or "")
+    ]
+
+
+def test_a_docstring_says_something() -> None:
+    """An implementation of a Protocol has the Protocol's docstring, and none that points at it."""
+    assert pointing_docstrings(ast.parse("class A:\n    def f(self):\n        'See `B`.'\n")) == ["f"]
+    found = [f"{path} {name}" for path in product_files() for name in pointing_docstrings(tree_of(path))]
+    assert not found, f"say it, or leave the docstring out: {found}"
+
+
 @pytest.mark.parametrize("path", product_files(), ids=str)
 def test_prose_names_files_that_exist(path: Path) -> None:
     """A file that a docstring names in backquotes is there: next to the module, or at that path in the repository."""

@@ -1,6 +1,7 @@
 """Words that mean nothing to a reader from another project name neither files nor identifiers; the glossary has better.
 
-Prose may use them where they are plain English.
+Prose of the product and the documentation has none of those that English does not need. The others may be used where
+they are plain English.
 """
 
 from __future__ import annotations
@@ -12,12 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
+PACKAGES = ("log_tier", "serving_tier", "router", "duramen", "spark_bulk")
 FOLDERS = (
-    "log_tier",
-    "serving_tier",
-    "router",
-    "duramen",
-    "spark_bulk",
+    *PACKAGES,
     "tests",
     "bench",
     "examples",
@@ -47,6 +45,9 @@ INSTEAD = {
     "whoever": "the name of who does it",
 }
 """What this house once said, and what the field says."""
+
+NEEDLESS = {"beside", "door", "doors", "fleet", "lane", "lanes", "outbox", "told", "twin", "whoever"}
+"""Words that prose does not use either: a docstring, a comment, a message, a page."""
 
 PLAIN: set[tuple[str, str]] = set()
 """File and name in which a word is plain English."""
@@ -85,6 +86,33 @@ def test_a_word_is_found_in_every_kind_of_name() -> None:
         "tests/test_front.py:2: MOMENTS_MAX has the word moments",
         "tests/test_front.py:3: _told_s has the word told",
     ]
+
+
+def prose_words(path: Path, text: str) -> Iterator[str]:
+    """Every line of a file with a word that prose does not need."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for word in sorted(NEEDLESS & set(re.findall(r"[a-z]+", line.lower()))):
+            yield f"{path}:{number}: {word} ({INSTEAD[word]})"
+
+
+def test_a_word_is_found_in_prose() -> None:
+    text = '"""Whoever is told."""\nx = 1  # beside it\nraise Error("the Door is shut")\n# a doorway\n'
+    assert [each.split(" (")[0] for each in prose_words(Path("a.py"), text)] == [
+        "a.py:1: told",
+        "a.py:1: whoever",
+        "a.py:2: beside",
+        "a.py:3: door",
+    ]
+
+
+def test_prose_is_in_the_fields_words() -> None:
+    found: list[str] = []
+    # Decisions are records of their day, and stay as they were written.
+    pages = [*TOP.glob("*.md"), *(TOP / "docs").glob("*.md"), *(TOP / "protos").rglob("*.proto")]
+    code = [path for package in PACKAGES for path in (TOP / package).rglob("*.py") if "_pb2" not in path.name]
+    for path in sorted([*pages, *code]):
+        found += prose_words(path.relative_to(TOP), path.read_text(encoding="utf-8"))
+    assert found == []
 
 
 def test_names_are_the_fields() -> None:

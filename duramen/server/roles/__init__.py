@@ -3,7 +3,7 @@
     log_role      the embedded log behind gRPC; owns the data that must not be lost
     node_role     a serving node: replicas and their endpoints
     router_role   a router: no state
-    single        log, node and data plane in one process, on one port: `duramen up`
+    all_in_one    log, node and data plane in one process, on one port: `duramen up`
 
 Each is an object with `open()`, `port` and `close()`, and nothing starts before `open`. What they share is the shell
 (`grpc_server.py`): a gRPC server that takes its port before anything is opened (so that a second process on that port

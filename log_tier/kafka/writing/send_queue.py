@@ -1,4 +1,4 @@
-"""The outbox: sets that wait to be written or are under way, by partition, and who waits for each.
+"""The send queue: sets that wait to be written or are under way, by partition, and who waits for each.
 
 Callers put sets in from any thread; the sender takes a round at a time out and settles it:
 
@@ -145,7 +145,7 @@ class SendQueue:
     # --- the sender's thread
 
     def gather(self, *, wait_s: float) -> tuple[list[Item], bool]:
-        """The next round's items, and whether the outbox is closing; waits for the first one, so long at most."""
+        """The next round's items, and whether the queue is closing; waits for the first one, so long at most."""
         taken: list[Item] = []
         with self._changed:
             if wait_s and not self._ready and not self._closing:

@@ -158,7 +158,6 @@ class FutureCalls:
         return True
 
     def last_deadline(self, now_s: float) -> float | None:
-        """See `Callers`."""
         return self._pending.last_deadline()
 
     def placed(self, result: WriteResult, *, repeated: bool) -> bool:

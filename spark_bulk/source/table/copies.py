@@ -17,8 +17,6 @@ over. Nodes give two copies at a time, so the tasks of a large read wait here fo
 from __future__ import annotations
 
 import asyncio
-import os
-import random
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -52,6 +50,7 @@ from serving_tier.snapshots.peer_copy import install_copy
 from serving_tier.snapshots.source_plan import Choice, Goal, Offered, SourcePlan, plan_sources
 from serving_tier.snapshots.store import SnapshotStore
 from serving_tier.snapshots.store_url import open_place
+from spark_bulk.runtime.work_folder import work_folder
 from spark_bulk.source.model.place import PeerAddress, TablePlace, opened_log
 
 __all__ = ["REPLAY_CHEAP", "IndexCopy", "Wanted", "batches_until", "open_index_copy", "plan_of"]
@@ -118,19 +117,13 @@ async def open_index_copy(wanted: Wanted) -> AsyncIterator[IndexCopy]:
     if wanted.until < wanted.place.starts[wanted.partition]:
         yield IndexCopy(None, NOTHING, 0, "nothing was written yet")
         return
-    folder = Path(tempfile.mkdtemp(prefix="duramen-read-", dir=wanted.folder or _sparks_folder()))
+    folder = Path(tempfile.mkdtemp(prefix="duramen-read-", dir=wanted.folder or work_folder()))
     try:
         async with opened_log(wanted.place.log_url) as log:
             found = await _from_any(wanted, log, folder)
         yield found
     finally:
         await in_thread(lambda _: shutil.rmtree(folder, ignore_errors=True))
-
-
-def _sparks_folder() -> str | None:
-    """Where Spark wants the large files of its workers."""
-    folders = [each for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if each and os.path.isdir(each)]
-    return random.choice(folders) if folders else None
 
 
 async def _from_any(wanted: Wanted, log: Log, folder: Path) -> IndexCopy:

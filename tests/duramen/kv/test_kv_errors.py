@@ -110,9 +110,9 @@ async def test_a_token_of_more_than_the_log_holds(single: KVClient) -> None:
     refusal = await refused(single.get(b"k", after=ahead))
     assert (refusal.code, refusal.reason) == (grpc.StatusCode.OUT_OF_RANGE, "token_ahead")
     assert refusal.fields["asked"] == str(offset + 100)
-    elsewhere = str(Token.of(table, Partition(99), Offset(1)))
-    assert (await refused(single.get(b"k", after=elsewhere))).reason == "invalid_token"
-    assert (await refused(single.put(b"k", b"w", after=elsewhere))).reason == "invalid_token"
+    other_table = str(Token.of(table, Partition(99), Offset(1)))
+    assert (await refused(single.get(b"k", after=other_table))).reason == "invalid_token"
+    assert (await refused(single.put(b"k", b"w", after=other_table))).reason == "invalid_token"
 
 
 async def test_a_call_ends_by_its_deadline(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ class LookingSources(Sources):
         return await super().__call__(topic, partition, folder, source, progress)
 
 
-async def test_a_replica_that_is_fetched_anew_is_elsewhere(log: EmbeddedLog, catalog: Catalog, node: Node) -> None:
+async def test_a_replica_that_is_fetched_anew_is_not_here(log: EmbeddedLog, catalog: Catalog, node: Node) -> None:
     """Its damage is no answer: another node has the partition, and this one soon will."""
     topic = await make_table(log, catalog, partitions=1, replicas=2)
     await append(log, topic, ZERO, 3)

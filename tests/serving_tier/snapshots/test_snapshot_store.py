@@ -134,7 +134,7 @@ async def test_documents_come_back_and_are_replaced(any_store: SnapshotStore) ->
 @pytest.mark.parametrize(
     "path", ["", "x", "../../etc", "AAECAwQFBgcICQoLDA0ODw/3/../..", "/AAECAwQFBgcICQoLDA0ODw/3/x"]
 )
-async def test_a_path_that_leads_elsewhere_is_refused(store: SnapshotStore, path: str) -> None:
+async def test_a_path_that_leads_out_is_refused(store: SnapshotStore, path: str) -> None:
     for call in (store.read_manifest, store.delete):
         with pytest.raises(InvalidRequest, match="no snapshot's path"):
             await call(path)

@@ -14,7 +14,7 @@ from serving_tier.fold.entry import Entry
 from serving_tier.snapshots import SnapshotStore, install_snapshot
 from spark_bulk.build.index_writer import Base
 from spark_bulk.build.outcome import PartitionOutcome
-from spark_bulk.build.partition_build import BuildPlan, build_partition, work_folder
+from spark_bulk.build.partition_build import BuildPlan, build_partition
 
 
 def plan_for(url: object) -> BuildPlan:
@@ -96,13 +96,6 @@ def test_an_outcome_that_was_damaged_is_refused() -> None:
     (row,) = PartitionOutcome(PARTITION, error=InvalidKey("x")).to_batch().to_pylist()
     with pytest.raises(SnapshotDamaged, match="partition 2 cannot be read"):
         PartitionOutcome.of_row({**row, "manifest": b"{", "error": None})
-
-
-def test_the_work_lies_where_spark_wants_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path / 'gone'},{tmp_path}")
-    assert work_folder() == tmp_path
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", "")
-    assert work_folder().is_dir()
 
 
 async def in_a_thread(plan: BuildPlan, batches: list[object], folder: Path) -> PartitionOutcome:

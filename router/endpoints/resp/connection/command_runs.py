@@ -209,7 +209,6 @@ class RunReplies:
         self._answered()
 
     def at(self, place: int) -> Receiver:
-        """See `RunReceiver`."""
         return _Place(self, place)
 
 
@@ -223,5 +222,4 @@ class _Place:
         self._place = place
 
     def finish(self, reply: Any) -> None:
-        """See `Receiver`."""
         self._replies.finish_run((self._place,), (reply,))

@@ -58,7 +58,6 @@ class _Place:
         """A thread makes the bytes of a large reply."""
 
     def finish(self, reply: Any) -> None:
-        """See `Receiver`."""
         if self.reply is None and not self._encoding:
             if type(reply) is int:  # the most frequent one, and the shortest way
                 self.reply = b":%d\r\n" % reply
@@ -88,7 +87,6 @@ class _Pieces:
         self._replies: list[Any] = []
 
     def finish(self, reply: Any) -> None:
-        """See `Receiver`."""
         self._replies.append(reply)
         self._left -= 1
         if not self._left:

@@ -81,12 +81,10 @@ class Waiters:
             self.plain.append(waiter)
 
     def want_verdict(self, *, repeated: bool) -> bool:
-        """See `Callers`."""
         return bool(self.judging)
 
     @property
     def want_place(self) -> bool:
-        """See `Callers`."""
         return bool(self.plain)
 
     def last_deadline(self, now_s: float) -> float | None:
@@ -105,7 +103,6 @@ class Waiters:
         return bool(self.judging)
 
     def judged(self, result: WriteResult) -> None:
-        """See `Callers`."""
         self.placed(result, repeated=False)
         rejected: dict[int, Rejected] = {}
         places: dict[int, Offset] = {}
@@ -122,7 +119,6 @@ class Waiters:
             waiter.settle(refused, places.get(first, Offset(result.base_offset + first)))
 
     def fail(self, error: DuramenError) -> None:
-        """See `Callers`."""
         everybody = [*self._everybody()]
         self.plain, self.firsts, self.judging = [], [], []
         for waiter in everybody:

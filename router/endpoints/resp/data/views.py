@@ -95,20 +95,16 @@ class ReadOnlyView:
         self.now_ms = now_ms
 
     def get(self, key: bytes) -> Entry | None:
-        """See `View`."""
         entry = self._entries[key]
         return None if entry is None or 0 < entry.expires_at_ms <= self.now_ms else entry
 
     def put(self, key: bytes, value: bytes, expires_at_ms: int = NEVER) -> None:
-        """Not here."""
         raise AssertionError("a command that only reads has written")
 
     def append(self, key: bytes, value: bytes) -> int:
-        """Not here."""
         raise AssertionError("a command that only reads has appended")
 
     def remove(self, key: bytes) -> None:
-        """Not here."""
         raise AssertionError("a command that only reads has deleted")
 
     def go_on(self) -> None:
@@ -160,7 +156,6 @@ class Overlay:
         self._entries: dict[bytes, Entry | None] = {}
 
     def get(self, key: bytes) -> Entry | None:
-        """See `View`."""
         if key not in self._entries:
             return self._look(key)
         entry = self._entries[key]
@@ -176,12 +171,10 @@ class Overlay:
         return entry
 
     def put(self, key: bytes, value: bytes, expires_at_ms: int = NEVER) -> None:
-        """See `View`."""
         self._entries[key] = _new_entry((value, -2 - len(self.keys), expires_at_ms))
         self._note(key, value, expires_at_ms)
 
     def append(self, key: bytes, value: bytes) -> int:
-        """See `View`."""
         entry = self.get(key)
         if entry is None:
             self.put(key, value)
@@ -192,12 +185,10 @@ class Overlay:
         return len(after)
 
     def remove(self, key: bytes) -> None:
-        """See `View`."""
         self._entries[key] = None
         self._note(key, None, NEVER)
 
     def go_on(self) -> None:
-        """See `View`."""
         if self._in_turn and self.late():
             raise TooLongForATurn
 

@@ -27,9 +27,10 @@ What holds:
 - Q4 A reader that dies takes its connections with it and nothing else. The server holds the listening sockets, so
      connections that wait to be accepted are accepted by its successor; readers end with their server.
 - Q5 The server keeps no values in memory for its endpoint while it has readers: after the commit of a batch and before
-  the cache hears of it, a reader may have shown what the cache does not know.
+     the cache hears of it, a reader may have shown what the cache does not know.
 
 Reading order: `reader_table.py` (a table as a reader sees it), `reader_state.py` (what connections share), `proxy.py`
-(a connection), `reader_process.py`. The fences between the two processes are in `router/endpoints/resp/wire/fence.py`,
-the shared memory in `router/endpoints/resp/data/freshness_page.py`, `upstream.py`.
+(a connection), `upstream.py` (its other half, at the server), `reader_process.py`. The fences between the two
+processes are in `router/endpoints/resp/wire/fence.py`, the shared memory in
+`router/endpoints/resp/data/freshness_page.py`.
 """

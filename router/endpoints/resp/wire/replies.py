@@ -63,7 +63,7 @@ class Members(list[Any]):
 
 
 class _NullArray:
-    """See `NULL_ARRAY`."""
+    """The type of `NULL_ARRAY`."""
 
 
 NULL_ARRAY: Final = _NullArray()

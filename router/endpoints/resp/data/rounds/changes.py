@@ -28,7 +28,6 @@ class _Awaited:
         self._future = future
 
     def finish(self, reply: Any) -> None:
-        """See `Receiver`."""
         if self._future.done():
             return
         if isinstance(reply, BaseException):

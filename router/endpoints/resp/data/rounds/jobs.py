@@ -138,11 +138,9 @@ class Job:
         return (before,)
 
     def alone(self) -> Sequence[Job]:
-        """See `CommandRun`."""
         return (self,)
 
     def parts(self) -> Sequence[Job]:
-        """See `CommandRun`."""
         return (self,)
 
     def answer(self, first: int) -> None:

@@ -59,7 +59,6 @@ class _Verdict:
         self.known: DuramenError | Offset = NOTHING
 
     def settle(self, error: DuramenError | None, offset: Offset) -> None:
-        """See `Waiter`."""
         self.known = offset if error is None else error
         self._executor.settled(self)
 
