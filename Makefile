@@ -4,6 +4,9 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
+# A worker that has ended its tests takes half of what another one has left. Neighbours stay together until then, so that
+# what a module shares is started once.
+PYTEST := $(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --dist worksteal
 # Two stamps: the demo installs what a user's program needs, everything else also what tests, Spark and Kafka need.
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
@@ -18,19 +21,19 @@ demo: $(CORE)  ## the whole database in a minute: one machine, then three nodes,
 	@$(RUN)/python examples/three_nodes.py
 
 test: $(INSTALLED)  ## everything that can be tested here
-	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 coverage: $(INSTALLED)  ## make test with a report of lines and branches that no test runs: nearly twice the time
-	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --cov --cov-report= $(ARGS)
+	@$(PYTEST) --cov --cov-report= $(ARGS)
 	@$(RUN)/coverage report --skip-covered --skip-empty | tail -n 25
 
 test-kafka: $(INSTALLED)  ## what needs real Kafka brokers: fetched with Maven, run by the tests
 	@deploy/kafka/fetch || test $$? = 3
-	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "kafka and not campaign" $(ARGS)
-	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} --log kafka tests/duramen --ignore tests/duramen/verification $(ARGS)
+	@$(PYTEST) -m "kafka and not campaign" $(ARGS)
+	@$(PYTEST) --log kafka tests/duramen --ignore tests/duramen/verification $(ARGS)
 
 test-spark: $(INSTALLED)  ## what needs a real Spark: Java 17 or newer
-	@$(RUN)/python -m pytest -q -n $${PYTEST_WORKERS:-2} -m "spark and not kafka and not campaign" $(ARGS)
+	@$(PYTEST) -m "spark and not kafka and not campaign" $(ARGS)
 
 test-languages: $(INSTALLED)  ## programs in Go, Java and Node on duramen.v1.KV and RESP, built and run
 	@$(RUN)/python -m pytest -q -m languages $(ARGS)

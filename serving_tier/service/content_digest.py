@@ -73,8 +73,12 @@ def digest_pinned(
     listed: Iterable[int] = (),
     check: Callable[[], None] = lambda: None,
     listed_keys_max: int = LISTED_KEYS_MAX,
+    held_bytes: int = _HELD_BYTES,
+    check_every: int = _CHECK_EVERY,
 ) -> ContentDigest:
-    """Digest all live entries of a pinned read. `check` is called every few ms and may raise.
+    """Digest all live entries of a pinned read. `check` is called every `check_every` entries and may raise.
+
+    Some `held_bytes` wait to be hashed at most.
 
     Raises `InvalidRequest` for buckets that do not exist, `LimitExceeded` where a listing would be too long,
     `IndexDamaged`.
@@ -84,9 +88,9 @@ def digest_pinned(
     hashes = [blake2b(digest_size=DIGEST_BYTES) for _ in range(buckets)]
     take = [held[slot % buckets].extend for slot in range(SLOTS)]
     listing = _Listing(listed_keys_max)
-    keys, room, pack = 0, _HELD_BYTES, _LENGTHS.pack
+    keys, room, pack = 0, held_bytes, _LENGTHS.pack
     pairs = pinned.pairs()
-    while some := list(islice(pairs, _CHECK_EVERY)):
+    while some := list(islice(pairs, check_every)):
         check()
         for key, stored in some:
             if stored[7] and not is_live(stored, pinned.log_time_ms):
@@ -100,7 +104,7 @@ def digest_pinned(
             room -= len(stored) + _HELD_EACH
             if room < 0:
                 _hash(held, hashes)
-                room = _HELD_BYTES
+                room = held_bytes
     _hash(held, hashes)
     return ContentDigest(pinned.applied, keys, [each.digest() for each in hashes], listing.keys)
 

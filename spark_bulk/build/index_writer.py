@@ -8,7 +8,7 @@
 What comes out is an index at the offset `offset`, as if its rows had been put by the record there: a replica opens it
 and folds the log from `offset` + 1 on. Nothing is known of the writes before, so outcomes are known from there on too.
 
-Memory stays flat: transactions are committed after `_TRANSACTION_BYTES`, whatever the chunks are, and in append order
+Memory stays flat: transactions are committed after `transaction_bytes`, whatever the chunks are, and in append order
 LMDB touches only the rightmost page of each level. The order is checked by LMDB for nothing: with `append` it compares
 each key with the last one, and leaves out what is not larger; a count that falls short is looked into.
 """
@@ -73,9 +73,11 @@ class Base(NamedTuple):
 class IndexWriter:
     """See the module. `with IndexWriter.open(…) as writer`, `write` …, `finish`."""
 
-    def __init__(self, env: Any, databases: Databases, folder: Path, base: Base, map_bytes: int) -> None:
+    def __init__(
+        self, env: Any, databases: Databases, folder: Path, base: Base, *, map_bytes: int, transaction_bytes: int
+    ) -> None:
         self._env, self._databases, self._folder, self._map_bytes = env, databases, folder, map_bytes
-        self._base = base
+        self._base, self._transaction_bytes = base, transaction_bytes
         self._header = pack("<Q", base.offset)
         self._data = (folder / DATA_FILE).resolve()
         self._txn: Any = None
@@ -93,6 +95,7 @@ class IndexWriter:
         partition: PartitionId,
         base: Base,
         map_bytes: int = MAP_BYTES_MAX,
+        transaction_bytes: int = _TRANSACTION_BYTES,
     ) -> Iterator[Self]:
         """A writer into the new folder `folder`. Left without `finish` it leaves what no index is.
 
@@ -102,7 +105,7 @@ class IndexWriter:
         assert not folder.exists(), f"{folder} is there"
         claim_folder(folder, partition=partition)
         env, databases = open_environment(folder, map_bytes=map_bytes)
-        writer = cls(env, databases, folder, base, map_bytes)
+        writer = cls(env, databases, folder, base, map_bytes=map_bytes, transaction_bytes=transaction_bytes)
         try:
             with writer._writing() as txn:
                 txn.put(IDENTITY, pack_identity(partition), db=databases.meta)
@@ -140,14 +143,14 @@ class IndexWriter:
         if _longest(values) > VALUE_BYTES_MAX:
             _refuse_value(_listed(keys), _listed(values))
         size = _bytes_of(keys) + _bytes_of(values)
-        step = max(1, min(count, count * _TRANSACTION_BYTES // max(size, 1)))
+        step = max(1, min(count, count * self._transaction_bytes // max(size, 1)))
         for at in range(0, count, step):
             rows = slice(at, at + step)
             due = expires_at_ms[rows] if expires_at_ms is not None else None
             stored = self._stored(values[rows], versions[rows] if versions is not None else None, due)
             self._append(_listed(keys[rows]), stored, due)
             self._pending += size * step // count
-            if self._pending >= _TRANSACTION_BYTES:
+            if self._pending >= self._transaction_bytes:
                 self._commit()
 
     def _append(self, keys: Sequence[bytes], stored: Iterable[bytes], expires_at_ms: Sequence[int] | None) -> None:

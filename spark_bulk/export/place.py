@@ -72,13 +72,22 @@ class ExportPlace:
             return manifest
         return None
 
-    def write_rows(self, path: str, partition: Partition, batches: Iterable[pa.RecordBatch]) -> ExportFile | None:
+    def write_rows(
+        self,
+        path: str,
+        partition: Partition,
+        batches: Iterable[pa.RecordBatch],
+        *,
+        group_rows: int = _GROUP_ROWS,
+        group_bytes: int = _GROUP_BYTES,
+    ) -> ExportFile | None:
         """Write rows as a Parquet file, synced; None where there are none, and no file then.
 
-        `path`: folder of the export, folder of the partition, name. Memory: a row group, whatever the rows.
+        `path`: folder of the export, folder of the partition, name. Memory: a row group, whatever the rows; one ends
+        with the batch that brings it to `group_rows` or `group_bytes`.
         """
         below = path.partition("/")[2]
-        groups = _grouped(batches)
+        groups = _grouped(batches, group_rows, group_bytes)
         first = next(groups, None)
         if first is None:
             return None
@@ -148,7 +157,7 @@ class ExportPlace:
             ) from error
 
 
-def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _grouped(batches: Iterable[pa.RecordBatch], group_rows: int, group_bytes: int) -> Iterator[pa.Table]:
     """Batches put together to row groups."""
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
@@ -157,7 +166,7 @@ def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             continue
         gathered.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+        if rows >= group_rows or size >= group_bytes:
             yield pa.Table.from_batches(gathered)
             gathered, rows, size = [], 0, 0
     if gathered:

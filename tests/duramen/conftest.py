@@ -65,6 +65,25 @@ def served(tmp_path: Path) -> Iterator[Server]:
     loop.stop()
 
 
+@pytest.fixture(scope="module")
+def lasting_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The same for all tests of a module. What `emptied_server` is for."""
+    loop = LoopThread()
+    server = loop.run(Server.open(tmp_path_factory.mktemp("lasting") / "data", port=0))
+    yield server
+    loop.run(server.close())
+    loop.stop()
+
+
+@pytest.fixture
+def emptied_server(lasting_server: Server) -> Iterator[Server]:
+    """A module's server with no table, for tests that leave nothing but tables: a start takes longer than they do."""
+    yield lasting_server
+    with duramen.connect(f"127.0.0.1:{lasting_server.port}") as database:
+        for table in database.tables():
+            database.drop_table(table.name)
+
+
 @pytest.fixture
 def served_fast(tmp_path: Path) -> Iterator[Server]:
     """The same with a RESP endpoint, which blocking clients use."""

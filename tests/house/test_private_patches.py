@@ -19,7 +19,6 @@ REMAINING: dict[str, int] = {
     "duramen/client/test_pending_outcomes.py": 1,
     "duramen/client/test_resp_fast_path.py": 1,
     "duramen/client/test_scanning.py": 4,
-    "log_tier/concurrency/test_result_of.py": 1,
     "log_tier/kafka/test_kafka_engine.py": 2,
     "log_tier/kafka/test_unknowing_brokers.py": 1,
     "log_tier/remote/test_remote_log.py": 1,
@@ -27,9 +26,8 @@ REMAINING: dict[str, int] = {
     "router/admin/test_version_storms.py": 1,
     "router/data/test_watching.py": 4,
     "router/endpoints/resp/data/test_command_runs.py": 1,
-    "router/endpoints/resp/test_resp_limits.py": 2,
+    "router/endpoints/resp/test_resp_limits.py": 1,
     "router/endpoints/resp/test_resp_watch.py": 1,
-    "router/routing/test_scatter.py": 2,
     "serving_tier/index/test_lmdb_index.py": 1,
     "serving_tier/jobs/test_actions.py": 4,
     "serving_tier/jobs/test_log_trimmer.py": 1,
@@ -40,12 +38,8 @@ REMAINING: dict[str, int] = {
     "serving_tier/replica/test_barriers.py": 2,
     "serving_tier/replica/test_replica_failures.py": 1,
     "serving_tier/replica/test_standby_versions.py": 2,
-    "serving_tier/service/test_content_digest.py": 3,
     "serving_tier/service/test_node_copies.py": 1,
     "serving_tier/service/test_status.py": 1,
-    "spark_bulk/build/test_index_writer.py": 1,
-    "spark_bulk/export/test_export_place.py": 2,
-    "spark_bulk/source/test_feed.py": 2,
 }
 
 

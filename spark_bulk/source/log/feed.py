@@ -48,7 +48,9 @@ class FeedPart:
     timeout_s: float
 
 
-async def read_feed(part: FeedPart, schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
+async def read_feed(
+    part: FeedPart, schema: pa.Schema, *, chunk_bytes: int = _CHUNK_BYTES
+) -> AsyncGenerator[pa.RecordBatch, None]:
     """The changes, in order, as columns. Some 2 M records a second where the log is near.
 
     Raises `OffsetTrimmed` where the log no longer holds the first of them, or nobody knows which are void;
@@ -59,7 +61,7 @@ async def read_feed(part: FeedPart, schema: pa.Schema) -> AsyncGenerator[pa.Reco
     void: list[int] = []
     """Void offsets up to `known`, from the present chunk on."""
     async with opened_log(place.log_url) as log:
-        reader: Any = log.read(place.topic.partition(partition), part.first, follow=False, chunk_bytes=_CHUNK_BYTES)
+        reader: Any = log.read(place.topic.partition(partition), part.first, follow=False, chunk_bytes=chunk_bytes)
         async with aclosing(reader) as chunks:
             async for chunk in chunks:
                 changes = Changes.of(split_batches(chunk.data), place_of(place.topic.partition(partition)))

@@ -24,6 +24,12 @@ from router.data.gather.rounds import PENDING_BYTES_MAX
 LONG_KEY = b"x" * 512
 
 
+@pytest.fixture
+def machine(emptied_server: Server) -> Server:
+    """What is refused leaves nothing behind: one server for all of these tests."""
+    return emptied_server
+
+
 Call = Callable[[Any], Awaitable[Any]]
 
 

@@ -12,6 +12,7 @@ from kit.deadlines import within
 import duramen
 from duramen.client.database import Database
 from duramen.client.table import Table
+from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.tokens import Token
 
@@ -21,6 +22,12 @@ TOKEN_CALLS: list[Callable[[Table, Any], Awaitable[Any]]] = [
     lambda table, token: drained(table.scan(after=token)),
     lambda table, token: anext(table.watch(after=token)),
 ]
+
+
+@pytest.fixture
+def machine(emptied_server: Server) -> Server:
+    """What is refused leaves nothing behind: one server for all of these tests."""
+    return emptied_server
 
 
 @pytest.mark.parametrize("call", TOKEN_CALLS)

@@ -9,31 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.client.four_ways import Awaited
+from kit.client.four_ways import FOUR_WAYS, four_ways
 from kit.deadlines import within
 from kit.log.log_choice import url_of
 
 import duramen
-from duramen import aio
-from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.model.record import Operation
 
 DEADLINE_S = 20
 
 
-@pytest.fixture(params=["asynchronous, here", "asynchronous, gRPC", "blocking, here", "blocking, gRPC"])
+@pytest.fixture(params=FOUR_WAYS)
 async def db(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
-    face, _, place = request.param.partition(", ")
-    server = await Server.open(tmp_path / "data", port=0) if place == "gRPC" else None
-    target = f"127.0.0.1:{server.port}" if server else str(tmp_path / "data")
-    if face == "asynchronous":
-        opened: Any = await (aio.connect if server else aio.open)(target)
-    else:
-        opened = Awaited(await asyncio.to_thread(duramen.connect if server else duramen.open, target))
-    yield opened
-    await opened.close()
-    if server:
-        await server.close()
+    async with four_ways(request.param, tmp_path / "data", lambda: request.getfixturevalue("emptied_server")) as opened:
+        yield opened
 
 
 @pytest.fixture

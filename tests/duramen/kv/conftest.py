@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from kit.clients.kv_servers import KVClient, served
 
+from duramen.server.roles.all_in_one import SingleServer
+
 # The log of the three nodes is a process of embedded logs, whatever log a run has chosen.
 _WAYS = ["single", *(pytest.param(way, marks=pytest.mark.embedded_log_only) for way in ("node", "router"))]
 
@@ -29,10 +31,9 @@ def client(clients: list[KVClient]) -> KVClient:
 
 
 @pytest.fixture
-async def single(tmp_path: Path) -> AsyncIterator[KVClient]:
+async def single(emptied_server: SingleServer) -> AsyncIterator[KVClient]:
     """Of one server, for what does not depend on the way."""
-    async with served("single", tmp_path) as ports:
-        made = KVClient(ports[0])
-        await made.create()
-        yield made
-        await made.channel.close(None)
+    made = KVClient(emptied_server.port)
+    await made.create()
+    yield made
+    await made.channel.close(None)

@@ -1,15 +1,39 @@
-"""One set of tests, four ways: the blocking face behind the calls of the asynchronous one."""
+"""One set of tests, four ways: asynchronous and blocking, in this process and over gRPC.
+
+The blocking face is behind the calls of the asynchronous one: tests await both.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from duramen import blocking
+import duramen
+from duramen import aio, blocking
+
+FOUR_WAYS = ["asynchronous, here", "asynchronous, gRPC", "blocking, here", "blocking, gRPC"]
 
 _PLAIN = {"name"}
 """Attributes that are no calls."""
+
+
+@asynccontextmanager
+async def four_ways(way: str, folder: Path, server: Callable[[], Any]) -> AsyncIterator[Any]:
+    """A database in one of the four ways: in `folder`, or connected to the server that is called for."""
+    face, _, place = way.partition(", ")
+    remote = place == "gRPC"
+    target = f"127.0.0.1:{server().port}" if remote else str(folder)
+    if face == "asynchronous":
+        opened: Any = await (aio.connect if remote else aio.open)(target)
+    else:
+        opened = Awaited(await asyncio.to_thread(duramen.connect if remote else duramen.open, target))
+    try:
+        yield opened
+    finally:
+        await opened.close()
 
 
 class Awaited:

@@ -148,11 +148,8 @@ def test_digests_are_equal_where_the_live_content_is(
     assert made[0] == made[1]
 
 
-def test_hashing_in_pieces_changes_nothing(both: tuple[LmdbIndex, LmdbIndex], monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = digest(both[0])
-    monkeypatch.setattr(module, "_HELD_BYTES", 500)
-    monkeypatch.setattr(module, "_CHECK_EVERY", 7)
-    assert digest(both[0]) == whole
+def test_hashing_in_pieces_changes_nothing(both: tuple[LmdbIndex, LmdbIndex]) -> None:
+    assert digest(both[0], held_bytes=500, check_every=7) == digest(both[0])
 
 
 def test_buckets_that_do_not_exist(index: LmdbIndex) -> None:
@@ -174,10 +171,7 @@ def test_a_listing_has_a_limit(both: tuple[LmdbIndex, LmdbIndex], monkeypatch: p
         digest(both[0], 1, listed=[0])
 
 
-def test_a_long_one_asks_whether_it_is_still_wanted(
-    both: tuple[LmdbIndex, LmdbIndex], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_CHECK_EVERY", 100)
+def test_a_long_one_asks_whether_it_is_still_wanted(both: tuple[LmdbIndex, LmdbIndex]) -> None:
     asked: list[int] = []
 
     def check() -> None:
@@ -186,5 +180,5 @@ def test_a_long_one_asks_whether_it_is_still_wanted(
             raise ShuttingDown("nobody wants it")
 
     with pytest.raises(ShuttingDown):
-        digest(both[0], check=check)
+        digest(both[0], check=check, check_every=100)
     assert len(asked) == 3

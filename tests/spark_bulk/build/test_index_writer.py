@@ -32,7 +32,6 @@ from serving_tier.fold.entry import Entry
 from serving_tier.index.lmdb.folder import verify_index
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.snapshots import SnapshotStore, install_snapshot
-from spark_bulk.build import index_writer
 from spark_bulk.build.index_writer import Base, Column, IndexWriter, store_index
 
 KEYS = st.one_of(st.binary(min_size=1, max_size=4), st.binary(min_size=1, max_size=KEY_BYTES_MAX))
@@ -69,10 +68,10 @@ def test_an_index_holds_what_was_written(content: dict[bytes, Entry], data: st.D
     def column(values: list[bytes]) -> Column:
         return pa.array(values, pa.binary()) if as_arrow else values
 
-    with tempfile.TemporaryDirectory() as below, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_writer, "_TRANSACTION_BYTES", transaction_bytes)
+    with tempfile.TemporaryDirectory() as below:
         folder = Path(below) / "index"
-        with IndexWriter.open(folder, partition=PartitionId(TABLE, PARTITION), base=BASE) as writer:
+        partition = PartitionId(TABLE, PARTITION)
+        with IndexWriter.open(folder, partition=partition, base=BASE, transaction_bytes=transaction_bytes) as writer:
             for rows in data.draw(cuts(len(keys)), "chunks"):
                 writer.write(
                     column(keys[rows]),

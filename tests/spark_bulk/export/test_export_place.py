@@ -13,7 +13,6 @@ import pytest
 
 from log_tier.model.errors import Damaged, DeadlineExceeded, SnapshotStoreUnavailable
 from log_tier.model.identifiers import NOTHING, Offset, Partition, TableId
-from spark_bulk.export import place as place_module
 from spark_bulk.export.manifest import ExportFile, ExportManifest
 from spark_bulk.export.place import ExportPlace
 
@@ -80,16 +79,14 @@ def test_no_rows_are_no_file(place: ExportPlace) -> None:
     assert place._fs.find(place._at(ONE.folder)) == []
 
 
-def test_rows_are_put_together_to_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place_module, "_GROUP_ROWS", 250)
+def test_rows_are_put_together_to_groups(tmp_path: Path) -> None:
     place = ExportPlace.open(tmp_path)
-    file = place.write_rows("000000-a/partition=0/aa.parquet", Partition(0), batches(7))
+    file = place.write_rows("000000-a/partition=0/aa.parquet", Partition(0), batches(7), group_rows=250)
     written = tmp_path / "000000-a/partition=0/aa.parquet"
     assert file == ExportFile("partition=0/aa.parquet", Partition(0), 700, written.stat().st_size)
     metadata = pq.read_metadata(written)
     assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [300, 300, 100]
-    monkeypatch.setattr(place_module, "_GROUP_BYTES", 1)
-    place.write_rows("000000-a/partition=0/bb.parquet", Partition(0), batches(7))
+    place.write_rows("000000-a/partition=0/bb.parquet", Partition(0), batches(7), group_bytes=1)
     assert pq.read_metadata(tmp_path / "000000-a/partition=0/bb.parquet").num_row_groups == 7
 
 

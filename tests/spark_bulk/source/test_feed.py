@@ -43,9 +43,9 @@ def part(table: Table, server: ServerProcess) -> FeedPart:
     return FeedPart(place, Partition(0), Offset(0), Offset(RECORDS - 1), all_records=False, timeout_s=20)
 
 
-def read(part: FeedPart) -> list[int]:
+def read(part: FeedPart, **how: int) -> list[int]:
     found: list[int] = []
-    for batch in stepped(read_feed(part, SCHEMA)):
+    for batch in stepped(read_feed(part, SCHEMA, **how)):
         found += batch.column(0).to_pylist()
     return found
 
@@ -67,9 +67,10 @@ def test_rejected_records_are_left_out(part: FeedPart, table: Table) -> None:
 @pytest.mark.parametrize("window", [1, 7, 40])
 def test_verdicts_are_asked_for_window_by_window(part: FeedPart, monkeypatch: pytest.MonkeyPatch, window: int) -> None:
     monkeypatch.setattr(feed, "VOIDS_MAX", window)
-    monkeypatch.setattr(feed, "_CHUNK_BYTES", 300)
-    assert read(part) == ACCEPTED
-    assert read(replace(part, first=Offset(50), last=Offset(61))) == [each for each in ACCEPTED if 50 <= each <= 61]
+    assert read(part, chunk_bytes=300) == ACCEPTED
+    assert read(replace(part, first=Offset(50), last=Offset(61)), chunk_bytes=300) == [
+        each for each in ACCEPTED if 50 <= each <= 61
+    ]
 
 
 def test_another_replica_is_asked_where_one_is_away(part: FeedPart, server: ServerProcess) -> None:
@@ -97,8 +98,7 @@ def test_an_answer_that_no_repetition_changes_is_passed_on(
         read(part)
 
 
-def test_a_reader_that_stops_early_leaves_nothing_open(part: FeedPart, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "_CHUNK_BYTES", 300)
-    batches = stepped(read_feed(part, SCHEMA))
+def test_a_reader_that_stops_early_leaves_nothing_open(part: FeedPart) -> None:
+    batches = stepped(read_feed(part, SCHEMA, chunk_bytes=300))
     assert next(batches).column(0).to_pylist()[0] == 0
     batches.close()  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from kit.resp.raw_client import Raw, RawError, Status, packed
 from kit.resp.server_thread import ServerThread
 
 from router.endpoints.resp.data import tables
+from router.endpoints.resp.data.cursors import Cursors
 from router.endpoints.resp.data.shared_writer import RESP_RULES
 from router.endpoints.resp.server import resp_server as server_module
 from router.endpoints.resp.wire import limits
@@ -222,7 +223,7 @@ def test_writes_that_the_log_does_not_take(
 def test_cursors_are_remembered_so_far(raw: Raw, server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
     raw.call("SELECT", "9")
     raw.call("MSET", *(word for number in range(20) for word in (f"k{number}", "v")))
-    monkeypatch.setattr(server.server.cursors, "_limit", 2)
+    monkeypatch.setattr(server.server, "cursors", Cursors(limit=2))
     first, _ = raw.call("SCAN", "0", "COUNT", "2")
     for _ in range(3):
         raw.call("SCAN", "0", "COUNT", "2")
