@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from log_tier.catalog.catalog import Catalog
+from log_tier.catalog.cluster_map import TableEntry
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.embedded import EmbeddedLog
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.errors import TableNotFound
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.log import Log
 from log_tier.model.record import Operation, attribute_of
@@ -115,3 +120,17 @@ def held(*replicas: Replica) -> Iterator[None]:
 
 def all_replicas(data_plane: LocalData, table: TableRef) -> Sequence[Replica]:
     return [data_plane.node.replica(PartitionId(table.id, Partition(number))) for number in range(table.partitions)]
+
+
+def hears_of_no_table(data_plane: LocalData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on its node has not heard of a table yet, and the catalog does not say what the table is."""
+
+    def unheard_of(*_: object) -> Replica:
+        raise TableNotFound("not heard of yet")
+
+    async def silent(*_: object) -> TableEntry:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(data_plane.node, "replica", unheard_of)
+    monkeypatch.setattr(data_plane.tables, "known", silent)

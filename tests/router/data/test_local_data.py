@@ -11,6 +11,7 @@ from kit.cluster.one_machine import (
     ONE,
     ZERO,
     all_replicas,
+    hears_of_no_table,
     held,
     operations,
     put_all,
@@ -19,7 +20,6 @@ from kit.cluster.one_machine import (
     write,
 )
 
-from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import (
     BatchRefused,
     ConditionFailed,
@@ -42,7 +42,6 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import PARTS_MAX, READ_KEYS_MAX, LocalData
 from router.data.requests import ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
-from serving_tier.replica.replica import Replica
 
 MIB = 1 << 20
 
@@ -110,15 +109,7 @@ async def test_a_table_that_is_not_looked_up_within_the_patience_is_a_replica_be
 ) -> None:
     """A client asks again with more time then; a DeadlineExceeded ends its call after the patience of 20 ms."""
 
-    def unheard_of(*_: object) -> Replica:
-        raise TableNotFound("not heard of yet")
-
-    async def silent(*_: object) -> TableEntry:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    monkeypatch.setattr(data_plane.node, "replica", unheard_of)
-    monkeypatch.setattr(data_plane.tables, "known", silent)
+    hears_of_no_table(data_plane, monkeypatch)
     part = ReadPart(PartitionId(table.id, ZERO), [b"a"])
     (behind,) = await read(data_plane, part, patience=0.01)
     assert isinstance(behind, ReplicaBehind)

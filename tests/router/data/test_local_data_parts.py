@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from kit.cluster.one_machine import (
     DEADLINE_S,
@@ -11,6 +9,7 @@ from kit.cluster.one_machine import (
     ONE,
     ZERO,
     all_replicas,
+    hears_of_no_table,
     held,
     operations,
     put_all,
@@ -19,7 +18,6 @@ from kit.cluster.one_machine import (
 )
 from kit.deadlines import until
 
-from log_tier.catalog.cluster_map import TableEntry
 from log_tier.model.errors import DuramenError, ReplicaBehind, TableNotFound, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
@@ -27,7 +25,6 @@ from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from router.data.local_data import LocalData
 from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
-from serving_tier.replica.replica import Replica
 
 ADD = operations((Operation.ADD, b"n", b"1"))
 
@@ -96,15 +93,7 @@ async def test_outcomes_are_pending_while_the_catalog_does_not_say_what_the_tabl
 ) -> None:
     """The batch is in the log; a node that has not heard of the table yet cannot judge it within the patience."""
 
-    def unheard_of(*_: object) -> Replica:
-        raise TableNotFound("not heard of yet")
-
-    async def silent(*_: object) -> TableEntry:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    monkeypatch.setattr(data_plane.node, "replica", unheard_of)
-    monkeypatch.setattr(data_plane.tables, "known", silent)
+    hears_of_no_table(data_plane, monkeypatch)
     (pending,) = await data_plane.write(
         [WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=DEADLINE_S, patience=0.01
     )

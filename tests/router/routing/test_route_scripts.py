@@ -12,7 +12,6 @@ The read needs offset 5 and has a deadline of one second, on a virtual clock.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 import pytest
 from kit.cluster.scripted_members import TABLE
+from kit.golden import check_script
 from kit.virtual_loop import run_virtually
 
 from log_tier.catalog.catalog import MapFeed
@@ -186,11 +186,7 @@ def test_there_are_scripts() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_script(script: Path) -> None:
-    text = script.read_text(encoding="utf-8")
-    played = play(text, set())
-    if os.environ.get("DURAMEN_RECORD") == "1":
-        script.write_text(played, encoding="utf-8")
-    assert played == text
+    check_script(script, play(script.read_text(encoding="utf-8"), set()))
 
 
 def test_the_scripts_show_every_reply_of_every_kind_of_replica() -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
+from kit.golden import check_script
 from kit.index.fold_script import play
 from kit.log.stored_log import PARTITION, TABLE
 
@@ -26,6 +26,4 @@ def test_script(script: Path, tmp_path: Path) -> None:
     on_disk = play(text, index)
     index.close()
     assert in_memory == on_disk
-    if os.environ.get("DURAMEN_RECORD") == "1":
-        script.write_text(in_memory, encoding="utf-8")
-    assert in_memory == text
+    check_script(script, in_memory)

@@ -7,10 +7,10 @@ replica.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
+from kit.golden import check_script, play_blocks
 
 from serving_tier.replica.lag import LagBounds, lag_event
 from serving_tier.replica.machine import EFFECTS, EVENTS, STATES, TABLE, Event, ReplicaState, step
@@ -32,25 +32,20 @@ def event_of(line: str) -> Event:
 def play(text: str, seen: set[tuple[ReplicaState, Event]] | None = None) -> str:
     """The script with what comes of each event. `seen` gets each state with the event that met it."""
     state: ReplicaState = "replaying"
-    blocks: list[str] = []
-    for block in text.strip().split("\n\n"):
-        asked = block.split("\n---")[0]
-        said: list[str] = []
-        for line in asked.splitlines():
-            if line.startswith("#"):
-                continue
-            if line == "open":
-                state = "replaying"
-                said.append(state)
-                continue
-            before, event = state, event_of(line)
-            state, effects = step(state, event)
-            if seen is not None:
-                seen.add((before, event))
-            arrow = f"{before} -> {state}" if state != before else state
-            said.append(": ".join(filter(None, (arrow, ", ".join(effects)))))
-        blocks.append("\n".join([asked, "---", *said]))
-    return "\n\n".join(blocks) + "\n"
+
+    def meet(line: str) -> str:
+        nonlocal state
+        if line == "open":
+            state = "replaying"
+            return state
+        before, event = state, event_of(line)
+        state, effects = step(state, event)
+        if seen is not None:
+            seen.add((before, event))
+        arrow = f"{before} -> {state}" if state != before else state
+        return ": ".join(filter(None, (arrow, ", ".join(effects))))
+
+    return play_blocks(text, meet)
 
 
 def test_there_are_scripts() -> None:
@@ -59,11 +54,7 @@ def test_there_are_scripts() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_script(script: Path) -> None:
-    text = script.read_text(encoding="utf-8")
-    played = play(text)
-    if os.environ.get("DURAMEN_RECORD") == "1":
-        script.write_text(played, encoding="utf-8")
-    assert played == text
+    check_script(script, play(script.read_text(encoding="utf-8")))
 
 
 def test_the_scripts_meet_every_event_in_every_state() -> None:

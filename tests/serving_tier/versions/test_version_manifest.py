@@ -7,7 +7,7 @@ import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kit.storage.sealed_documents import sealed_again
+from kit.storage.sealed_documents import changed_byte, check_every_flipped_bit, sealed_again
 
 from log_tier.model.errors import SnapshotDamaged, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_from_bytes
@@ -75,21 +75,12 @@ def test_a_version_comes_back(version: VersionManifest) -> None:
 
 @given(versions(), st.data())
 def test_no_changed_byte_passes(version: VersionManifest, data: st.DataObject) -> None:
-    text = bytearray(format_version(version))
-    position = data.draw(st.integers(0, len(text) - 1))
-    text[position] ^= data.draw(st.integers(1, 255))
     with pytest.raises((SnapshotDamaged, UnknownFormat), match="here"):
-        parse_version(bytes(text), "here")
+        parse_version(changed_byte(format_version(version), data), "here")
 
 
 def test_every_flipped_bit_is_refused() -> None:
-    good = format_version(ONE)
-    for position in range(len(good)):
-        for bit in range(8):
-            text = bytearray(good)
-            text[position] ^= 1 << bit
-            with pytest.raises((SnapshotDamaged, UnknownFormat)):
-                parse_version(bytes(text), "here")
+    check_every_flipped_bit(format_version(ONE), parse_version, (SnapshotDamaged, UnknownFormat))
 
 
 def test_the_text_of_a_version_is_frozen() -> None:

@@ -13,13 +13,13 @@ those of partition 0. Between `close` or `kill` and `open` are the events of `EV
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
+from kit.golden import check_script
 from kit.log.engine_steps import HOME, SMALL, ZERO, copy_of, open_log, overwrite, segment_files
 from kit.log.filled_log import places
 from kit.log.memory_disk import MemoryDisk
@@ -223,11 +223,7 @@ def test_there_are_scripts() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 async def test_script(script: Path) -> None:
-    text = script.read_text(encoding="utf-8")
-    played = await play(text)
-    if os.environ.get("DURAMEN_RECORD") == "1":
-        script.write_text(played, encoding="utf-8")
-    assert played == text
+    check_script(script, await play(script.read_text(encoding="utf-8")))
 
 
 async def test_the_scripts_show_every_event_in_every_state() -> None:

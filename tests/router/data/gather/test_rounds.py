@@ -12,7 +12,6 @@ A script is blocks between blank lines: steps a line, `---`, and what came of ea
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.golden import check_script, play_blocks
 
 from log_tier.model.errors import (
     DeadlineExceeded,
@@ -193,24 +193,18 @@ def rules_of(line: str) -> Rules:
 
 def play(text: str) -> str:
     gatherer = Gatherer(Rules())
-    blocks: list[str] = []
-    for block in text.strip().split("\n\n"):
-        asked = block.split("\n---")[0]
-        said: list[str] = []
-        for line in asked.splitlines():
-            if line.startswith("#"):
-                continue
-            if line.startswith("rules"):
-                gatherer = Gatherer(rules_of(line))
-                said.append("a new gatherer")
-                continue
-            try:
-                said.append(do(gatherer, line))
-            except DuramenError as error:
-                said.append(f"{type(error).__name__}: {error.message}")
+
+    def step(line: str) -> str:
+        nonlocal gatherer
+        if line.startswith("rules"):
+            gatherer = Gatherer(rules_of(line))
+            return "a new gatherer"
+        try:
+            return do(gatherer, line)
+        finally:
             gatherer.rounds.check()
-        blocks.append("\n".join([asked, "---", *said]))
-    return "\n\n".join(blocks) + "\n"
+
+    return play_blocks(text, step)
 
 
 def test_there_are_scripts() -> None:
@@ -219,11 +213,7 @@ def test_there_are_scripts() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_script(script: Path) -> None:
-    text = script.read_text(encoding="utf-8")
-    played = play(text)
-    if os.environ.get("DURAMEN_RECORD") == "1":
-        script.write_text(played, encoding="utf-8")
-    assert played == text
+    check_script(script, play(script.read_text(encoding="utf-8")))
 
 
 # --- a model: every call leaves once, in its partition's order
