@@ -80,6 +80,8 @@ class Hosting:
         """The tables that were compared last."""
         self._versioned: set[TableId] = set()
         """The compared tables that have versions."""
+        self._listed: dict[TableId, set[str]] = {}
+        """What is in the tables' folders, until the first comparison."""
         self._leave: Leave | None = None
         self._moved = Broadcast()
         self._compared = NOTHING
@@ -112,7 +114,7 @@ class Hosting:
         hosting = cls(maps, node, node_id=node_id, identity=identity, bootstrap=bootstrap)
         node.absent = hosting._absent
         node.owner = hosting._hear
-        await asyncio.to_thread(tidy, node.folder, maps.map, node_id)
+        hosting._listed = await asyncio.to_thread(tidy, node.folder, maps.map, node_id)
         hosting._leave = await follower.follow(
             lambda cluster: hosting._compare(cluster), name=f"hosting {node_id}", failed=failed
         )
@@ -170,7 +172,8 @@ class Hosting:
             for name in missing[table_id]:
                 table, rank = self._wanted[name]
                 found.append(RestingReplica(table.topic, name, table.start(name[1]), rank, bounds[name[1]]))
-        await self.node.host_resting(found)
+        listed, self._listed = self._listed, {}
+        await self.node.host_resting(found, listed)
 
     async def _compare_table(
         self, table: TableEntry, before: TableEntry | None, cluster: ClusterMap

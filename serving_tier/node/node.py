@@ -10,10 +10,11 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from log_tier.concurrency.background import Failed, only_logged
@@ -147,13 +148,16 @@ class Node:
         self._replicas = self._replicas.with_entry(replica.id, replica)
         self.idle_expiry.watch(replica)
 
-    async def host_resting(self, wanted: Sequence[RestingReplica]) -> None:
+    async def host_resting(
+        self, wanted: Sequence[RestingReplica], listed: Mapping[TableId, Collection[str]] = MappingProxyType({})
+    ) -> None:
         """Host those of `wanted` whose index need not be looked at: it has no file yet and nothing to fold, or its
         folder says what it holds (`serving_tier.index.lmdb.summary`) and the log can carry that on.
 
-        The others are left to `host`, which knows what to do about them. Some 0.2 ms each, whatever their sizes.
+        The others are left to `host`, which knows what to do about them. Some 0.1 ms each, whatever their sizes.
+        `listed`: what is in the folders of tables that were listed just now.
         """
-        found = await asyncio.to_thread(self._resting, wanted)
+        found = await asyncio.to_thread(self._resting, wanted, listed)
         for at in range(0, len(found), _RESTING_RUN):
             for one, folder, index in found[at : at + _RESTING_RUN]:
                 replica = Replica.at_rest(
@@ -168,14 +172,16 @@ class Node:
                 self._add(replica, one.rank)
             await asyncio.sleep(0)
 
-    def _resting(self, wanted: Sequence[RestingReplica]) -> list[tuple[RestingReplica, ReplicaFolder, LmdbIndex]]:
+    def _resting(
+        self, wanted: Sequence[RestingReplica], listed: Mapping[TableId, Collection[str]]
+    ) -> list[tuple[RestingReplica, ReplicaFolder, LmdbIndex]]:
         found: list[tuple[RestingReplica, ReplicaFolder, LmdbIndex]] = []
-        listed: dict[TableId, set[str]] = {}
+        known = dict(listed)
         for one in wanted:
             table_id, number = one.partition
-            names = listed.get(table_id)
+            names = known.get(table_id)
             if names is None:
-                names = listed[table_id] = _names_in(f"{self.folder}/{table_id}")
+                names = known[table_id] = _names_in(f"{self.folder}/{table_id}")
             folder_name = str(number)
             if any(is_version_of(name, folder_name) for name in names):
                 continue

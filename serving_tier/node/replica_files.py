@@ -32,8 +32,12 @@ def discard(folder: Path) -> None:
         folder.unlink(missing_ok=True)
 
 
-def tidy(root: Path, cluster: ClusterMap, node_id: str) -> None:
-    """Remove indexes that are not ours any more (H1), and what an interrupted rebuild left."""
+def tidy(root: Path, cluster: ClusterMap, node_id: str) -> dict[TableId, set[str]]:
+    """Remove indexes that are not ours any more (H1), and what an interrupted rebuild left.
+
+    Returns the names of the folders that are there then, by table.
+    """
+    left: dict[TableId, set[str]] = {}
     wanted: dict[str, set[str]] = {}
     for table, partition, _ in cluster.held_by(node_id):
         wanted.setdefault(table.id, set()).add(str(partition))
@@ -47,7 +51,10 @@ def tidy(root: Path, cluster: ClusterMap, node_id: str) -> None:
             logger.warning("%s is an index of a table that the catalog does not know: it is left alone", folder)
         else:
             here = wanted.get(name, set())
-            for index in sorted(set(os.listdir(folder)) - here):
+            found = left[table_id] = set(os.listdir(folder))
+            for index in sorted(found - here):
                 if not any(is_version_of(index, each) for each in here):
                     logger.info("%s/%s is not hosted here any more: it is removed", folder, index)
                     discard(root / name / index)
+                    found.remove(index)
+    return left

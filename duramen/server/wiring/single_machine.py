@@ -8,13 +8,12 @@ says it is.
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from duramen.server.wiring.collector import OpenedObjects
 from duramen.server.wiring.node_folder import NodeFolder
 from duramen.server.wiring.register import register_node
 from duramen.server.wiring.serving_node import ON_DEMAND, ServingNode, SnapshotPolicy
@@ -65,49 +64,40 @@ async def open_single_machine(
     """`open_local_data`, but return all parts and not the data plane alone. `address`: host:port of the server around
     it, if there is one.
     """
-    async with AsyncExitStack() as opened, _collector_paused():
-        try:
-            identity = _IDENTITY
-            if log_url is not None:
-                _check_no_log(data)
-                folder = await asyncio.to_thread(NodeFolder.open, data, node_id=NODE_ID)
-                opened.callback(folder.close)
-                identity = folder.identity
-            url = log_url if log_url is not None else await asyncio.to_thread(_checked_url, data)
-            log: Log = await open_log(url)
-            opened.push_async_callback(log.close)
-            catalog = await Catalog.open(log)
-            opened.push_async_callback(catalog.close)
-            _check_alone(catalog.map, data)
-            # The process that owns the log's folder owns everything: no other process can be this node.
-            command = RegisterNode(NODE_ID, address, identity, take_over=log_url is None or take_over)
-            await register_node(catalog, command)
-            if log_url is None:
-                await Tables(log, catalog).reconcile()
-            node = await ServingNode.open(log, catalog, data, node_id=NODE_ID, identity=identity, snapshots=snapshots)
-            opened.push_async_callback(node.close)
-        except OSError as error:
-            raise FolderReadOnly(
-                f"the data folder {data} cannot be used: {error.strerror or error}; make it readable and writable for "
-                "this user, or name another one"
-            ) from error
-        await node.hosting.settled()
-        return SingleMachine(LocalData(log, catalog, node.hosting, resources=opened.pop_all()), node)
+    objects = OpenedObjects()
+    with objects.making():
+        async with AsyncExitStack() as opened:
+            opened.callback(objects.release)
+            try:
+                identity = _IDENTITY
+                if log_url is not None:
+                    _check_no_log(data)
+                    folder = await asyncio.to_thread(NodeFolder.open, data, node_id=NODE_ID)
+                    opened.callback(folder.close)
+                    identity = folder.identity
+                url = log_url if log_url is not None else await asyncio.to_thread(_checked_url, data)
+                log: Log = await open_log(url)
+                opened.push_async_callback(log.close)
+                catalog = await Catalog.open(log)
+                opened.push_async_callback(catalog.close)
+                _check_alone(catalog.map, data)
+                # The process that owns the log's folder owns everything: no other process can be this node.
+                command = RegisterNode(NODE_ID, address, identity, take_over=log_url is None or take_over)
+                await register_node(catalog, command)
+                if log_url is None:
+                    await Tables(log, catalog).reconcile()
+                node = await ServingNode.open(
+                    log, catalog, data, node_id=NODE_ID, identity=identity, snapshots=snapshots
+                )
+                opened.push_async_callback(node.close)
+            except OSError as error:
+                raise FolderReadOnly(
+                    f"the data folder {data} cannot be used: {error.strerror or error}; make it readable and writable "
+                    "for this user, or name another one"
+                ) from error
+            await node.hosting.settled()
+            return SingleMachine(LocalData(log, catalog, node.hosting, resources=opened.pop_all()), node)
     raise AssertionError("not reached")
-
-
-@asynccontextmanager
-async def _collector_paused() -> AsyncIterator[None]:
-    """Keep the garbage collector from looking through what an opening makes: nearly all of it stays. With thousands of
-    tables that is half of the time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _check_no_log(data: Path) -> None:

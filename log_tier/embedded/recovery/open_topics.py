@@ -19,7 +19,7 @@ from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
 from log_tier.embedded.storage.settings import EngineSettings
-from log_tier.model.identifiers import Offset, PartitionId, table_id_to_bytes
+from log_tier.model.identifiers import Offset, PartitionId, TableId, table_id_to_bytes
 from log_tier.model.log import Topic
 
 __all__ = ["OpenTopic", "TopicOpener"]
@@ -47,6 +47,8 @@ class TopicOpener:
         """What the last clean close left."""
         self._same: set[PartitionId] = set()
         """The partitions whose files are as it left them."""
+        self._same_topics: set[TableId] = set()
+        """The topics whose own file is."""
         self.memory = TailMemory(settings.tail_bytes_max)
         self.report = RecoveryReport()
         """What opening found."""
@@ -62,6 +64,7 @@ class TopicOpener:
             same = each.unchanged(self._disk, folder)
             if same is not None:
                 topics.append(each.topic)
+                self._same_topics.add(each.topic.id)
                 self._same |= same
         return topics
 
@@ -166,14 +169,17 @@ class TopicOpener:
         """
         topic = opened.topic
         before = self._closed(topic)
-        if before is None:
+        if before is not None and topic.id in self._same_topics:
+            file = before.file
+        else:
             folder = self._folder.path.joinpath(names.TOPICS, topic.id)
             (file,) = self._disk.identities(folder, (names.TOPIC_FILE,))
+        if before is None:
             return TopicSummary(topic, file, tuple(map(PartitionSummary.of, opened.partitions)))
         partitions = zip(opened.partitions, before.partitions, strict=True)
         return TopicSummary(
             topic,
-            before.file,
+            file,
             tuple(
                 known if log.is_at_rest or (known and log.damage) else PartitionSummary.of(log)
                 for log, known in partitions

@@ -16,7 +16,9 @@ A marker with a summary (`serving_tier.index.lmdb.summary`) is believed without 
 thousands of replicas opens without opening their files. Markers of earlier versions have none.
 
 The check of the two meta pages before LMDB maps the file costs one read and catches what would crash the process at
-once: another kind of file, another version, a file that was cut. It does not walk the file; `verify_index` does.
+once: another kind of file, another version, a file that was cut. It does not walk the file; `verify_index` does. A
+summary is believed after the same check, or after less: it names the file by its inode, size and times, and one that is
+still the same is checked when it is opened.
 """
 
 from __future__ import annotations
@@ -109,7 +111,8 @@ def check_folder(path: Path, *, partition: PartitionId, boot_id: BootId = read_b
 
 
 def summary_of_folder(path: Path, *, partition: PartitionId, boot: str) -> tuple[IndexSummary | None, bool]:
-    """What a folder's marker says about its file, and whether that is clean. Of the file, the two meta pages are read.
+    """What a folder's marker says about its file, and whether that is clean. One read; of a file that is not the one
+    that the marker means, or was changed since, the two meta pages are read as well.
 
     No summary where the file has to be looked at: it was in use when its process ended, or an earlier version closed
     it. Raises `IndexDamaged` for a folder that cannot be trusted, and `FileNotFoundError` where there is none.
@@ -123,7 +126,8 @@ def summary_of_folder(path: Path, *, partition: PartitionId, boot: str) -> tuple
     _check_marker(marker, path, partition=partition, boot=boot)
     if marker.summary is None:
         return None, marker.clean
-    _check_data(path)
+    if _named_file(marker.summary) != _identity(path):
+        _check_data(path)
     try:
         return IndexSummary.from_json(marker.summary), marker.clean
     except (KeyError, TypeError, ValueError) as error:
@@ -134,12 +138,12 @@ def summary_of_folder(path: Path, *, partition: PartitionId, boot: str) -> tuple
 
 def rest_folder(path: Path, summary: IndexSummary) -> None:
     """Write down what the file holds, for the time in which it is closed. No sync."""
-    _write_marker(path, _read_marker(path)._replace(summary=summary.to_json()), durable=False)
+    _write_marker(path, _read_marker(path)._replace(summary=_document(path, summary)), durable=False)
 
 
 def release_folder(path: Path, summary: IndexSummary | None = None) -> None:
     """Say that the index was synced and closed: it can be trusted after a reboot too. Two syncs of small files."""
-    document = None if summary is None else summary.to_json()
+    document = None if summary is None else _document(path, summary)
     _write_marker(path, _read_marker(path)._replace(clean=True, summary=document), durable=True)
 
 
@@ -183,7 +187,7 @@ def verify_index(path: Path) -> None:
 def _read_marker(path: Path) -> _Marker:
     file = f"{path}/{MARKER_FILE}"  # a `Path` costs as much as the read
     try:
-        fields = json.loads(_beginning(file, _MARKER_BYTES_MAX)[0])
+        fields = json.loads(_beginning(file, _MARKER_BYTES_MAX)[0].decode())
         marker = _Marker(**fields)
     except FileNotFoundError as error:
         raise IndexDamaged(f"{path} holds files and no {MARKER_FILE}: discard it", file=file) from error
@@ -230,6 +234,26 @@ def _write_marker(path: Path, marker: _Marker, *, durable: bool) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _document(path: Path, summary: IndexSummary) -> dict[str, Any]:
+    """A summary as a marker carries it, of a file that was just closed."""
+    return {**summary.to_json(), "file": _identity(path)}
+
+
+def _named_file(document: object) -> object:
+    """The file that a summary is of; an object of its own where none is named."""
+    named = document.get("file") if isinstance(document, dict) else None
+    return object() if named is None else named
+
+
+def _identity(path: Path) -> list[int] | None:
+    """A file that was not replaced, written or resized has the same one. None where there is none."""
+    try:
+        stat = os.stat(f"{path}/{DATA_FILE}")
+    except OSError:
+        return None  # what is wrong is found where it is opened
+    return [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
 def _check_data(path: Path) -> None:

@@ -203,6 +203,16 @@ async def test_a_copy_of_a_folder_is_looked_at() -> None:
         await check_whole(log, topic)
 
 
+async def test_a_copy_of_a_folder_is_looked_at_once() -> None:
+    disk, topic = await closed_log()
+    for inode in disk.files.values():
+        inode.number = disk.tick()
+    async with await open_log(disk, RESTS) as log:
+        assert resting(log, topic) == [False] * PARTITIONS
+    async with await open_log(disk, RESTS) as log:
+        assert resting(log, topic) == [True] * PARTITIONS
+
+
 async def test_the_folder_of_another_process_keeps_its_summary() -> None:
     disk, topic = await closed_log()
     disk.locks.add(HOME / "lock")
