@@ -368,6 +368,10 @@ class EmbeddedLog:
 
     async def bounds(self, partition: PartitionId) -> Bounds:
         """The earliest and the latest offset; in a damaged partition, up to the damage at its end."""
+        return self.bounds_now(partition)
+
+    def bounds_now(self, partition: PartitionId) -> Bounds:
+        """The same, at once: see `LocalLog`."""
         return self._partition(partition).bounds()
 
     async def all_bounds(self, topic: TableId) -> list[Bounds]:

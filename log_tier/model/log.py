@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId, TableId, partition_id
 from log_tier.model.retention import Retention
 
-__all__ = ["Appended", "Bounds", "Log", "ReadChunk", "Topic"]
+__all__ = ["Appended", "Bounds", "LocalLog", "Log", "ReadChunk", "Topic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,15 @@ class ReadChunk(NamedTuple):
     """One or more stored batches, end to end; `log_tier.model.batch.split_batches` cuts them."""
     latest: Offset
     """The partition's latest offset when the chunk was read: how far behind the reader is."""
+
+
+@runtime_checkable
+class LocalLog(Protocol):
+    """What a log in this process can do in addition."""
+
+    def bounds_now(self, partition: PartitionId) -> Bounds:
+        """`Log.bounds` without a turn of the event loop. Some 1 µs, from any thread."""
+        ...
 
 
 class Log(Protocol):

@@ -85,6 +85,13 @@ class Lag:
         self.tell(latest, applied, now)
         self._asked_s = max(self._asked_s, asked_s)
 
+    def confirm(self, latest: Offset, *, asked_s: float) -> bool:
+        """`answer`, if that changes nothing but the time: it was level, is watched, and the log has not moved."""
+        if self._marks or latest != self.latest or not self._watched:
+            return False
+        self._asked_s = max(self._asked_s, asked_s)
+        return True
+
     def watch(self) -> None:
         """Count missing answers from now on: a silence longer than `UNHEARD_S` is lag."""
         self._watched = True

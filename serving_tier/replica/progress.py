@@ -74,6 +74,13 @@ class Progress:
         self._lag.answer(latest, self.index.applied, asked_s=asked_s, now=self.clock())
         self.changes += 1
 
+    def confirmed(self, latest: Offset, *, asked_s: float) -> bool:
+        """`answered`, for a replica that was level, if the log has not moved since. Some 0.4 µs."""
+        if not self._lag.confirm(latest, asked_s=asked_s):
+            return False
+        self.changes += 1
+        return True
+
     def watch(self) -> None:
         """Count missing answers of the log from now on: silence is lag."""
         self._lag.watch()

@@ -293,8 +293,9 @@ class Replica:
 
     def hear(self, latest: Offset, *, asked_s: float) -> None:
         """The log was asked at `asked_s` of the replica's clock, and ends at `latest`. It is asked periodically."""
-        self.progress.answered(latest, asked_s=asked_s)
-        self.look()
+        if self.state != "ready" or not self.progress.confirmed(latest, asked_s=asked_s):
+            self.progress.answered(latest, asked_s=asked_s)
+            self.look()
 
     def look(self) -> None:
         """Check the lag's clock and the state. Called by those who poll the log's end, whether it answers or not."""

@@ -27,7 +27,9 @@ class SteppedClock:
 
 
 class HeldLog:
-    """An embedded log whose reads can be held back, and whose ends can be withheld."""
+    """An embedded log whose reads can be held back, and whose ends can be withheld. It behaves like one elsewhere."""
+
+    bounds_now: Any = None
 
     def __init__(self, inner: EmbeddedLog) -> None:
         self.inner = inner

@@ -14,8 +14,8 @@ from kit.log.stored_log import columns_of, put
 from log_tier.embedded import EmbeddedLog
 from log_tier.model.batch import encode_batch
 from log_tier.model.errors import LogStopped
-from log_tier.model.identifiers import Offset, Partition
-from log_tier.model.log import Topic
+from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.log import Bounds, Topic
 from serving_tier.node import log_ends as module
 from serving_tier.node.log_ends import LogEnds
 from serving_tier.replica.applier import Applier
@@ -164,3 +164,55 @@ async def test_it_asks_by_itself_until_it_is_closed(setting: LogEndsSetting) -> 
     asked = setting.log.asked
     await ends.close()
     assert asked == setting.log.asked
+
+
+class HereLog(HeldLog):
+    """The same in this process: its partitions are looked at."""
+
+    def bounds_now(self, partition: PartitionId) -> Bounds:
+        return self.inner.bounds_now(partition)
+
+
+async def test_a_log_of_this_process_is_looked_at_and_not_asked(setting: LogEndsSetting) -> None:
+    setting.log = HereLog(setting.log.inner)
+    setting.ends = LogEnds(setting.log, setting.replicas, clock=setting.clock, every_s=1000)
+    for partition in (0, 1):
+        await setting.open(partition)
+    await setting.ends.ask()
+    setting.log.hold_reads()
+    last = await setting.write(b"a", b"b", partition=1)
+    for _ in range(7):
+        setting.clock.step(1)
+        await setting.ends.ask()
+    assert setting.log.asked == 0
+    assert [replica.progress.latest for replica in setting.replicas] == [-1, last]
+    idle, held = setting.replicas
+    assert (idle.state, idle.progress.lag_s, idle.progress.stale_s) == ("ready", 0.0, 0.0)
+    assert (held.state, held.progress.lag_s, held.progress.stale_s) == ("behind", 6.0, 7.0)
+    setting.log.release_reads()
+    async with within(DEADLINE_S):
+        await held.wait_ready()
+    changes = idle.changes
+    await setting.ends.ask()
+    assert idle.changes > changes, "a status says how old the state can be"
+    assert (held.applied, held.state, held.progress.stale_s) == (last, "ready", 0.0)
+
+
+async def test_a_log_of_this_process_that_refuses_says_why(
+    setting: LogEndsSetting, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = HereLog(setting.log.inner)
+    setting.ends = LogEnds(log, setting.replicas, clock=setting.clock, every_s=1000)
+    replica = await setting.open()
+    await setting.ends.ask()
+
+    def stopped(partition: object) -> Bounds:
+        raise LogStopped("a sync failed")
+
+    log.bounds_now = stopped  # type: ignore[method-assign]
+    log.unreachable = True
+    for _ in range(6):
+        setting.clock.step(1)
+        await setting.ends.ask()
+    assert (replica.state, replica.progress.lag_s) == ("behind", 6.0)
+    assert caplog.text.count("does not say where flights ends") == 1
