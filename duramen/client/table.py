@@ -202,10 +202,10 @@ class Table:
         returned; a watch that is not awaited fixes its position in its first step. The blocking `watch()` returns when
         the position is fixed.
 
-        The watch reconnects by itself when a server restarts; `timeout` is how many seconds it tries. When the table
-        goes over to another version of its content, the watch shows a change with operation BARRIER and no key: the
-        changes before it belong to the old version. Raises `OffsetTrimmed` if the log no longer holds what comes after
-        the token, and `TableNotFound` when the table is dropped.
+        The watch reconnects by itself when a server restarts. `timeout` is how many seconds it tries, also to begin.
+        When the table goes over to another version of its content, the watch shows a change with operation BARRIER
+        and no key: the changes before it belong to the old version. Raises `OffsetTrimmed` if the log no longer holds
+        what comes after the token, and `TableNotFound` when the table is dropped.
         """
         return Watch(self.watch_runs(after=after, start=start, timeout=timeout))
 

@@ -12,7 +12,7 @@ from duramen.client.model.results import Change
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import place_of, read_header, split_batches
-from log_tier.model.errors import Disconnected, DuramenError, TableNotFound, Unavailable
+from log_tier.model.errors import DeadlineExceeded, Disconnected, TableNotFound, Unavailable
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from log_tier.model.table_ref import TableRef
@@ -70,13 +70,15 @@ async def watch_table(
     start: Literal["now", "earliest"],
     timeout: float,
 ) -> AsyncGenerator[list[Change], None]:
-    """Yield runs of changes for ever. A lost server is waited for up to `timeout` seconds, then `Disconnected`.
+    """Yield runs of changes for ever. A lost server is waited for up to `timeout` seconds, then `Disconnected`; so is
+    one that does not answer the first request, then `DeadlineExceeded`.
 
     The first run is empty: it comes when the position of every partition is fixed. For "now" that is the log's end, as
     the log itself says it and not as a replica has applied it, so that everything that is acknowledged later is shown.
     The positions are kept here, and a new connection begins exactly there: no gap, no duplicate.
     """
-    context = lookup.context
+    context, loop = lookup.context, asyncio.get_running_loop()
+    lost_at = loop.time()
     partitions = [Partition(number) for number in range(ref.partitions)]
     positions: dict[Partition, Offset] = {}
     if after is not None:
@@ -86,16 +88,16 @@ async def watch_table(
         if description.table.id != ref.id:
             raise TableNotFound(f"table {ref.name} was dropped and made again; watch it anew", table=ref.name)
         positions = {part.partition: part.earliest for part in description.partitions}
-    loop = asyncio.get_running_loop()
-    backoff, lost_at = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S), loop.time()
-    begun = False
+    backoff, begun = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S), False
+    lost: Unavailable | None = None
     while True:
+        lost_at = lost_at or loop.time()
         try:
-            watch = context.connection.watch(ref.id, positions)
+            watch = _heard(context.connection.watch(ref.id, positions), lost_at + timeout)
             async with aclosing(watch) as events:
                 async for event in events:
                     backoff.reset()
-                    lost_at = 0.0
+                    lost, lost_at = None, 0.0
                     if event.positions is not None:
                         positions = dict(event.positions)
                         if not begun:
@@ -111,14 +113,29 @@ async def watch_table(
                     if changes:
                         yield changes
         except Unavailable as error:
-            lost_at = lost_at or loop.time()
-            if loop.time() - lost_at > timeout or not positions:
-                raise _lost(error, timeout) from error
+            lost, lost_at = error, lost_at or loop.time()
+            if loop.time() - lost_at > timeout:
+                raise _given_up(lost, begun, timeout) from error
             await backoff.pause()
+        except TimeoutError as error:
+            raise _given_up(lost, begun, timeout) from error
 
 
-def _lost(error: DuramenError, timeout: float) -> DuramenError:
-    return Disconnected(f"{error.message} (waited up to {timeout:g} s; watch again with the last change's token)")
+async def _heard(watch: AsyncGenerator[WatchEvent, None], until_s: float) -> AsyncGenerator[WatchEvent, None]:
+    """A connection's events. Raises `TimeoutError` unless the first one, with the positions, comes by `until_s`."""
+    async with aclosing(watch) as events:
+        async with asyncio.timeout_at(until_s):
+            first = await anext(events)
+        yield first
+        async for event in events:
+            yield event
+
+
+def _given_up(lost: Unavailable | None, begun: bool, timeout: float) -> Unavailable:
+    again = "watch again with the last change's token" if begun else "watch again"
+    if lost is None:
+        return DeadlineExceeded(f"the server did not begin the watch (waited up to {timeout:g} s; {again})")
+    return Disconnected(f"{lost.message} (waited up to {timeout:g} s; {again})")
 
 
 def _after(event: WatchEvent) -> Offset:
