@@ -1,37 +1,51 @@
-"""Messages that are none: what a server answers to bytes that do not parse, for every service that it has.
+"""What a server takes for a message, for every service that it has.
 
-gRPC's own answer is `UNKNOWN`, which says that the server is broken, and a traceback in the log for each of them. Here
-they are `INVALID_ARGUMENT` with a problem that says so, and one line in the log, counted, for however many came.
+Bytes that do not parse: gRPC's own answer is `UNKNOWN`, which says that the server is broken, and a traceback in the
+log for each of them. Here it is `INVALID_ARGUMENT` with a problem that says so, and one line in the log, counted, for
+however many came.
+
+A large message is parsed after its fields were counted, in a thread: more than `FIELDS_MAX` of them are refused with
+`LimitExceeded`, before they take time and memory (`message_fields.py`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
-from log_tier.model.errors import InvalidRequest
+from log_tier.model.errors import DuramenError, InvalidRequest, LimitExceeded
+from log_tier.rpc.message_fields import count_fields
 from log_tier.rpc.problems import abort
 
-__all__ = ["CheckedHandler", "Refusals"]
+__all__ = ["FIELDS_MAX", "CheckedHandler", "Refusals"]
 
 logger = logging.getLogger(__name__)
 
 # A client that sends malformed messages sends many of them, and a person reads the log.
 _LINE_EVERY_S: Final = 5.0
 
+# Ten for each of the most parts, keys or writes that a request may have. The parser takes 7 ms for so many.
+FIELDS_MAX: Final = 100_000
+
+# What the event loop parses itself, in bytes: the most fields that it may have take 2 ms.
+_AT_ONCE_BYTES_MAX: Final = 64 * 1024
+
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class _Malformed(NamedTuple):
-    """Takes the place of a request that does not parse."""
+class _Unparsed(NamedTuple):
+    """Takes the place of a request that does not parse, or that a thread has yet to parse."""
 
-    reason: str
+    raw: bytes
+    reason: str = ""
+    """Why it does not parse."""
 
 
 class Refusals:
@@ -41,10 +55,20 @@ class Refusals:
         self._count = 0
         self._said_s = -_LINE_EVERY_S
 
-    async def refuse(self, method: str, request: _Malformed, context: _Context) -> None:
-        """End the call with `INVALID_ARGUMENT`."""
-        self._note(method, context.peer(), request.reason)
-        await abort(context, InvalidRequest(f"the message to {method} does not parse: {request.reason}"))
+    async def parsed(self, method: str, request: _Unparsed, parse: Callable[[bytes], Any], context: _Context) -> Any:
+        """The message; ends the call where there is none (`InvalidRequest`), or too many fields (`LimitExceeded`)."""
+        try:
+            if request.reason:
+                raise DecodeError(request.reason)
+            return await asyncio.to_thread(_parsed_large, method, request.raw, parse)
+        except DecodeError as error:
+            await self._refuse(method, str(error), context)
+        except DuramenError as error:
+            await abort(context, error)
+
+    async def _refuse(self, method: str, reason: str, context: _Context) -> NoReturn:
+        self._note(method, context.peer(), reason)
+        await abort(context, InvalidRequest(f"the message to {method} does not parse: {reason}"))
 
     def _note(self, method: str, peer: str, reason: str) -> None:
         self._count += 1
@@ -63,7 +87,7 @@ class Refusals:
 
 
 class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """One service, whose requests are refused where they do not parse. Methods that take a stream go through as is."""
+    """One service, whose requests are refused where they do not parse, or have too many fields."""
 
     def __init__(self, inner: Any, refusals: Refusals) -> None:
         self._inner = inner
@@ -87,51 +111,81 @@ class CheckedHandler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 def _checked(method: str, handler: Any, refusals: Refusals) -> Any:
-    if handler.request_streaming or handler.request_deserializer is None:
+    parse = handler.request_deserializer
+    if parse is None:
         return handler
-    parse = _parser(handler.request_deserializer)
+    if handler.request_streaming:
+        answer = _each_parsed(method, handler.stream_stream, parse, refusals)
+        return grpc.stream_stream_rpc_method_handler(answer, _at_once(parse), handler.response_serializer)
     if handler.response_streaming:
-        return grpc.unary_stream_rpc_method_handler(
-            _streaming(method, handler.unary_stream, refusals), parse, handler.response_serializer
-        )
-    return grpc.unary_unary_rpc_method_handler(
-        _single(method, handler.unary_unary, refusals), parse, handler.response_serializer
-    )
+        answer = _streaming(method, handler.unary_stream, parse, refusals)
+        return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse), handler.response_serializer)
+    answer = _single(method, handler.unary_unary, parse, refusals)
+    return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse), handler.response_serializer)
 
 
-def _parser(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+def _at_once(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Parse a small message on the event loop."""
+
     def parsed(raw: bytes) -> Any:
+        if len(raw) > _AT_ONCE_BYTES_MAX:
+            return _Unparsed(raw)
         try:
             return parse(raw)
         except DecodeError as error:
-            return _Malformed(str(error))
+            return _Unparsed(raw, str(error) or "it is damaged")
 
     return parsed
 
 
-def _single(method: str, answer: Any, refusals: Refusals) -> Any:
+def _parsed_large(method: str, raw: bytes, parse: Any) -> Any:
+    """Runs in a thread. Raises `LimitExceeded`, `DecodeError`."""
+    fields = count_fields(raw, parse.__self__.DESCRIPTOR, FIELDS_MAX)
+    if fields > FIELDS_MAX:
+        raise LimitExceeded(
+            f"the message to {method} has more than {FIELDS_MAX} fields in its {len(raw)} bytes: send less at once",
+            limit=FIELDS_MAX,
+            size=fields,
+        )
+    return parse(raw)
+
+
+def _single(method: str, answer: Any, parse: Any, refusals: Refusals) -> Any:
     async def answered(request: Any, context: _Context) -> Any:
-        if type(request) is _Malformed:
-            await refusals.refuse(method, request, context)
+        if type(request) is _Unparsed:
+            request = await refusals.parsed(method, request, parse, context)
         return await answer(request, context)
 
     return answered
 
 
-def _streaming(method: str, answer: Any, refusals: Refusals) -> Any:
+def _streaming(method: str, answer: Any, parse: Any, refusals: Refusals) -> Any:
     if inspect.isasyncgenfunction(answer):
 
         async def yielded(request: Any, context: _Context) -> AsyncIterator[Any]:
-            if type(request) is _Malformed:
-                await refusals.refuse(method, request, context)
+            if type(request) is _Unparsed:
+                request = await refusals.parsed(method, request, parse, context)
             async for reply in answer(request, context):
                 yield reply
 
         return yielded
 
     async def written(request: Any, context: _Context) -> None:
-        if type(request) is _Malformed:
-            await refusals.refuse(method, request, context)
+        if type(request) is _Unparsed:
+            request = await refusals.parsed(method, request, parse, context)
         await answer(request, context)
 
     return written
+
+
+def _each_parsed(method: str, answer: Any, parse: Any, refusals: Refusals) -> Any:
+    async def yielded(requests: Any, context: _Context) -> AsyncIterator[Any]:
+        async def each() -> AsyncIterator[Any]:
+            async for request in requests:
+                parsed = type(request) is not _Unparsed
+                yield request if parsed else await refusals.parsed(method, request, parse, context)
+
+        async for reply in answer(each(), context):
+            yield reply
+
+    return yielded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ from kit.deadlines import patience_s
 import duramen
 from duramen.server.roles.all_in_one import SingleServer as Server
 from log_tier.proto import cluster_pb2, log_pb2
+from log_tier.rpc import checked
+from log_tier.rpc.checked import FIELDS_MAX
+from log_tier.rpc.message_fields import count_fields
 from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, resp_endpoint_pb2, tables_pb2
 from serving_tier.proto import node_pb2
 
@@ -72,6 +76,39 @@ def test_bytes_that_do_not_parse(
     assert "Traceback" not in caplog.text
     (line,) = caplog.records
     assert line.message.startswith(f"refused 1 malformed message; the last one to {name} from ")
+
+
+@pytest.mark.embedded_log_only
+@pytest.mark.parametrize(("name", "method"), METHODS, ids=[name for name, _ in METHODS])
+def test_a_message_of_too_many_fields(channel: grpc.Channel, name: str, method: Any) -> None:
+    """The parser would hold up everybody, for as long as the caller likes."""
+    assert code_of(channel, name, method, b"\xfa\x07\x00" * (FIELDS_MAX + 1)) is CODE.RESOURCE_EXHAUSTED
+
+
+def test_no_large_message_is_parsed_on_the_event_loop(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def counted(raw: bytes, descriptor: Any, most: int) -> int:
+        threads.append(threading.current_thread().name)
+        return count_fields(raw, descriptor, most)
+
+    monkeypatch.setattr(checked, "count_fields", counted)
+    get_many = channel.unary_unary("/duramen.v1.KV/GetMany", bytes, bytes)
+    request = kv_pb2.KVGetManyRequest(table="absent", keys=[b"key:%05d" % number for number in range(9000)])
+    with pytest.raises(grpc.RpcError, match="absent"):
+        get_many(request.SerializeToString(), timeout=10.0)
+    (thread,) = threads
+    assert thread.startswith(("asyncio_", "uvloop_")), "one of the loop's workers"
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"), [(b"\x1a\x00" * (FIELDS_MAX + 1), CODE.RESOURCE_EXHAUSTED), (b"\xff", CODE.INVALID_ARGUMENT)]
+)
+def test_a_stream_of_requests_is_checked(channel: grpc.Channel, raw: bytes, code: grpc.StatusCode) -> None:
+    name = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+    with pytest.raises(grpc.RpcError) as refused:
+        list(channel.stream_stream(name, bytes, bytes)(iter([raw]), timeout=10.0))
+    assert refused.value.code() is code
 
 
 def test_random_bytes_at_every_method_for_other_languages(

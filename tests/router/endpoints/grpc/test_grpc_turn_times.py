@@ -52,6 +52,7 @@ class Large:
         self.admin: Any = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call]
         self.node: Any = node_pb2_grpc.NodeStub(channel)  # type: ignore[no-untyped-call]
         self.tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
+        self.raw_read = channel.unary_unary("/duramen.v1.KeyValue/Read", bytes, bytes)
         self.one = self.tables.Create(tables_pb2.CreateTableRequest(name="one", partitions=1))
         self.wide = self.tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=PARTITIONS_MAX))
         self.batch = encode_batch(Columns(KEYS[:50_000], [b"value"] * 50_000))
@@ -63,16 +64,20 @@ class Large:
         assert len(self.kv.Write(kv_pb2.KVWriteRequest(table="one", writes=writes)).results) == MANY
 
     def too_large_group(self) -> None:
-        writes = [kv_pb2.KVWrite(key=key, put=b"value") for key in KEYS[:50_000]]
+        writes = [kv_pb2.KVWrite(key=key, put=b"value") for key in KEYS[:30_000]]
         with pytest.raises(grpc.RpcError, match="a group has at most 10000 writes"):
             self.kv.Write(kv_pb2.KVWriteRequest(table="one", writes=writes))
+
+    def too_many_fields(self) -> None:
+        with pytest.raises(grpc.RpcError, match="more than 100000 fields"):
+            self.raw_read(b"\x0a\x00" * 2_000_000)
 
     def get_many(self) -> None:
         assert len(self.kv.GetMany(kv_pb2.KVGetManyRequest(table="one", keys=KEYS[:MANY])).entries) == MANY
 
     def too_many_gets(self) -> None:
         with pytest.raises(grpc.RpcError, match="asks for at most 10000 keys"):
-            self.kv.GetMany(kv_pb2.KVGetManyRequest(table="one", keys=KEYS))
+            self.kv.GetMany(kv_pb2.KVGetManyRequest(table="one", keys=KEYS[:90_000]))
 
     def scan(self) -> None:
         pages = self.kv.Scan(kv_pb2.KVScanRequest(table="one"))
@@ -97,7 +102,7 @@ class Large:
         assert len(self.data.Read(keyvalue_pb2.ReadRequest(parts=[part])).results[0].values) == MANY
 
     def too_large_read(self) -> None:
-        part = keyvalue_pb2.ReadPart(table_id=self.one.id, partition=0, keys=KEYS, after=-1)
+        part = keyvalue_pb2.ReadPart(table_id=self.one.id, partition=0, keys=KEYS[:90_000], after=-1)
         with pytest.raises(grpc.RpcError, match="a read asks for at most 10000 keys"):
             self.data.Read(keyvalue_pb2.ReadRequest(parts=[part]))
 
