@@ -6,6 +6,8 @@ however many came.
 
 A large message is parsed after its fields were counted, in a thread: more than `FIELDS_MAX` of them are refused with
 `LimitExceeded`, before they take time and memory (`message_fields.py`).
+
+A service may give a large reply as bytes, which a thread has serialized.
 """
 
 from __future__ import annotations
@@ -114,14 +116,15 @@ def _checked(method: str, handler: Any, refusals: Refusals) -> Any:
     parse = handler.request_deserializer
     if parse is None:
         return handler
+    serialize = _not_yet(handler.response_serializer)
     if handler.request_streaming:
         answer = _each_parsed(method, handler.stream_stream, parse, refusals)
-        return grpc.stream_stream_rpc_method_handler(answer, _at_once(parse), handler.response_serializer)
+        return grpc.stream_stream_rpc_method_handler(answer, _at_once(parse), serialize)
     if handler.response_streaming:
         answer = _streaming(method, handler.unary_stream, parse, refusals)
-        return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse), handler.response_serializer)
+        return grpc.unary_stream_rpc_method_handler(answer, _at_once(parse), serialize)
     answer = _single(method, handler.unary_unary, parse, refusals)
-    return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse), handler.response_serializer)
+    return grpc.unary_unary_rpc_method_handler(answer, _at_once(parse), serialize)
 
 
 def _at_once(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -136,6 +139,15 @@ def _at_once(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
             return _Unparsed(raw, str(error) or "it is damaged")
 
     return parsed
+
+
+def _not_yet(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Serialize a reply that is no bytes: a service may have made those in a thread."""
+
+    def serialized(reply: Any) -> bytes:
+        return reply if type(reply) is bytes else serialize(reply)
+
+    return serialized
 
 
 def _parsed_large(method: str, raw: bytes, parse: Any) -> Any:

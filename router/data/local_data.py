@@ -53,7 +53,7 @@ from router.data.requests import (
     WriteResult,
 )
 from router.data.scan import check_scan, scan_replicas
-from router.data.tables import Tables
+from router.data.tables import Tables, without_absent
 from router.data.watch import watch_replicas
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.hosting import Hosting
@@ -96,12 +96,12 @@ class LocalData:
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> list[ReadResult | DuramenError]:
         """Read keys; each part is answered, or fails, by itself. About 2 µs a key where nothing has to wait."""
-        asked = sum(len(part.keys) for part in parts)
-        if asked > READ_KEYS_MAX:
+        keys = sum(len(part.keys) for part in parts)
+        if keys > READ_KEYS_MAX:
             raise LimitExceeded(
-                f"a read asks for at most {READ_KEYS_MAX} keys, this one for {asked}: split it",
+                f"a read asks for at most {READ_KEYS_MAX} keys, this one for {keys}: split it",
                 limit=READ_KEYS_MAX,
-                size=asked,
+                size=keys,
             )
         _check_parts(parts)
         budget = ReplyBudget()
@@ -126,8 +126,9 @@ class LocalData:
                 await turn.end()
         if waiting:
             left_s = _time_left(min(timeout, patience) if patience else timeout)
-            answers = await gather_some(waiting, lambda each: self._read_when_fresh(each[1], left_s(), budget))
-            for (place, part), answer in zip(waiting, answers, strict=True):
+            asked = waiting if len(waiting) == 1 else await without_absent(self.tables, waiting, results, left_s())
+            answers = await gather_some(asked, lambda each: self._read_when_fresh(each[1], left_s(), budget))
+            for (place, part), answer in zip(asked, answers, strict=True):
                 if patience and type(answer) is DeadlineExceeded:
                     # To the asker that is a part which has to wait, whatever for: it comes again with more time.
                     results[place] = ReplicaBehind(answer.message, partition=part.partition.partition)

@@ -17,17 +17,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
+from copy import copy
 from typing import Any, Final, TypeVar
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import ClusterMap, TableEntry
 from log_tier.catalog.commands import CreateTable, DropTable
 from log_tier.catalog.placement import candidates
-from log_tier.concurrency.sized_work import run_sized
+from log_tier.concurrency.sized_work import Turn, run_sized
 from log_tier.model.errors import (
     CommandRejected,
+    DuramenError,
     InvalidRequest,
     LimitExceeded,
     TableExists,
@@ -37,9 +39,11 @@ from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, TableId,
 from log_tier.model.log import Log, Topic
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
+from router.data.in_time import in_time
+from router.data.requests import ReadPart, ReadResult
 from router.data.retention import change_retention, check_log_keeps
 
-__all__ = ["REF_ITEMS", "REPLICAS_DEFAULT_MAX", "Tables", "listed"]
+__all__ = ["REF_ITEMS", "REPLICAS_DEFAULT_MAX", "Tables", "listed", "without_absent"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +54,9 @@ REPLICAS_DEFAULT_MAX: Final = 3
 
 REF_ITEMS: Final = 5
 """What is said of a table in a list costs as much as so many keys, and so does its message."""
+
+# To copy an error costs as much as so many keys of a read.
+_ERROR_ITEMS: Final = 10
 
 
 class Tables:
@@ -81,6 +88,18 @@ class Tables:
         if table_id not in self._catalog.map.tables:
             await self._catalog.refresh()
         return self.by_id(table_id)
+
+    async def absent(self, asked: Collection[TableId]) -> dict[TableId, TableNotFound]:
+        """Those of some tables that are not there, after one look at the catalog's end for all that are not known."""
+        if any(table_id not in self._catalog.map.tables for table_id in asked):
+            await self._catalog.refresh()
+        found: dict[TableId, TableNotFound] = {}
+        for table_id in asked:
+            try:
+                self.by_id(table_id)
+            except TableNotFound as error:
+                found[table_id] = error.as_value()
+        return found
 
     async def find(self, name: str) -> TableEntry:
         """The table of that name. Raises `TableNotFound` naming those that are there."""
@@ -230,6 +249,30 @@ class Tables:
         """Wait until the changes under way are through."""
         if self._changes:
             await asyncio.wait(self._changes)
+
+
+async def without_absent(
+    tables: Tables, parts: Sequence[tuple[int, ReadPart]], results: list[ReadResult | DuramenError], timeout: float
+) -> Sequence[tuple[int, ReadPart]]:
+    """The parts whose tables are there. Each comes with its place in `results`, where the others get their error."""
+    try:
+        async with in_time(timeout, "the tables were not looked up"):
+            absent = await tables.absent({part.partition.table for _, part in parts})
+    except DuramenError:
+        return parts  # each part asks again, and reports what it meets
+    if not absent:
+        return parts
+    turn = Turn()
+    left: list[tuple[int, ReadPart]] = []
+    for place, part in parts:
+        error = absent.get(part.partition.table)
+        if error is None:
+            left.append((place, part))
+        else:
+            results[place] = copy(error)
+        if turn.is_full(_ERROR_ITEMS):
+            await turn.end()
+    return left
 
 
 def listed(cluster: ClusterMap) -> list[TableRef]:

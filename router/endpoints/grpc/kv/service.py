@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, Final, TypeVar, cast
 
 import grpc
 
-from log_tier.concurrency.sized_work import run_sized
+from log_tier.concurrency.sized_work import Turn, run_sized
 from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, partition_id
@@ -47,6 +47,9 @@ T = TypeVar("T")
 # A reply is held whole by both ends, and a key costs some microseconds of the event loop.
 GET_MANY_KEYS_MAX: Final = 10_000
 
+# To begin the read of a partition costs as much as to read so many keys.
+_READ_ITEMS: Final = 10
+
 
 class KVService(kv_pb2_grpc.KVServicer):
     """One per server. It keeps nothing of its callers."""
@@ -83,7 +86,8 @@ class KVService(kv_pb2_grpc.KVServicer):
             freshness = freshness_of(table, token, request)
             keys, places = await run_sized(len(request.keys), lambda: _placed_keys(table, request.keys))
             results = await _together(
-                [_read(plane, table, [keys[place] for place in mine], freshness, deadline) for mine in places.values()]
+                places.values(),
+                lambda mine: _read(plane, table, [keys[place] for place in mine], freshness, deadline),
             )
 
             def reply() -> kv.KVGetManyResponse:
@@ -238,11 +242,18 @@ async def _write(
     return written, token_text(table, {partition: Offset(written.last)}, token)
 
 
-async def _together(reads: Sequence[Coroutine[Any, Any, ReadResult]]) -> list[ReadResult]:
-    """All of them, or the first error, with nobody left waiting."""
+async def _together(
+    shares: Iterable[Sequence[int]], read: Callable[[Sequence[int]], Coroutine[Any, Any, ReadResult]]
+) -> list[ReadResult]:
+    """The reads of all shares, or the first error, with nobody left waiting. Some of them begin in each turn."""
+    turn = Turn()
+    tasks: list[asyncio.Task[ReadResult]] = []
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(read) for read in reads]
+            for share in shares:
+                tasks.append(group.create_task(read(share)))
+                if turn.is_full(_READ_ITEMS):
+                    await turn.end()
     except* DuramenError as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]

@@ -7,9 +7,12 @@ import os
 import platform
 import resource
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from log_tier.concurrency.backoff import Backoff
+from log_tier.concurrency.sized_work import Turn
+from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId
 from router.data.requests import PartitionDescription
 from router.endpoints.resp.command_spec import CommandSpec, async_command, sync_command
@@ -34,6 +37,10 @@ _NAMES_MAX: Final = 256
 # How often the nodes are asked for counts that are not there yet, or too old.
 _COUNT_PAUSE_S: Final = 0.02
 _COUNT_PAUSE_MAX_S: Final = 0.25
+
+# To count the keys of a partition costs as much as to read so many of them, and its statistics so many.
+_COUNT_ITEMS: Final = 5
+_STATISTICS_ITEMS: Final = 20
 
 # How often WAIT looks at what the nodes say; they say it every 250 ms, and at once where something changes.
 _WAIT_PAUSE_S: Final = 0.005
@@ -108,7 +115,7 @@ async def _keyspace(client: CommandContext) -> dict[str, object]:
         if table is not None:
             count = await _count(client, table)
             if count:
-                lines[f"db{number}"] = f"keys={count},expires={_expiring(table)},avg_ttl=0"
+                lines[f"db{number}"] = f"keys={count},expires={await _expiring(table)},avg_ttl=0"
     return lines
 
 
@@ -122,7 +129,10 @@ async def _count(client: CommandContext, table: ServedTable) -> int:
     table.look()
     seen = tuple(table.seen)
     count, others = 0, list[Partition]()
+    turn = Turn()
     for partition in client.server.own_partitions(table):
+        if turn.is_full(_COUNT_ITEMS):
+            await turn.end()
         replica = table.replicas[partition]
         if replica is None:
             others.append(partition)
@@ -160,8 +170,16 @@ def _can_count(report: PartitionDescription, floor: Offset) -> bool:
     return report.state in ("ready", "behind") and report.applied >= floor
 
 
-def _expiring(table: ServedTable) -> int:
-    return sum(replica.index.statistics().expiries for replica in table.replicas if replica is not None)
+async def _expiring(table: ServedTable) -> int:
+    count = 0
+    turn = Turn()
+    for replica in tuple(table.replicas):
+        if replica is not None:
+            with suppress(DuramenError):  # it was closed meanwhile, with its table or for another one
+                count += replica.index.statistics().expiries
+        if turn.is_full(_STATISTICS_ITEMS):
+            await turn.end()
+    return count
 
 
 async def wait(client: CommandContext, args: Sequence[bytes]) -> int:

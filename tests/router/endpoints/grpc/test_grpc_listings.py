@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
+import grpc
 import pytest
+from kit.client.grpc_stubs import GrpcStubs, served
 from kit.client.grpc_thread import GrpcThread
 from kit.deadlines import wait_until
 from kit.resp.loop_turns import LoopTurns
@@ -17,31 +19,25 @@ from log_tier.catalog import service as map_service
 from log_tier.concurrency import sized_work
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX
 from log_tier.embedded.engine import EmbeddedLog
-from log_tier.proto import cluster_pb2, cluster_pb2_grpc
+from log_tier.proto import cluster_pb2
 from router.admin.answers import listing, versions
 from router.data import tables as tables_of_the_log
 from router.data import watch
 from router.endpoints.grpc import services
-from router.proto import admin_pb2, admin_pb2_grpc, keyvalue_pb2, keyvalue_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.proto import admin_pb2, keyvalue_pb2, tables_pb2
 from router.remote import messages
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.proto import node_pb2, node_pb2_grpc
+from serving_tier.proto import node_pb2
 from serving_tier.service import status_feed
 
 PARTITIONS: Final = 400
 
 
-class Listings:
-    """One server with a table of many partitions, and what its services are called by."""
+class Listings(GrpcStubs):
+    """A table of many partitions, and what lists them."""
 
-    def __init__(self, server: GrpcThread) -> None:
-        self.server = server
-        self.channel = server.connect()
-        self.admin: Any = admin_pb2_grpc.AdminStub(self.channel)  # type: ignore[no-untyped-call]
-        self.node: Any = node_pb2_grpc.NodeStub(self.channel)  # type: ignore[no-untyped-call]
-        self.cluster: Any = cluster_pb2_grpc.ClusterStub(self.channel)  # type: ignore[no-untyped-call]
-        self.data: Any = keyvalue_pb2_grpc.KeyValueStub(self.channel)  # type: ignore[no-untyped-call]
-        self.tables: Any = tables_pb2_grpc.TablesStub(self.channel)  # type: ignore[no-untyped-call]
+    def __init__(self, server: GrpcThread, channel: grpc.Channel) -> None:
+        super().__init__(server, channel)
         self.wide = self.tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=PARTITIONS)).id
 
     def partitions(self) -> None:
@@ -87,11 +83,8 @@ class Listings:
 
 @pytest.fixture(scope="module")
 def listings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listings]:
-    server = GrpcThread(tmp_path_factory.mktemp("grpc listings")).start()
-    opened = Listings(server)
-    yield opened
-    opened.channel.close()
-    server.close()
+    with served(tmp_path_factory.mktemp("grpc listings"), Listings) as opened:
+        yield opened
 
 
 IN_THREADS: Final[dict[str, tuple[Callable[[Listings], None], ModuleType, str]]] = {

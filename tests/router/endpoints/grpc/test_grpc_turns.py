@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
+import grpc
 import pytest
+from kit.client.grpc_stubs import GrpcStubs, served
 from kit.client.grpc_thread import GrpcThread
 from kit.resp.loop_turns import LoopTurns
 
+from log_tier.catalog.catalog import Catalog
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX
 from log_tier.embedded import engine
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.record import Condition, Operation, attribute_of
 from router.data import describe, local_data, outcomes, reply_budget, scan
 from router.endpoints.grpc.kv import records, scans, service, watches
-from router.proto import keyvalue_pb2, keyvalue_pb2_grpc, kv_pb2, kv_pb2_grpc, tables_pb2, tables_pb2_grpc
+from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
 from router.remote import messages
 
 COUNT: Final = 3 * AT_ONCE_ITEMS_MAX
@@ -24,19 +27,14 @@ KEYS: Final = [b"key:%05d" % number for number in range(COUNT)]
 EIGHT: Final = 8
 
 
-class Stubs:
-    """One server with a table of one partition and one of eight, and what its services are called by."""
+class Stubs(GrpcStubs):
+    """A table of one partition and one of eight, and requests to them."""
 
-    def __init__(self, server: GrpcThread) -> None:
-        self.server = server
-        channel = server.connect()
-        self.kv: Any = kv_pb2_grpc.KVStub(channel)  # type: ignore[no-untyped-call]
-        self.data: Any = keyvalue_pb2_grpc.KeyValueStub(channel)  # type: ignore[no-untyped-call]
-        self.tables: Any = tables_pb2_grpc.TablesStub(channel)  # type: ignore[no-untyped-call]
+    def __init__(self, server: GrpcThread, channel: grpc.Channel) -> None:
+        super().__init__(server, channel)
         tables = self.tables
         self.one = tables.Create(tables_pb2.CreateTableRequest(name="one", partitions=1))
         self.eight = tables.Create(tables_pb2.CreateTableRequest(name="eight", partitions=EIGHT))
-        self.channel = channel
 
     def put(self) -> None:
         writes = [kv_pb2.KVWrite(key=key, put=b"value") for key in KEYS]
@@ -101,6 +99,11 @@ class Stubs:
         results = self.data.Read(keyvalue_pb2.ReadRequest(parts=[part] * COUNT)).results
         assert [list(result.values) for result in results] == [[b"value"]] * COUNT
 
+    def read_no_table(self) -> None:
+        part = keyvalue_pb2.ReadPart(table_id=bytes(16), partition=0, keys=KEYS[:1])
+        results = self.data.Read(keyvalue_pb2.ReadRequest(parts=[part] * COUNT)).results
+        assert [result.problem.code for result in results] == ["table_not_found"] * COUNT
+
     def rejected(self) -> None:
         attribute = attribute_of(Operation.PUT, condition=Condition.ABSENT)
         batch = encode_batch(Columns(KEYS, [b"value"] * COUNT, [attribute] * COUNT))
@@ -111,12 +114,9 @@ class Stubs:
 
 @pytest.fixture(scope="module")
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stubs]:
-    server = GrpcThread(tmp_path_factory.mktemp("grpc turns")).start()
-    opened = Stubs(server)
-    opened.put()
-    yield opened
-    opened.channel.close()
-    server.close()
+    with served(tmp_path_factory.mktemp("grpc turns"), Stubs) as opened:
+        opened.put()
+        yield opened
 
 
 IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = {
@@ -167,11 +167,25 @@ def test_some_of_many_calls_are_made_in_a_turn(stubs: Stubs, monkeypatch: pytest
     assert counted.most_in_one_turn <= CALLS_AT_ONCE_MAX
 
 
+def test_parts_of_no_table_ask_the_catalog_once(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopTurns(stubs.server, monkeypatch, Catalog, "refresh") as counted:
+        stubs.read_no_table()
+    assert counted.calls == 1
+
+
 def test_many_partitions_are_described_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
     stubs.tables.Create(tables_pb2.CreateTableRequest(name="wide", partitions=300))
     with LoopTurns(stubs.server, monkeypatch, describe, "_described") as counted:
         assert len(stubs.tables.Describe(tables_pb2.FindTableRequest(name="wide")).partitions) == 300
     assert counted.calls == 300
+    assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
+
+
+def test_reads_of_many_partitions_begin_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
+    stubs.tables.Create(tables_pb2.CreateTableRequest(name="scattered", partitions=300))
+    with LoopTurns(stubs.server, monkeypatch, service, "_read") as counted:
+        assert len(stubs.kv.GetMany(kv_pb2.KVGetManyRequest(table="scattered", keys=KEYS)).entries) == COUNT
+    assert 250 < counted.calls <= 300
     assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
 
 

@@ -1,0 +1,37 @@
+"""Commands about a whole table of many partitions look at some of them in a turn of the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from kit.resp.loop_turns import LoopTurns
+from kit.resp.server_thread import ServerThread
+
+from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX
+from router.endpoints.resp.server.sockets import RespSettings
+from serving_tier.index.lmdb.lmdb_index import LmdbIndex
+
+PARTITIONS: Final = 300
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    server = ServerThread(tmp_path_factory.mktemp("wide"), RespSettings(port=0, table_partitions=PARTITIONS)).start()
+    with server.connect() as raw:
+        for number in range(5):
+            assert raw.call("SET", f"key:{number}", "value").text == "OK"
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("method", ["count", "statistics"])
+def test_partitions_are_counted_some_at_a_time(
+    wide: ServerThread, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    with wide.connect() as raw, LoopTurns(wide, monkeypatch, LmdbIndex, method) as counted:
+        assert b"db0:keys=5,expires=0" in raw.call("INFO")
+        assert raw.call("DBSIZE") == 5
+    assert counted.calls >= PARTITIONS
+    assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 5
