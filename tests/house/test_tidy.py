@@ -145,6 +145,10 @@ def test_functions_fit_on_a_screen() -> None:
     assert set(long) == LONG_FUNCTIONS, f"functions of more than {FUNCTION_LINES_MAX} lines: {long}"
 
 
+def test_users_of_every_package_get_its_types() -> None:
+    assert [package for package in PACKAGES if not (TOP / package / "py.typed").exists()] == []
+
+
 def test_no_folder_overflows() -> None:
     loose = Counter(path.parent for path in product_files() if path.name != "__init__.py")
     full = {str(folder): count for folder, count in loose.items() if count > LOOSE_FILES_MAX}

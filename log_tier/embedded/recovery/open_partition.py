@@ -7,14 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.embedded.commit.journal_replay import JournalCut
 from log_tier.embedded.recovery.segment_end import Cut, NewestEnd, check_sealed, recover_newest
-from log_tier.embedded.segments.open_files import OpenFiles
+from log_tier.embedded.segments.log_resources import LogResources
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.partition_state import PartitionState
 from log_tier.embedded.segments.segment import Segment, damaged
-from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
 from log_tier.embedded.storage.disk import Disk
@@ -46,35 +44,25 @@ def open_partition(
     name: str,
     partition: PartitionId,
     folder: Path,
+    resources: LogResources,
     *,
-    disk: Disk,
-    settings: EngineSettings,
-    memory: TailMemory,
     report: RecoveryReport,
     proved_end: Offset = _START,
-    files: OpenFiles | None = None,
 ) -> PartitionLog:
     """Open one partition as `look_at_partition` finds it. `name`: for people, topic/partition."""
-    return PartitionLog(
-        name,
-        partition,
-        folder,
-        disk=disk,
-        settings=settings,
-        memory=memory,
-        files=OpenFiles(descriptor_shares().segments) if files is None else files,
-        state=look_at_partition(folder, disk=disk, settings=settings, report=report, proved_end=proved_end),
-    )
+    state = look_at_partition(folder, resources, report=report, proved_end=proved_end)
+    return PartitionLog(name, partition, folder, resources, state=state)
 
 
 def look_at_partition(
-    folder: Path, *, disk: Disk, settings: EngineSettings, report: RecoveryReport, proved_end: Offset = _START
+    folder: Path, resources: LogResources, *, report: RecoveryReport, proved_end: Offset = _START
 ) -> PartitionState:
     """Look at a partition's files, cut a torn tail, and add to the report. Damage does not raise.
 
     `proved_end` is an end that is known to have been on stable storage, by the journal or by the summary of a clean
     close. Reads one index and about 64 KiB per segment, and what the newest holds behind its last index entry.
     """
+    disk, settings = resources.disk, resources.settings
     bases = _segment_bases(disk, folder)
     try:
         checkpoint = Checkpoint.read(disk, folder / names.CHECKPOINT)

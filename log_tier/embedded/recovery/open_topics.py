@@ -12,6 +12,7 @@ from log_tier.embedded.commit.journal import Journal
 from log_tier.embedded.recovery.data_folder import DataFolder
 from log_tier.embedded.recovery.log_summary import LogSummary, PartitionSummary, TopicSummary
 from log_tier.embedded.recovery.open_partition import RecoveryReport, look_at_partition, open_partition
+from log_tier.embedded.segments.log_resources import LogResources
 from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.partition_log import PartitionLog
 from log_tier.embedded.segments.partition_state import PartitionState
@@ -40,7 +41,9 @@ class TopicOpener:
 
     def __init__(self, folder: DataFolder, disk: Disk, settings: EngineSettings) -> None:
         self._folder, self._disk, self._settings = folder, disk, settings
-        self._files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
+        self.memory = TailMemory(settings.tail_bytes_max)
+        files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
+        self._resources = LogResources(disk, settings, self.memory, files)
         self._proved: dict[PartitionId, Offset] = {}
         """The ends of partitions that the journal proves."""
         self._summary = LogSummary()
@@ -49,7 +52,6 @@ class TopicOpener:
         """The partitions whose files are as it left them."""
         self._same_topics: set[TableId] = set()
         """The topics whose own file is."""
-        self.memory = TailMemory(settings.tail_bytes_max)
         self.report = RecoveryReport()
         """What opening found."""
 
@@ -123,10 +125,7 @@ class TopicOpener:
                 name,
                 partition,
                 folder,
-                disk=self._disk,
-                settings=self._settings,
-                memory=self.memory,
-                files=self._files,
+                self._resources,
                 state=summary.state(folder),
                 look=lambda: self._look(folder, summary.end),
             )
@@ -134,18 +133,15 @@ class TopicOpener:
             name,
             partition,
             folder,
-            disk=self._disk,
-            settings=self._settings,
-            memory=self.memory,
+            self._resources,
             report=self.report,
             proved_end=self._proved.get(partition, Offset(0)) if summary is None else summary.end,
-            files=self._files,
         )
 
     def _look(self, folder: Path, end: Offset) -> PartitionState:
         """Look at the files of a partition at rest. What is wrong is reported and logged: nobody waits for it."""
         found = RecoveryReport()
-        state = look_at_partition(folder, disk=self._disk, settings=self._settings, report=found, proved_end=end)
+        state = look_at_partition(folder, self._resources, report=found, proved_end=end)
         for damage in found.damages:
             _logger.error("%s", damage.message)
         for one in (*found.cuts, *found.notes):

@@ -16,17 +16,15 @@ from typing import Final
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
 from log_tier.embedded.segments.growing_file import GrowingFile
-from log_tier.embedded.segments.open_files import OpenFiles
+from log_tier.embedded.segments.log_resources import LogResources
 from log_tier.embedded.segments.partition_state import PartitionState
 from log_tier.embedded.segments.segment import Segment
 from log_tier.embedded.segments.sparse_index import SparseIndex, encode_entries
 from log_tier.embedded.segments.staged import Staged
-from log_tier.embedded.segments.tail_cache import TailCache, TailMemory
+from log_tier.embedded.segments.tail_cache import TailCache
 from log_tier.embedded.storage import names
 from log_tier.embedded.storage.checkpoint import Checkpoint
-from log_tier.embedded.storage.disk import Disk
 from log_tier.embedded.storage.refusal import no_room, refusal_of
-from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.batch_header import place_of, stamp_batch
 from log_tier.model.errors import DuramenError, LogStopped
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
@@ -54,16 +52,14 @@ class PartitionLog:
         name: str,
         partition: PartitionId,
         folder: Path,
+        resources: LogResources,
         *,
-        disk: Disk,
-        settings: EngineSettings,
-        memory: TailMemory,
-        files: OpenFiles,
         state: PartitionState,
         look: Callable[[], PartitionState] | None = None,
     ) -> None:
         """`look`: looks at the files, where `state` only says what a clean close left."""
         self.name, self.id, self.folder = name, partition, folder
+        disk, settings, memory, files = resources
         self.disk, self.settings = disk, settings
         self.lock = threading.Lock()
         self.segments = state.segments

@@ -26,6 +26,8 @@ from kit.log.sample_batches import keys_of, plain_batch, read_all
 from log_tier.embedded import EmbeddedLog, RecoveryReport
 from log_tier.embedded.recovery.open_partition import open_partition
 from log_tier.embedded.recovery.segment_end import Cut
+from log_tier.embedded.segments.log_resources import LogResources
+from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage.settings import PREALLOCATION_BYTES_MIN
 from log_tier.model.batch_header import read_header
@@ -80,9 +82,7 @@ async def test_the_newest_segment_cut_at_every_byte_of_its_last_4_kib(filling: s
             "flights/0",
             topic.partition(ZERO),
             path.parent,
-            disk=cut,
-            settings=LARGE,
-            memory=TailMemory(0),
+            LogResources(cut, LARGE, TailMemory(0), OpenFiles(8)),
             report=report,
         )
         assert partition.bounds() == Bounds(Offset(0), Offset(kept - 1))

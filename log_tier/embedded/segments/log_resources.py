@@ -1,0 +1,23 @@
+"""What all partitions of one log share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from log_tier.embedded.segments.open_files import OpenFiles
+from log_tier.embedded.segments.tail_cache import TailMemory
+from log_tier.embedded.storage.disk import Disk
+from log_tier.embedded.storage.settings import EngineSettings
+
+__all__ = ["LogResources"]
+
+
+class LogResources(NamedTuple):
+    """The disk and the bounds under which a log's partitions use it."""
+
+    disk: Disk
+    settings: EngineSettings
+    memory: TailMemory
+    """For the newest batches of all partitions."""
+    files: OpenFiles
+    """Which partitions have their newest segment open."""
