@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from duramen.server.supervisor.parent import PARENT_VARIABLE
+from duramen.server.supervisor.stopping import stop_process
 from log_tier.concurrency.background import run_forever
 from log_tier.concurrency.backoff import Backoff
 from log_tier.concurrency.tasks import end_tasks
@@ -123,19 +124,5 @@ class Readers:
         """SIGTERM, then SIGKILL. Idempotent."""
         await end_tasks(*self._keeping)
         self._keeping = []
-        await asyncio.gather(*(self._stop(process) for process in self._processes.values()))
+        await asyncio.gather(*(stop_process(each, timeout_s=_STOP_S) for each in self._processes.values()))
         self._processes.clear()
-
-    @staticmethod
-    async def _stop(process: Process) -> None:
-        if process.returncode is not None:
-            return
-        with suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            async with asyncio.timeout(_STOP_S):
-                await process.wait()
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()

@@ -16,5 +16,6 @@ What it promises:
 It decides nothing about data: which node holds what is in the catalog, and a node that comes back finds its tasks
 there. For more than one machine use what already starts processes there: `deploy/` has systemd, compose, Kubernetes.
 
-Reading order: `parent.py`, `child.py`, `cluster.py`.
+Reading order: `parent.py`, `stopping.py`, `child.py`, `cluster.py`. A server with reader processes uses the first two
+as well.
 """

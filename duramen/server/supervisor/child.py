@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from duramen.server.supervisor.parent import PARENT_VARIABLE
+from duramen.server.supervisor.stopping import stop_process
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.errors import DuramenError, error_from_code
 
@@ -123,20 +123,8 @@ class Child:
     async def stop(self) -> None:
         """SIGTERM, then SIGKILL where that is not enough. Idempotent."""
         self._stopping = True
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-            # A child that was paused (SIGSTOP) could not hear it.
-            process.send_signal(signal.SIGCONT)
-        try:
-            async with asyncio.timeout(_STOP_S):
-                await process.wait()
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        if self._process is not None:
+            await stop_process(self._process, timeout_s=_STOP_S)
 
 
 def _failure(name: str, code: int, output: Path, began: int) -> DuramenError:
