@@ -46,16 +46,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What the simulation has run and met, over all workers."""
-    seeds, databases, met = 0, 0, Counter[str]()
+    seeds, databases, clusters, met = 0, 0, 0, Counter[str]()
     for report in terminalreporter.stats.get("passed", []):
         noted = dict(report.user_properties)
         seeds += noted.get("simulation seeds", 0)
         databases += noted.get("simulation database seeds", 0)
+        clusters += noted.get("simulation cluster seeds", 0)
         met += Counter(noted.get("simulation met", {}))
-    if seeds or databases:
+    if seeds or databases or clusters:
         steps = {name: count for name, count in met.items() if not name.startswith("answer")}
         terminalreporter.write_line(
-            f"simulation: {seeds} seeds of the log, {databases} of a database, "
+            f"simulation: {seeds} seeds of the log, {databases} of a database, {clusters} of a cluster, "
             f"{sum(steps.values())} faults at {len(steps)} kinds of steps"
         )
 

@@ -33,7 +33,8 @@ class TaskSet:
     """
 
     def __init__(self, *, failed: Failed = only_logged) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        """In the order in which they were started, and so they are ended."""
         self._failed = failed
 
     def __len__(self) -> int:
@@ -42,12 +43,12 @@ class TaskSet:
     def start(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Run `work` in a task. O(1)."""
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             report_failure(task, self._failed)
 

@@ -25,7 +25,8 @@ class OpenStreams:
     """The tasks that serve streams. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: dict[asyncio.Task[object], None] = {}
+        """In the order in which they came, and so they are ended."""
         self._ended = False
 
     def __len__(self) -> int:
@@ -50,7 +51,7 @@ class OpenStreams:
             raise _refusal()
         task = asyncio.current_task()
         assert task is not None, "a stream is served by a task"
-        self._tasks.add(task)
+        self._tasks[task] = None
         try:
             yield
         except asyncio.CancelledError:
@@ -65,7 +66,7 @@ class OpenStreams:
             # gRPC's core could not send: the client has just gone away, and nobody is left to answer.
             logger.debug("a stream ended with its client: %s", error)
         finally:
-            self._tasks.discard(task)
+            self._tasks.pop(task, None)
 
     def end(self) -> None:
         """End every stream with `ShuttingDown`, and refuse new ones."""

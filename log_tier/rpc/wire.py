@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from log_tier.model.errors import DatabaseClosed, Disconnected
-from log_tier.rpc.channel import CHANNEL_OPTIONS
 from log_tier.rpc.core import grpc_core
 from log_tier.rpc.problems import error_of_call
+from log_tier.rpc.transport import TRANSPORT
 
 __all__ = ["Wire"]
 
@@ -24,9 +24,8 @@ class Wire:
 
     def __init__(self, target: str) -> None:
         self.target = target
-        aio = grpc_core().aio
-        self._failure: type[Any] = aio.AioRpcError
-        self.channel = aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+        self._failure: type[Any] = grpc_core().aio.AioRpcError
+        self.channel = TRANSPORT.get().channel(target)
         self._closed = False
         self._process = os.getpid()
         # Held here, and not by their generators alone: a forked process keeps them with the channel, and ends none.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -51,11 +50,20 @@ _ANSWER_MAX_S: Final = 1.0
 class LogEnds:
     """Fetches the log's ends for `replicas` (those that the node hosts). `open()` begins, `close()` ends it."""
 
-    def __init__(self, log: Log, replicas: Iterable[Replica], *, clock: Callable[[], float], every_s: float) -> None:
+    def __init__(
+        self,
+        log: Log,
+        replicas: Iterable[Replica],
+        *,
+        clock: Callable[[], float],
+        every_s: float,
+        busy_s: Callable[[], float] = SYSTEM_CLOCK.busy_s,
+    ) -> None:
         self._log = log
         self._replicas = replicas
         self._clock = clock
         self._every_s = every_s
+        self._busy_s = busy_s
         self._unreachable: set[TableId] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -67,19 +75,21 @@ class LogEnds:
         *,
         clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
         every_s: float = _ASK_EVERY_S,
+        busy_s: Callable[[], float] = SYSTEM_CLOCK.busy_s,
         failed: Failed = only_logged,
     ) -> LogEnds:
-        """Begin to ask. `replicas` is gone through anew each time; `clock` in seconds, the replicas' own."""
-        ends = cls(log, replicas, clock=clock, every_s=every_s)
+        """Begin to ask. `replicas` is gone through anew each time; `clock` in seconds, the replicas' own.
+        `busy_s`: processor time of this thread."""
+        ends = cls(log, replicas, clock=clock, every_s=every_s, busy_s=busy_s)
         ends._task = run_forever(ends._run(), name="asking where the logs end", failed=failed)
         return ends
 
     async def _run(self) -> None:
         while True:
-            began_s = time.thread_time()
+            began_s = self._busy_s()
             await self.ask()
             # Asking about thousands of tables takes at most a tenth of the event loop's time.
-            await asyncio.sleep(max(self._every_s, _REST_FACTOR * (time.thread_time() - began_s)))
+            await asyncio.sleep(max(self._every_s, _REST_FACTOR * (self._busy_s() - began_s)))
 
     async def ask(self) -> None:
         """Ask once, about every table; one that does not answer keeps no other waiting for longer than a second.

@@ -25,3 +25,6 @@ class SetClock:
 
     def wall_us(self) -> int:
         return self.wall() * 1000
+
+    def busy_s(self) -> float:
+        return SYSTEM_CLOCK.busy_s()

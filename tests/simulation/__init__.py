@@ -6,6 +6,7 @@ python -m tests.simulation --seed 81733 --story       # one run again, event by 
 python -m tests.simulation --seed 81733 --shrink      # the same, with as few faults and calls as still break it
 python -m tests.simulation --world database --seeds 50   # a whole database in place of the log alone
 python -m tests.simulation --world resp --seeds 50    # the same, written and read by clients of the Redis protocol
+python -m tests.simulation --world cluster --seeds 50 # a log server, three nodes, a router and clients
 python -m tests.simulation --planted                  # after how many seeds each planted bug is found
 ```
 
@@ -36,13 +37,24 @@ send pipelines of INCR, APPEND, SETNX, SET, GET, DEL, MGET, MULTI … EXEC and W
 simulated wire: in pieces, late, cut in the middle of a reply; a client may not read for a while. Now and then a turn of
 the loop takes longer than a turn may, so that rounds end by their time. `resp_ledger.py` is the checker.
 
-**What it does not do yet.** More than one node, routers, jobs, snapshots, the handlers of gRPC and the network between
-servers are not in it. LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it
+**A cluster.** In the world `cluster` a log server, three nodes, a router and routed clients are processes on one
+network. Each has a context of its own whose transport (`log_tier.rpc.transport`) is its end of that network, so the
+network knows who talks to whom. Calls go through the generated stubs and the servicers, as the bytes that gRPC would
+carry; a connection is in order, and two of them overtake each other. The plan's incidents cut links, both ways or one
+way, make them late, reset their connections (also by a message, which is lost), pause, kill and stop processes. A
+paused process is one that the network does not reach: its own timers go on. A killed node lets go of its files as a
+closed one does, but nothing that it does meanwhile gets out; its indexes are there again or are gone. Workload and
+checker are those of `duramen check`: every replica is read and held against the log. After the last fault everything
+must be level within a minute of virtual time.
+
+**What it does not do yet.** Jobs (moves, swaps, restores) and snapshots are not in it, and the Redis endpoint is not in
+the cluster. LMDB is real and has no crash points: an index is closed cleanly, and in half of the restarts it
 is gone. The disk does not
 flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a commit is one step of the simulated
 thread: a reader never runs between its write and its sync.
 
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
-`log_world.py`, `simulated_wire.py`, `database_world.py`, `api_traffic.py`, `resp_ledger.py`, `resp_traffic.py`,
-`planted.py`, `planted_database.py`, `planted_resp.py`, `worlds.py`, `run.py`, `__main__.py`.
+`log_world.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `api_traffic.py`, `resp_ledger.py`,
+`resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`, `cluster_world.py`, `planted.py`, `planted_database.py`,
+`planted_resp.py`, `planted_cluster.py`, `worlds.py`, `run.py`, `__main__.py`.
 """

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from simulation.book import Broken
 from simulation.plan import Fault, FaultKind, Plan
+from simulation.seeded import seeded
 from simulation.simulated_clock import SimulatedClock, SlowTurnClock
 from simulation.simulated_disk import FaultyDisk
 from simulation.simulated_loop import SimulatedLoop, SimulatedWorkers
@@ -89,7 +89,7 @@ class DatabaseWorld:
         living = asyncio.create_task(self._living())
         checking = asyncio.create_task(self._traffic(self))
         try:
-            with _seeded(self.plan.seed):
+            with seeded(self.plan.seed):
                 async with asyncio.timeout_at(self.loop.time() + _END_S):
                     await asyncio.wait([living, checking], return_when="FIRST_COMPLETED")
         except TimeoutError as error:
@@ -181,17 +181,3 @@ class DatabaseWorld:
                 self.disk.force(fault)
         await stop.wait()
         self.disk.calm()
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Whatever draws at random in this process draws from the seed."""
-    chance = random.Random(f"secrets {seed}")
-    real = secrets.randbits, secrets.token_hex
-    random.seed(seed)
-    secrets.randbits = chance.getrandbits  # type: ignore[assignment]
-    secrets.token_hex = lambda nbytes=None: chance.randbytes(nbytes or 32).hex()
-    try:
-        yield
-    finally:
-        secrets.randbits, secrets.token_hex = real

@@ -6,10 +6,22 @@ import random
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["FAULTS", "Call", "CallKind", "Fault", "FaultKind", "Plan", "plan_of"]
+__all__ = [
+    "FAULTS",
+    "INCIDENTS",
+    "Call",
+    "CallKind",
+    "Fault",
+    "FaultKind",
+    "Incident",
+    "IncidentKind",
+    "Plan",
+    "plan_of",
+]
 
 CallKind = Literal["append", "together", "gathered", "trim", "compact", "create", "delete", "restart"]
 FaultKind = Literal["power", "kill", "sync", "write", "full", "slow"]
+IncidentKind = Literal["cut", "one way", "late", "reset", "reset reply", "pause", "kill", "stop"]
 
 FAULTS: Final[dict[FaultKind, str]] = {
     "power": "the machine loses power: what was not synced is lost, sector by sector",
@@ -19,6 +31,21 @@ FAULTS: Final[dict[FaultKind, str]] = {
     "full": "the disk is full for a while",
     "slow": "threads are slow to wake for a while",
 }
+
+INCIDENTS: Final[dict[IncidentKind, str]] = {
+    "cut": "nothing passes between two processes for a while",
+    "one way": "nothing passes from one process to another one for a while",
+    "late": "what passes between two processes is late for a while",
+    "reset": "the connections of two processes are reset",
+    "reset reply": "they are reset by the next message from one to the other, which is lost",
+    "pause": "a process is paused for a while",
+    "kill": "a process is killed, and started again after a while",
+    "stop": "a process is stopped as an operator stops it, and started again after a while",
+}
+
+PROCESSES: Final = ("n1", "n2", "n3", "router", "log", "clients")
+"""Of a cluster."""
+_KILLED: Final = ("n1", "n2", "n3", "router")
 
 _LENGTH_S: Final = 12.0
 _CALLS: Final[tuple[CallKind, ...]] = (
@@ -61,6 +88,19 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Incident:
+    """Something happens to processes of a cluster, or to the network between two of them."""
+
+    at_s: float
+    kind: IncidentKind
+    one: str
+    other: str
+    seconds: float
+    keeps: bool
+    """Whether a killed node finds its indexes again."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """One run."""
 
@@ -74,6 +114,8 @@ class Plan:
     """Whether commits may be made in a caller's thread."""
     calls: tuple[Call, ...]
     faults: tuple[Fault, ...]
+    incidents: tuple[Incident, ...] = ()
+    """Of a cluster; other worlds have one process."""
 
 
 def plan_of(seed: int) -> Plan:
@@ -100,10 +142,25 @@ def plan_of(seed: int) -> Plan:
         quick=chance.random() < 0.5,
         calls=calls,
         faults=faults,
+        incidents=_incidents(random.Random(f"incidents {seed}")),
     )
 
 
-def _at(one: Call | Fault) -> float:
+def _incidents(chance: random.Random) -> tuple[Incident, ...]:
+    possible = [kind for kind in INCIDENTS if chance.random() < 0.4] or ["kill"]
+    return tuple(sorted((_incident(chance, possible) for _ in range(chance.randrange(1, 9))), key=_at))
+
+
+def _incident(chance: random.Random, possible: list[IncidentKind]) -> Incident:
+    kind = chance.choice(possible)
+    one, other = chance.sample(PROCESSES, 2)
+    if kind in ("kill", "stop"):
+        one = chance.choice(_KILLED)
+    seconds = chance.choice((0.02, 0.3, 1.0, 3.0, 12.0)) * (0.5 + chance.random())
+    return Incident(chance.random() * _LENGTH_S, kind, one, other, seconds, chance.random() < 0.5)
+
+
+def _at(one: Call | Fault | Incident) -> float:
     return one.at_s
 
 

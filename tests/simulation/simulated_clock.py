@@ -28,6 +28,9 @@ class SimulatedClock:
     def wall_us(self) -> int:
         return int(self._now_s() * 1_000_000) + _BEGIN_MS * 1000
 
+    def busy_s(self) -> float:
+        return 0.0  # virtual time hardly passes while anybody works
+
 
 class SlowTurnClock(SimulatedClock):
     """The same for what measures its own work: now and then a turn of the loop takes longer than it may."""

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from simulation.api_traffic import api_traffic
+from simulation.cluster_world import ClusterWorld
 from simulation.database_world import DatabaseWorld
 from simulation.log_world import LogWorld
 from simulation.plan import Plan
 from simulation.planted import PLANTED, Patches
+from simulation.planted_cluster import PLANTED_IN_CLUSTER
 from simulation.planted_database import PLANTED_IN_DATABASE
 from simulation.planted_resp import PLANTED_IN_RESP
 from simulation.resp_traffic import resp_traffic
@@ -43,12 +45,14 @@ WORLDS: Final[dict[WorldName, Callable[[Plan, SimulatedLoop], World]]] = {
     "log": LogWorld,
     "database": _database,
     "resp": _resp,
+    "cluster": ClusterWorld,
 }
-"""The log alone; a database with clients of the Python API; one with clients of the Redis protocol."""
+"""The log alone; a database with clients of the Python API; one with clients of the Redis protocol; a cluster."""
 
 BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     "log": PLANTED,
     "database": PLANTED_IN_DATABASE,
     "resp": PLANTED_IN_RESP,
+    "cluster": PLANTED_IN_CLUSTER,
 }
 """Where each planted bug is found."""

@@ -62,7 +62,7 @@ def add_node_services(
     streams, registry = shell.streams, shell.registry
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(data_plane, streams, node.load), registry)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), registry)  # type: ignore[no-untyped-call]
-    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running)
+    feed = NodeStatusFeed(node.hosting, node.load, running=node.worker.running, clock=data_plane.node.clock)
     service = NodeService(data_plane.node, feed, streams, copies_folder=node.folder / COPIES_FOLDER)
     node_pb2_grpc.add_NodeServicer_to_server(service, registry)  # type: ignore[no-untyped-call]
     cluster = ClusterService(data_plane.catalog, streams, role=role, log_url=log_url)

@@ -23,6 +23,8 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.cluster_map import NodeEntry
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.background import failing
+from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
+from log_tier.concurrency.workers import THREADS, Workers
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Log
@@ -96,6 +98,8 @@ class ServingNode:
         node_id: str,
         identity: str,
         snapshots: SnapshotPolicy = ON_DEMAND,
+        clock: Clock = SYSTEM_CLOCK,
+        workers: Workers = THREADS,
     ) -> ServingNode:
         """Host what the catalog gives `node_id`, with everything below `folder`. It has been registered before.
 
@@ -105,7 +109,7 @@ class ServingNode:
         ended: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
         failed = failing(ended)
         async with AsyncExitStack() as opened:
-            node = await Node.open(log, folder / INDEX_FOLDER, failed=failed)
+            node = await Node.open(log, folder / INDEX_FOLDER, clock=clock, failed=failed, workers=workers)
             opened.push_async_callback(node.close)
             store = SnapshotStore.open(snapshots.url or _local_store(folder))
             follower = MapFollower(catalog)
@@ -118,7 +122,7 @@ class ServingNode:
                 failed=failed,
             )
             opened.push_async_callback(hosting.close)
-            ends = LogEnds.open(log, node, failed=failed)
+            ends = LogEnds.open(log, node, clock=clock.monotonic_s, busy_s=clock.busy_s, failed=failed)
             opened.push_async_callback(ends.close)
             taken = await NodeSnapshots.open(
                 catalog, hosting, store, keep=snapshots.keep, every_s=snapshots.every_s or None, failed=failed

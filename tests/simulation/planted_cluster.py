@@ -1,0 +1,68 @@
+"""Bugs to plant between the processes of a cluster: in the log's client, reads, watches, and the fold of repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from duramen.client.model.session import Session
+from log_tier.model.batch_header import BatchHeader
+from log_tier.model.errors import DuramenError
+from log_tier.model.identifiers import NOTHING, Offset
+from log_tier.remote import remote_log
+from router.data.local_data import LocalData
+from router.data.outcomes import judged
+from router.data.requests import OutcomesPart, ReadPart
+from router.remote import messages
+from serving_tier.fold import fold
+from serving_tier.fold.producers import ProducerState
+from simulation.planted import Patches
+
+__all__ = ["PLANTED_IN_CLUSTER"]
+
+
+def _floor_is_not_on_the_wire() -> Patches:
+    request = messages.read_request
+
+    def forgetful(parts: Sequence[ReadPart], **how: Any) -> Any:
+        return request([part._replace(after=NOTHING) for part in parts], **how)
+
+    return [(messages, "read_request", forgetful)]
+
+
+def _repeated_batch_counts_twice() -> Patches:
+    def judge(header: BatchHeader, skip: int, producers: Any, effects: Any) -> int:
+        state = producers.get(header.producer_id)
+        offset, span = Offset(header.base_offset + skip), header.span - skip
+        producers.set(header.producer_id, ProducerState(header.sequence + skip, offset, span), before=state)
+        return 0
+
+    return [(fold, "_judge_producer", judge)]
+
+
+def _verdict_before_its_batch_is_applied() -> Patches:
+    async def judge(self: LocalData, part: OutcomesPart, timeout: float, acknowledged: bool) -> Any:
+        try:
+            return judged(part, self.node.replica(part.partition).index.outcomes(part.base_offset, part.after))
+        except DuramenError as error:
+            return error.as_value()
+
+    return [(LocalData, "_judge", judge)]
+
+
+def _session_forgets() -> Patches:
+    return [(Session, "saw", lambda self, table, partition, offset: None)]
+
+
+def _reader_skips_after_a_reset() -> Patches:
+    following = remote_log._next_offset
+    return [(remote_log, "_next_offset", lambda data: Offset(following(data) + 1))]
+
+
+PLANTED_IN_CLUSTER: Final[dict[str, Callable[[], Patches]]] = {
+    "what a read must show is not on the wire": _floor_is_not_on_the_wire,
+    "a repeated batch takes effect twice": _repeated_batch_counts_twice,
+    "a verdict is given before its batch is applied": _verdict_before_its_batch_is_applied,
+    "a session forgets what it has seen at another node": _session_forgets,
+    "a follower that was reset skips a record": _reader_skips_after_a_reset,
+}
