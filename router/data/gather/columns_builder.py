@@ -24,14 +24,12 @@ class ColumnsBuilder:
     versions: list[int] | None = None
     expiries: list[int] | None = None
 
-    def put(self, key: bytes, value: bytes) -> int:
-        """Add a plain put; its place in the batch. O(1)."""
-        start = len(self.keys)
+    def put(self, key: bytes, value: bytes) -> None:
+        """Add a plain put. O(1)."""
         self.keys.append(key)
         self.values.append(value)
         if self.attributes is not None:
             self._fill(1)
-        return start
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> int:
         """Add plain puts; the first one's place in the batch. O(keys)."""

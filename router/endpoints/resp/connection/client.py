@@ -39,7 +39,7 @@ from router.endpoints.resp.data.views import ReadOnlyView
 from router.endpoints.resp.wire.arguments import text_of
 from router.endpoints.resp.wire.fallback_parser import Command, ProtocolError
 from router.endpoints.resp.wire.fence import STATE_COMMAND, encode_state
-from router.endpoints.resp.wire.framing import Intake, lone_command, lone_get
+from router.endpoints.resp.wire.framing import Intake, lone_command, lone_get, lone_set
 from router.endpoints.resp.wire.limits import (
     AT_ONCE_WORDS_MAX,
     OUTPUT_BYTES_MAX,
@@ -132,9 +132,10 @@ class Client(Session, asyncio.Protocol):
             key = lone_get(data)
             if key is not None and self._fast_path.lone_get(key):
                 return
-            command = lone_command(data)
-            if command and len(command) == 3 and command[0] in SET_WORDS and self._fast_path.lone_set(*command[1:]):
+            pair = lone_set(data)
+            if pair is not None and self._fast_path.lone_set(*pair):
                 return
+            command = lone_command(data)
         if self.closing or self._error is not None:
             return
         self._input.queued_bytes += len(data)

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
+from log_tier.model.batch import Columns
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Partition
-from log_tier.model.record import EXPIRY_SHIFT, GROUPED, KEY_BYTES_MAX, Expiry
+from log_tier.model.record import EXPIRY_SHIFT, GROUPED, KEY_BYTES_MAX, PLAIN_PUT, Expiry
 from router.endpoints.resp.command_spec import CommandSpec
 from router.endpoints.resp.connection.context import ClientContext
 from router.endpoints.resp.data.reads import check_keys
@@ -188,20 +189,31 @@ def write_blind(client: ClientContext, spec: CommandSpec, command: Command, tabl
     records = spec.blind(command[1:], client.server.clock.wall_ms())
     if records is None:
         return False
-    groups: dict[Partition, list[Record]] = {}
-    for record in records:
-        partition = table.partition_of(record.key)
-        if record.key in table.claims[partition]:
-            return False
-        groups.setdefault(partition, []).append(record)
+    if table.partitions == 1:
+        groups = {table.partition_of(keys[0]): records}
+    else:
+        groups = {}
+        for record in records:
+            groups.setdefault(table.partition_of(record.key), []).append(record)
+    if any(
+        not table.claims[partition].isdisjoint([record.key for record in group]) for partition, group in groups.items()
+    ):
+        return False
     # One reply for all parts: it reports the first error.
     slot = Slot(client.reply_queue, (0,), len(groups))
     client.reply_queue.reserve(slot, 1)
     for partition, group in groups.items():
-        group[1:] = [record._replace(attribute=record.attribute | GROUPED) for record in group[1:]]
         part = slot.part(0)
         try:
-            client.server.writer.submit(table, partition, group, part, judged=False)
+            client.server.writer.submit_columns(table, partition, _group_of(group), part, judged=False)
         except DuramenError as error:
             slot.settle_part(0, error)
     return True
+
+
+def _group_of(records: Sequence[Record]) -> Columns:
+    """Records that take effect together or not at all. Plain puts have no columns of versions and expiries."""
+    keys, values, attributes, versions, expiries = map(list, zip(*records, strict=True))
+    plain = attributes.count(PLAIN_PUT) == len(attributes)
+    attributes[1:] = [attribute | GROUPED for attribute in attributes[1:]]
+    return Columns(keys, values, attributes) if plain else Columns(keys, values, attributes, versions, expiries)

@@ -104,8 +104,8 @@ class LocalReads:
         applied = index.applied
         needed = table.floor[partition]
         fresh = table.fresh[partition]
-        if fresh:
-            needed = max(needed, fresh.get(key, NOTHING))
+        if fresh and (own := fresh.get(key, NOTHING)) > needed:
+            needed = own
         if not may_answer(applied, needed, replica.failure):
             return None
         cache = table.caches[partition]

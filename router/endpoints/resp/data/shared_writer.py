@@ -45,7 +45,7 @@ class Waiter(Protocol):
         """They are on stable storage and have taken effect, the first of them at `offset`; or why not. Called once.
 
         For judged records that is the place of the copy that counts, which is their keys' version; for others of a
-        batch that was sent again, the place of the last copy.
+        batch that was sent again, the place of the last copy. After `put` and `put_one` it is `NOTHING`.
         """
         ...
 
@@ -55,13 +55,13 @@ class Waiters:
     from its first try on.
     """
 
-    __slots__ = ("_columns", "_deadline_s", "_landed", "_partition", "_table", "firsts", "judging", "plain")
+    __slots__ = ("_columns", "_deadline_s", "_landed", "_partition", "_table", "judging", "placing", "plain")
 
     def __init__(self, table: ServedTable, partition: Partition, columns: ColumnsBuilder) -> None:
         self.plain: list[Waiter] = []
         """Waiters that need no more than stable storage."""
-        self.firsts: list[int] = []
-        """The place of the first record of each of them in the batch."""
+        self.placing: list[tuple[int, Waiter]] = []
+        """First record and waiter of those that also need its place."""
         self.judging: list[tuple[int, int, Waiter]] = []
         """First record, count and waiter of those that need the verdict."""
         self._table: ServedTable | None = table
@@ -77,15 +77,14 @@ class Waiters:
         if judged:
             self.judging.append((first, len(records.keys), waiter))
         else:
-            self.firsts.append(first)
-            self.plain.append(waiter)
+            self.placing.append((first, waiter))
 
     def want_verdict(self, *, repeated: bool) -> bool:
         return bool(self.judging)
 
     @property
     def want_place(self) -> bool:
-        return bool(self.plain)
+        return bool(self.plain or self.placing)
 
     def last_deadline(self, now_s: float) -> float | None:
         """See `Callers`. O(1)."""
@@ -97,9 +96,11 @@ class Waiters:
         """The table notes the keys before any caller is answered: every later read at this endpoint shows them."""
         self._land(result)
         plain, self.plain = self.plain, []
-        for waiter, first in zip(plain, self.firsts, strict=True):
+        for waiter in plain:
+            waiter.settle(None, NOTHING)
+        placing, self.placing = self.placing, []
+        for first, waiter in placing:
             waiter.settle(None, Offset(result.base_offset + first))
-        self.firsts = []
         return bool(self.judging)
 
     def judged(self, result: WriteResult) -> None:
@@ -120,7 +121,7 @@ class Waiters:
 
     def fail(self, error: DuramenError) -> None:
         everybody = [*self._everybody()]
-        self.plain, self.firsts, self.judging = [], [], []
+        self.plain, self.placing, self.judging = [], [], []
         for waiter in everybody:
             waiter.settle(copy(error), NOTHING)
         self._table = None
@@ -128,6 +129,8 @@ class Waiters:
 
     def _everybody(self) -> Iterable[Waiter]:
         yield from self.plain
+        for _, waiter in self.placing:
+            yield waiter
         for _, _, waiter in self.judging:
             yield waiter
 
@@ -175,16 +178,14 @@ class SharedWriter:
         """Write values, whatever was there. About 2 µs, however many. Raises `Overloaded`, `ShuttingDown`."""
         size = sum(map(len, keys)) + sum(map(len, values))
         batch = self._rounds.batch_for(table.ids[partition], table, size, len(keys))
-        callers = batch.callers
-        callers.firsts.append(batch.columns.put_all(keys, values))
-        callers.plain.append(waiter)
+        batch.columns.put_all(keys, values)
+        batch.callers.plain.append(waiter)
 
     def put_one(self, table: ServedTable, partition: Partition, key: bytes, value: bytes, waiter: Waiter) -> None:
         """Write one value, whatever was there. About 1 µs. Raises `Overloaded`, `ShuttingDown`."""
         batch = self._rounds.batch_for(table.ids[partition], table, len(key) + len(value), 1)
-        callers = batch.callers
-        callers.firsts.append(batch.columns.put(key, value))
-        callers.plain.append(waiter)
+        batch.columns.put(key, value)
+        batch.callers.plain.append(waiter)
 
     def submit(
         self, table: ServedTable, partition: Partition, records: Sequence[Record], waiter: Waiter, *, judged: bool

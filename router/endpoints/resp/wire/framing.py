@@ -34,7 +34,7 @@ from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.wire.fallback_parser import Command, FallbackParser, ProtocolError
 from router.endpoints.resp.wire.limits import COMMAND_BYTES_MAX
 
-__all__ = ["Framer", "Intake", "lone_command", "lone_get"]
+__all__ = ["Framer", "Intake", "lone_command", "lone_get", "lone_set"]
 
 # Parsed at once; of the shortest commands these are some 5,000, in 4 ms.
 _SLICE_BYTES: Final = 64 * 1024
@@ -48,7 +48,6 @@ _STAR: Final = 0x2A
 # the sign of an array begins with a literal, which is three times as fast; the other signs are rare, and are looked for
 # first.
 _HUGE_ARRAY: Final = re.compile(rb"\*[+-]?\d{5}").search
-_RARE_SIGNS: Final = (b"~", b">", b"%", b"|")
 _HUGE_OTHER: Final = re.compile(rb"[~>%|][+-]?\d{5}").search
 
 # A header is shorter: `*1048576` and its line end. What is held of a command that has no more than this may be a piece
@@ -213,25 +212,25 @@ class Intake:
         self.more, self.idle = self._framer.more, not self._framer.held_bytes
 
 
-_LONE_GET: Final = b"*2\r\n$3\r\nGET\r\n$"
-_LONE_GET_AT: Final = len(_LONE_GET)
-_DIGITS: Final = tuple(b"%d" % length for length in range(KEY_BYTES_MAX + 1))
+_LONE_GETS: Final = {
+    len(head) + length + 2: head
+    for length in range(1, KEY_BYTES_MAX + 1)
+    for head in [b"*2\r\n$3\r\nGET\r\n$%d\r\n" % length]
+}
+"""What comes before the key, by the length of the whole command: no two lengths of keys give the same."""
 
 
 def lone_get(data: bytes) -> bytes | None:
-    """The key, where `data` is `GET key` and nothing else: the most frequent chunk there is. 0.3 µs.
+    """The key, where `data` is `GET key` and nothing else: the most frequent chunk there is. 0.2 µs.
 
     The key has 1 to 511 bytes, and the lengths are written as every client writes them.
 
     >>> lone_get(b"*2\\r\\n$3\\r\\nGET\\r\\n$2\\r\\nk1\\r\\n"), lone_get(b"*1\\r\\n$4\\r\\nPING\\r\\n")
     (b'k1', None)
     """
-    if not data.startswith(_LONE_GET):
-        return None
-    end = data.find(b"\r\n", _LONE_GET_AT, _LONE_GET_AT + 5)
-    size = len(data) - end - 4
-    if end > 0 and 0 < size <= KEY_BYTES_MAX and data[_LONE_GET_AT:end] == _DIGITS[size] and data.endswith(b"\r\n"):
-        return data[end + 2 : -2]
+    head = _LONE_GETS.get(len(data))
+    if head is not None and data.startswith(head) and data.endswith(b"\r\n"):
+        return data[len(head) : -2]
     return None
 
 
@@ -240,6 +239,27 @@ _LONE_BYTES_MAX: Final = 4095
 _LONE_WORDS_MAX: Final = 5
 _COUNTS: Final = tuple(b"*%d" % count for count in range(_LONE_WORDS_MAX + 1))
 _length_of: Final = tuple(b"$%d" % length for length in range(_LONE_BYTES_MAX + 1)).__getitem__
+
+
+_LONE_SETS: Final = tuple(b"*3\r\n$3\r\n%b\r\n$" % word for word in (b"SET", b"set", b"Set"))
+
+
+def lone_set(data: bytes) -> tuple[bytes, bytes] | None:
+    """Key and value, where `data` is one short `SET key value` and nothing else. Half of what `lone_command` takes.
+
+    None also where the value holds a line end.
+
+    >>> lone_set(b"*3\\r\\n$3\\r\\nSET\\r\\n$1\\r\\nk\\r\\n$2\\r\\nv1\\r\\n"), lone_set(b"PING\\r\\n")
+    ((b'k', b'v1'), None)
+    """
+    if not data.startswith(_LONE_SETS) or len(data) > _LONE_BYTES_MAX:
+        return None
+    lines = data.split(b"\r\n", 7)
+    if len(lines) != 8:
+        return None
+    _, _, _, key_length, key, value_length, value, rest = lines
+    is_one = not rest and key_length == _length_of(len(key)) and value_length == _length_of(len(value))
+    return (key, value) if is_one else None
 
 
 def lone_command(data: bytes) -> Command | None:
@@ -268,7 +288,8 @@ def _is_suspicious(data: bytes) -> bool:
     """May it ask hiredis for a huge list? 3 ns a byte."""
     if _HUGE_ARRAY(data) is not None:
         return True
-    return any(sign in data for sign in _RARE_SIGNS) and _HUGE_OTHER(data) is not None
+    # Four times as fast as a loop over the signs.
+    return (b"~" in data or b">" in data or b"%" in data or b"|" in data) and _HUGE_OTHER(data) is not None
 
 
 def _wire_bytes(commands: Sequence[Command]) -> int:

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.resp.raw_client import packed
 
+from log_tier.model.record import KEY_BYTES_MAX
 from router.endpoints.resp.wire.fallback_parser import Command, FallbackParser, ProtocolError, split_line
-from router.endpoints.resp.wire.framing import Framer, lone_command, lone_get
+from router.endpoints.resp.wire.framing import Framer, lone_command, lone_get, lone_set
 from router.endpoints.resp.wire.limits import COMMAND_BYTES_MAX
 
 SAMPLES = [
@@ -156,11 +157,12 @@ def test_a_command_that_never_ends() -> None:
             taken += len(piece)
 
 
-@pytest.mark.parametrize("data", [packed("GET", "k"), packed("GET", "k" * 300)])
-def test_one_get(data: bytes) -> None:
-    key = lone_get(data)
-    assert key is not None
-    assert [[b"GET", key]] == commands_of(data)
+def test_one_get_with_a_key_of_any_length() -> None:
+    for length in range(1, KEY_BYTES_MAX + 1):
+        key = b"k" * length
+        assert lone_get(packed("GET", key)) == key
+    assert lone_get(packed("GET", "")) is None
+    assert lone_get(packed("GET", "k" * (KEY_BYTES_MAX + 1))) is None
 
 
 @pytest.mark.parametrize(
@@ -196,6 +198,22 @@ def cut_and_mended(whole: bytes) -> list[bytes]:
         found += [whole[:at] + bytes([byte]) + whole[at:] for at in range(len(whole) + 1)]
         found += [whole[:at] + bytes([byte]) + whole[at + 1 :] for at in range(len(whole))]
     return found
+
+
+def test_what_is_not_one_get_or_set() -> None:
+    """By the fallback parser it would not be that command, or not one alone."""
+    taken = 0
+    for changed in cut_and_mended(packed("GET", "k12")) + cut_and_mended(packed("set", "k12", "value")):
+        key, pair = lone_get(changed), lone_set(changed)
+        if key is not None:
+            assert [[b"GET", key]] == commands_of(changed)
+        if pair is not None:
+            assert [[b"set", *pair]] == commands_of(changed)
+        taken += key is not None or pair is not None
+    assert taken > 20, "other keys and other values are other commands"
+    for sample in (packed("SET", "a", "b\r\nc"), packed("SET", "a", "v" * 4096), packed("SET", "a", "b") * 2):
+        assert lone_set(sample) is None
+    assert lone_set(packed("SET", "k" * 9, "v" * 3000)) == (b"k" * 9, b"v" * 3000)
 
 
 def test_what_is_not_one_command() -> None:
