@@ -37,10 +37,10 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.appending import end_waiting, unanswered
 from router.data.describe import describe_table
-from router.data.freshness import Decision, decide, needed_offset
+from router.data.freshness import Decision, decide, may_answer, needed_offset
 from router.data.in_time import in_time
 from router.data.outcomes import judged, outcome_unknown
-from router.data.reply_budget import ReplyBudget, read_many_keys
+from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
     OutcomesPart,
     ReadPart,
@@ -111,12 +111,13 @@ class LocalData:
         for place, part in enumerate(parts):
             try:
                 replica = self.node.replica(part.partition)
-                needed = needed_offset(part.after, replica.floor)
-                if _decide(replica, needed, part.strong, part.lag_max_ms) is Decision.ANSWER:
-                    results.append(await read_many_keys(replica, part.keys, budget))
-                else:
+                if not _answers(replica, part):
                     waiting.append((place, part))
                     results.append(_UNANSWERED)
+                elif len(part.keys) <= AT_ONCE_ITEMS_MAX:
+                    results.append(read_keys(replica, part.keys, budget))
+                else:
+                    results.append(await read_many_keys(replica, part.keys, budget))
             except TableNotFound:
                 waiting.append((place, part))  # it may have just been made
                 results.append(_UNANSWERED)
@@ -364,6 +365,13 @@ def _time_left(timeout: float) -> Callable[[], float]:
 
 def _judged_in(index: LmdbIndex, part: OutcomesPart) -> WriteResult | DuramenError:
     return judged(part, index.outcomes(part.base_offset, part.after))
+
+
+def _answers(replica: Replica, part: ReadPart) -> bool:
+    needed = needed_offset(part.after, replica.floor)
+    if part.strong or part.lag_max_ms:
+        return _decide(replica, needed, part.strong, part.lag_max_ms) is Decision.ANSWER
+    return may_answer(replica.index.applied, needed, replica.failure)
 
 
 def _decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> Decision:

@@ -171,9 +171,17 @@ class LmdbReads:
 
     def get_many(self, keys: Sequence[bytes]) -> Found:
         """Several entries, all read at one applied offset."""
-        with self._reading() as txn:
+        pins = self.pins
+        pins.acquire(PIN)
+        try:
+            txn = self._begin(self._data)
             state = State.unpack(txn.get(STATE, db=self._meta))
             found = list(map(txn.get, keys))
+        except lmdb.Error as error:
+            self._refuse_read(error)
+        finally:
+            txn = None  # the transaction ends before the pin does
+            pins.release()
         time = state.log_time_ms
         return Found(
             [None if stored is None or not is_live(stored, time) else entry_of(stored) for stored in found],
