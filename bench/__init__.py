@@ -25,8 +25,9 @@ cluster, no disk that is not this machine's, and no peer in a configuration that
 where the peer offers no other, and then the report says so next to the number.
 
 Reading order: `workload.py` (the words), `workloads/served.py` (most of the table), `drivers/driver.py` and one driver
-(`drivers/etcd.py`), `callers.py`, `rounds.py`, `verdicts.py`, `report.py`. `hops.py` is separate: it counts the calls
-of one request and measures no time.
+(`drivers/etcd.py`), `callers.py`, `rounds.py`, `verdicts.py`, `report.py`. Two are separate:
+`hops.py` counts the calls of one request and measures no time; `processor.py`, with `grpc_calls.py`, compares the
+server's processor time for a command with another checkout's.
 """
 
 from __future__ import annotations
