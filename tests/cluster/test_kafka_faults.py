@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kit.cluster.cluster_process import ClusterProcess
 from kit.cluster.process_watch import ProcessWatch, longest_stalls, said, tracebacks
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 from kit.kafka.broker_faults import broker_faults, kill_all, lost_index, restart_all
 
 import duramen
@@ -171,7 +171,7 @@ def test_duramen_check_has_a_namespace_of_its_own_and_leaves_nothing(kafka_url: 
         [*command, "--log", kafka_url, "--json"],
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=patience_s(170),
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from kit.deadlines import patience_s
 from kit.kafka.foreign import make_topic
 from kit.pages.markdown import TOP, Block, blocks_of
 from kit.pages.terminal import Terminal
@@ -102,7 +103,7 @@ def test_the_installation(tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=patience_s(500),
         check=False,
     )
     if "Could not find a version" in done.stderr or "No matching distribution" in done.stderr:

@@ -130,7 +130,9 @@ def test_idle_connections_leave_the_log_its_descriptors(tmp_path: Path) -> None:
         first = database.create_table("first", partitions=4)
         refused = 0
         for _ in range(limit):
-            each = closing.enter_context(socket.create_connection(("127.0.0.1", started["resp_port"]), timeout=30))
+            each = closing.enter_context(
+                socket.create_connection(("127.0.0.1", started["resp_port"]), timeout=patience_s(30))
+            )
             each.sendall(b"PING\r\n")
             try:
                 refused += each.recv(100).startswith(b"-ERR max number of clients")
@@ -138,7 +140,9 @@ def test_idle_connections_leave_the_log_its_descriptors(tmp_path: Path) -> None:
                 refused += 1
         assert refused == limit - shares.resp_connections
         for _ in range(limit):
-            each = closing.enter_context(socket.create_connection(("127.0.0.1", started["port"]), timeout=30))
+            each = closing.enter_context(
+                socket.create_connection(("127.0.0.1", started["port"]), timeout=patience_s(30))
+            )
             each.setblocking(False)  # one too many is closed by gRPC, some time later
         for number in range(60):
             table = database.create_table(f"t{number}", partitions=4)

@@ -213,7 +213,11 @@ elif {how!r} != "left open":
     begun.wait()
 """
     done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", program], capture_output=True, text=True, check=False, timeout=DEADLINE_S
+        [sys.executable, "-W", "always", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience_s(DEADLINE_S),
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kit.deadlines import patience_s
 
 from spark_bulk.session import java_problem
 
@@ -20,7 +21,7 @@ def run(name: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-W", "error", str(EXAMPLES / name)],
         capture_output=True,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=patience_s(SECONDS_MAX),
         check=False,
     )
 
@@ -56,7 +57,7 @@ def test_the_demo_says_what_it_needs(tmp_path: Path, archive: bytes | None) -> N
         [sys.executable, str(demo)],
         capture_output=True,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=patience_s(SECONDS_MAX),
         check=False,
         env={**os.environ, **no_index},
     )
@@ -86,7 +87,11 @@ def test_reprocessing_keeps_its_claims() -> None:
         pytest.skip(reason)
     # Spark's own Python is not free of warnings.
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "reprocess.py")], capture_output=True, text=True, timeout=360, check=False
+        [sys.executable, str(EXAMPLES / "reprocess.py")],
+        capture_output=True,
+        text=True,
+        timeout=patience_s(360),
+        check=False,
     )
     if done.returncode == 3:
         pytest.skip(f"the flights cannot be fetched here: {done.stdout.strip()}")

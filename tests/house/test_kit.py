@@ -72,6 +72,35 @@ def test_deadlines_grow_with_the_load(path: Path) -> None:
     assert not fixed, f"{path.relative_to(TOP)}: use kit.deadlines.within in lines {fixed}"
 
 
+def _fixed_deadlines(tree: ast.AST) -> Iterator[int]:
+    """The lines in which a process is waited for, a fixed number of seconds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("subprocess.", "process.communicate")):
+            for keyword in node.keywords:
+                value = keyword.value
+                if keyword.arg == "timeout" and (
+                    isinstance(value, ast.Constant) or (isinstance(value, ast.Name) and value.id.isupper())
+                ):
+                    yield node.lineno
+
+
+def test_a_fixed_deadline_of_a_process_is_found() -> None:
+    text = """
+subprocess.run(command, timeout=60)
+subprocess.run(command, timeout=DEADLINE_S)
+subprocess.run(command, timeout=patience_s(60))
+process.communicate(timeout=5)
+table.get(b"k", timeout=5)
+"""
+    assert list(_fixed_deadlines(ast.parse(text))) == [2, 3, 5]
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(TESTS)))
+def test_a_process_has_longer_on_a_busy_machine(path: Path) -> None:
+    fixed = list(_fixed_deadlines(tree_of(path)))
+    assert not fixed, f"{path.relative_to(TOP)}: use kit.deadlines.patience_s in lines {fixed}"
+
+
 def test_a_class_has_its_name_alone() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
     for file, node in helpers():

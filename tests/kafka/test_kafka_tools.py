@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from kit.deadlines import patience_s
 from kit.kafka.foreign import database_on, end_of, make_topic, replicas_of, wait_level
 
 from deploy.kafka.brokers import LIBS
@@ -20,7 +21,7 @@ _JAVA_DEADLINE_S = 150
 def java(tool: str, *arguments: str, stdin: bytes = b"") -> str:
     """Run one of Kafka's tools; what it printed."""
     command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBS}/*", tool, *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, timeout=_JAVA_DEADLINE_S, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=patience_s(_JAVA_DEADLINE_S), check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     return done.stdout.decode()
 

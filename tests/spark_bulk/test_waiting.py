@@ -6,6 +6,7 @@ import sys
 import threading
 
 import pytest
+from kit.deadlines import patience_s
 
 from log_tier.model.errors import Overloaded
 from spark_bulk.runtime.waiting import wait_for
@@ -60,5 +61,7 @@ async def begin():
 
 print(wait_for(begin()))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=patience_s(60)
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")

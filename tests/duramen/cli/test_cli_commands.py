@@ -131,7 +131,7 @@ class TestRecords:
         assert database.table(table).get(b"\xff") == data
         assert run("get", table, "base64:/w==").stdout.startswith("base64:AAEC")
         command = [sys.executable, "-m", "duramen", "get", table, "base64:/w==", "--raw", "--at", server.target]
-        raw = subprocess.run(command, capture_output=True, check=True, timeout=60)
+        raw = subprocess.run(command, capture_output=True, check=True, timeout=patience_s(60))
         assert raw.stdout == data
 
     def test_conditions(self, run: Run, table: str) -> None:
@@ -318,6 +318,8 @@ class TestHelp:
             "heavy = {'grpc', 'lmdb', 'pyarrow', 'asyncio', 'rich', 'uvloop'} & set(sys.modules)\n"
             "assert not heavy, heavy\n"
         )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=patience_s(60)
+        )
         assert done.returncode == 0, done.stderr
         assert done.stdout == "duramen 0.1.0\n"

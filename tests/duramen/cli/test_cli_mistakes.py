@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.server_process import run_duramen
+from kit.deadlines import patience_s
 
 # A Python in which the packages of the extra `spark` are not installed: neither their files nor their metadata.
 _WITHOUT_SPARK = """
@@ -38,7 +39,11 @@ sys.exit(run(sys.argv[1:]))
 )
 def test_commands_of_spark_without_the_extra(command: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_SPARK, *command], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", _WITHOUT_SPARK, *command],
+        capture_output=True,
+        text=True,
+        timeout=patience_s(60),
+        check=False,
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

@@ -202,7 +202,7 @@ def test_redis_cli(port: int, key: str) -> None:
     def cli(*words: str, stdin: str = "") -> str:
         command = [tool("redis-cli"), "-p", str(port), *words]
         return subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+            command, input=stdin, capture_output=True, text=True, timeout=patience_s(TIMEOUT_S), check=True
         ).stdout
 
     assert cli("set", key, "hello") == "OK\n"
@@ -221,7 +221,7 @@ def test_redis_benchmark(port: int) -> None:
         [*command.split(), "-t", "ping_inline,ping_mbulk,set,get,incr,mset"],
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=patience_s(TIMEOUT_S),
         check=True,
     )
     lines = [line.split(",")[0] for line in done.stdout.splitlines()[1:]]

@@ -267,7 +267,7 @@ def test_clients_of_node(cluster: UpCluster, key: str, tmp_path: Path) -> None:
     if installed.returncode != 0:
         pytest.skip(f"the clients cannot be fetched here: {installed.stderr.strip()[-200:]}")
     program = [node, "main.mjs", str(cluster.endpoints["n1"]), key]
-    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=patience_s(60), check=False)
     assert done.stdout == "all as expected\n", done.stdout + done.stderr
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from kit.client.server_process import ServerProcess, run_duramen
-from kit.deadlines import wait_until
+from kit.deadlines import patience_s, wait_until
 
 from duramen.blocking import Database, Table
 from log_tier.model.partitioner import partition_of
@@ -159,7 +159,7 @@ def test_kill_9_during_load(new_server: NewServer, tmp_path: Path) -> None:
                 wait_until(partial(records_reach, database, name, enough), what=f"{enough} rows are loaded")
             interrupted += load.poll() is None
             server.restart()
-            output, _ = load.communicate(timeout=120)
+            output, _ = load.communicate(timeout=patience_s(120))
         finally:
             if load.poll() is None:
                 load.kill()

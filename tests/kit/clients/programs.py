@@ -13,6 +13,8 @@ from typing import Final
 
 import pytest
 
+from kit.deadlines import patience_s
+
 __all__ = ["EXAMPLES", "LANGUAGES", "ROOT", "Language", "built", "go_tool", "need", "run_checked"]
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -67,7 +69,7 @@ def run_checked(command: Sequence[str], folder: Path, **environment: str) -> str
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=BUILD_SECONDS_MAX,
+        timeout=patience_s(BUILD_SECONDS_MAX),
         check=False,
     )
     assert done.returncode == 0, f"{command} in {folder} ended with {done.returncode}:\n{done.stdout[-4000:]}"

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from kit.deadlines import patience_s
 from kit.resp.loop_turns import HasLoop
 
 __all__ = ["TURN_MAX_S", "TurnTimes", "shortest_of"]
@@ -44,12 +45,12 @@ class TurnTimes:
 
     def __enter__(self) -> TurnTimes:
         self._server.loop.call_soon_threadsafe(self._tick)
-        assert self._began.wait(20)
+        assert self._began.wait(patience_s(20))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._runs = False
-        assert self._ended.wait(20)
+        assert self._ended.wait(patience_s(20))
 
 
 def shortest_of(tries: int, server: HasLoop, work: Callable[[], object]) -> float:

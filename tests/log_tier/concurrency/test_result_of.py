@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import CancelledError, Future
 
 import pytest
+from kit.deadlines import patience_s
 
 from log_tier.concurrency.blocking_wait import result_of
 
@@ -26,7 +27,9 @@ except KeyboardInterrupt:
 
 def test_a_signal_that_does_not_wake_the_wait_ends_it() -> None:
     """A signal that comes in the last instant before a thread sleeps is noted, and wakes nobody; like this one."""
-    done = subprocess.run([sys.executable, "-c", UNNOTICED], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", UNNOTICED], capture_output=True, text=True, check=True, timeout=patience_s(60)
+    )
     assert done.stdout == "interrupted\n"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from kit.deadlines import patience_s
 from kit.index.index_contract import IndexContract, Opened
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, add, put
 
@@ -202,7 +203,7 @@ assert open_at(Path(sys.argv[1])).count() == 2001
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=patience_s(60),
             check=False,
         )
         assert ran.returncode == 0, ran.stderr

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
+from kit.deadlines import patience_s
 
 from log_tier.model.errors import DiskFull, ShuttingDown
 from serving_tier.replica.applier import Applier
@@ -67,7 +68,7 @@ async def test_what_is_run_aside_is_done_though_its_caller_is_cancelled_and_befo
 
     def close() -> None:
         entered.set()
-        go_on.wait(20.0)
+        go_on.wait(patience_s(20.0))
         done.set()
 
     caller = asyncio.ensure_future(applier.run_aside(close))

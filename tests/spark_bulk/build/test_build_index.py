@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit.deadlines import patience_s
 from kit.spark.building import content_of, values_of
 
 from log_tier.model.errors import (
@@ -304,7 +305,7 @@ def test_an_executor_that_is_killed_while_it_writes(server: Any, table: Any, tmp
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=patience_s(180),
         check=False,
         cwd=tmp_path,
     )

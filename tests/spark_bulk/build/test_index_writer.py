@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.deadlines import patience_s
 from kit.spark.building import BASE, PARTITION, TABLE, entries_of, write_index
 
 from log_tier.model.batch import Columns, encode_batch
@@ -271,7 +272,7 @@ def test_memory_does_not_grow_with_the_partition(tmp_path: Path) -> None:
         below.mkdir()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path])}
         command = [sys.executable, "-c", _MEASURED, str(below), str(rows)]
-        done = subprocess.run(command, capture_output=True, check=True, env=environment, timeout=120)
+        done = subprocess.run(command, capture_output=True, check=True, env=environment, timeout=patience_s(120))
         found: dict[str, int] = json.loads(done.stdout)
         return found
 

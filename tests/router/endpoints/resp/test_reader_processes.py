@@ -301,7 +301,7 @@ def test_readers_end_with_the_server(server: ServerThread) -> None:
             os.kill(pid, 0)
     assert not folder.exists()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(server.address, timeout=5)
+        socket.create_connection(server.address, timeout=patience_s(5))
 
 
 def test_the_port_is_not_shared_with_another_server(server: ServerThread) -> None:

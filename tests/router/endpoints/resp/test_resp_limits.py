@@ -37,7 +37,7 @@ def test_a_long_pipeline(server: ServerThread, key: str) -> None:
     expected = (b"+OK\r\n" + b"$20\r\n" + b"x" * 20 + b"\r\n" + b"+PONG\r\n") * 1000
     before = memory_bytes()
     with server.connect() as raw, server.connect() as other:
-        raw.socket.settimeout(120)
+        raw.socket.settimeout(patience_s(120))
         sender = threading.Thread(target=raw.send, args=(block * blocks,))
         sender.start()
         left = len(expected) * blocks
@@ -103,7 +103,7 @@ def test_a_queue_has_a_limit_in_bytes(server: ServerThread, key: str) -> None:
         raw.send(packed("SET", key, "1") + packed("WAIT", "1", "700"))
         data = packed("ECHO", b"x" * 4_000_000) * 60
         before = memory_bytes()
-        raw.socket.settimeout(60)
+        raw.socket.settimeout(patience_s(60))
         sender = threading.Thread(target=raw.send, args=(data,))
         sender.start()
         assert raw.reply() == OK
@@ -169,7 +169,7 @@ def test_two_thousand_idle_connections(server: ServerThread, key: str) -> None:
     try:
         before = memory_bytes()
         for _ in range(count):
-            idle.append(socket.create_connection(server.address, timeout=20))  # noqa: PERF401 - closed below, however many
+            idle.append(socket.create_connection(server.address, timeout=patience_s(20)))  # noqa: PERF401 - closed below, however many
         wait_until(lambda: len(server.server.clients) >= count, "all of them are in")
         assert (memory_bytes() - before) / count < 64 << 10, "bytes for each"
         with server.connect() as raw:
@@ -191,7 +191,7 @@ def test_garbage_harms_nobody(server: ServerThread, garbage: bytes) -> None:
     with server.connect() as healthy, server.connect() as raw:
         raw.send(garbage)
         raw.socket.shutdown(socket.SHUT_WR)
-        raw.socket.settimeout(20)
+        raw.socket.settimeout(patience_s(20))
         while True:
             try:
                 if not raw.socket.recv(1 << 16):
