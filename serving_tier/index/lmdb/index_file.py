@@ -252,6 +252,11 @@ class IndexFile(LmdbReads):
                     env.reader_check()
 
     @property
+    def is_at_rest(self) -> bool:
+        """Does the next read open the file first? That takes about 1 ms."""
+        return self._env is None
+
+    @property
     def is_unsynced(self) -> bool:
         """Does a clean close have something to sync?"""
         return self._unsynced

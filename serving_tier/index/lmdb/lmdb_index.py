@@ -23,6 +23,7 @@ from log_tier.model.batch_header import Place, split_batches
 from log_tier.model.errors import VersionMissing
 from log_tier.model.identifiers import FIRST, Offset, PartitionId
 from serving_tier.fold.fold import Effects, fold
+from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import FoldVerdicts, Outcome
 from serving_tier.index.index import Applied, IndexLimits, IndexStatistics
 from serving_tier.index.lmdb.bookkeeping import take_over
@@ -120,6 +121,11 @@ class LmdbIndex(IndexFile):
         index.applied = index.shown = summary.state.applied
         index.version, index.live = summary.version, summary.live
         return index
+
+    def producer(self, producer_id: int) -> ProducerState | None:
+        """The last batch of a producer that took effect. No file is made for the answer that there is none."""
+        is_empty = self._is_new and self._known() is not None
+        return None if is_empty else super().producer(producer_id)
 
     def count(self) -> int:
         """How many keys are there."""

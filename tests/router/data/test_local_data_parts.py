@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from kit.cluster.one_machine import (
     DEADLINE_S,
@@ -18,11 +20,13 @@ from kit.cluster.one_machine import (
 )
 from kit.deadlines import until
 
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, ReplicaBehind, TableNotFound, WriteUnknown
 from log_tier.model.identifiers import Offset, Partition, PartitionId
 from log_tier.model.partitioner import partition_of
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
+from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
 from router.data.requests import OutcomesPart, ReadPart, ReadResult, ScanRequest, WritePart, WriteResult
 
@@ -79,6 +83,28 @@ async def test_some_partitions_of_a_watch(data_plane: LocalData, table: TableRef
     await write(data_plane, table, 1, puts((b"k", b"v")))
     assert (await anext(events)).partition == ONE
     await events.aclose()
+
+
+async def test_a_producer_s_places_in_partitions_at_rest_take_many_turns(data_plane: LocalData) -> None:
+    partitions = 12
+    table = await data_plane.create_table(TableSpec("resting", partitions), timeout=DEADLINE_S)
+    for partition in range(partitions):
+        await write(data_plane, table, partition, puts((b"k", b"v"), producer_id=7, sequence=partition), outcomes=True)
+        assert data_plane.node.replica(PartitionId(table.id, Partition(partition))).index.rest()
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    await asyncio.sleep(0)
+    places = await data_plane.producer(table.id, 7, timeout=DEADLINE_S)
+    await end_tasks(counting)
+    assert places == {Partition(number): number for number in range(partitions)}
+    assert turns >= partitions // 4, "an index that is at rest is opened on the loop, in some 1 ms"
 
 
 async def test_some_partitions_of_a_producer(data_plane: LocalData, table: TableRef) -> None:

@@ -46,6 +46,7 @@ def test_a_new_index_has_no_file_until_it_is_used(tmp_path: Path) -> None:
     environments = OpenEnvironments(2)
     index = resting(tmp_path / "index", environments)
     assert (index.applied, index.count(), index.next_expiry_ms()) == (NOTHING, 0, None)
+    assert index.producer(7) is None
     index.close()
     assert not (tmp_path / "index").exists()
     index, log = resting(tmp_path / "index", environments), StoredLog()
