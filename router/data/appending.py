@@ -1,15 +1,28 @@
-"""What an append came to that the log did not answer part by part."""
+"""What comes of an append that does not reach the log, or that the log did not answer part by part."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from log_tier.model.errors import DuramenError, WriteUnknown
+from log_tier.model.errors import DuramenError, LogDamaged, WriteUnknown
+from log_tier.model.identifiers import PartitionId
 from router.data.requests import WritePart
 
-__all__ = ["end_waiting", "unanswered"]
+__all__ = ["behind_their_index", "end_waiting", "unanswered"]
+
+
+def behind_their_index(
+    parts: Sequence[WritePart], refusals: Mapping[PartitionId, DuramenError]
+) -> dict[PartitionId, LogDamaged]:
+    """The partitions whose log ends before what an index here has applied, as after a log was put back from an older
+    copy: an append would get an offset that was acknowledged for something else, and the index would never apply it.
+
+    `refusals`: why replicas could not be opened.
+    """
+    found = {part.partition: refusals.get(part.partition) for part in parts}
+    return {partition: refusal for partition, refusal in found.items() if isinstance(refusal, LogDamaged)}
 
 
 def end_waiting(appending: asyncio.Future[Any]) -> None:

@@ -35,7 +35,7 @@ from log_tier.model.log import Appended, Log
 from log_tier.model.retention import Retention
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
-from router.data.appending import end_waiting, unanswered
+from router.data.appending import behind_their_index, end_waiting, unanswered
 from router.data.describe import describe_table
 from router.data.freshness import Decision, decide, may_answer, needed_offset
 from router.data.in_time import in_time
@@ -191,6 +191,10 @@ class LocalData:
         Outcomes that the replica does not know within `patience` come as `pending`.
         """
         _check_parts(parts)
+        if self.node.refusals and (lost := behind_their_index(parts, self.node.refusals)):
+            others = [part for part in parts if part.partition not in lost]
+            done = iter(await self.write(others, timeout=timeout, patience=patience) if others else ())
+            return [copy(lost[part.partition]) if part.partition in lost else next(done) for part in parts]
         appended: Sequence[Appended | DuramenError]
         try:
             appending = self.log.append_many([part[:2] for part in parts], gathered=all(map(_is_gathered, parts)))
