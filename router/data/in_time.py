@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from log_tier.model.errors import DeadlineExceeded
 
-__all__ = ["in_time"]
+__all__ = ["in_time", "time_left"]
 
 
 @asynccontextmanager
@@ -25,3 +25,10 @@ async def in_time(timeout: float, what: str) -> AsyncIterator[None]:
         if not limit.expired():
             raise
         raise DeadlineExceeded(f"{what} within {timeout:g} s; ask again with more time") from None
+
+
+def time_left(timeout: float) -> Callable[[], float]:
+    """How much of `timeout` is left, in seconds, whenever it is called."""
+    time = asyncio.get_running_loop().time
+    ends_s = time() + timeout
+    return lambda: max(0.0, ends_s - time())

@@ -12,7 +12,7 @@ the replicas. Parts of one request fail by themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from copy import copy
 from operator import attrgetter
@@ -38,7 +38,7 @@ from log_tier.model.table_spec import TableSpec
 from router.data.appending import behind_their_index, end_waiting, unanswered
 from router.data.describe import describe_table
 from router.data.freshness import Decision, decide, may_answer, needed_offset
-from router.data.in_time import in_time
+from router.data.in_time import in_time, time_left
 from router.data.outcomes import judged, outcome_unknown
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
@@ -129,7 +129,7 @@ class LocalData:
             if turn is not None and turn.is_full(_PART_ITEMS + min(len(part.keys), AT_ONCE_ITEMS_MAX)):
                 await turn.end()
         if waiting:
-            left_s = _time_left(min(timeout, patience) if patience else timeout)
+            left_s = time_left(min(timeout, patience) if patience else timeout)
             asked = waiting if len(waiting) == 1 else await without_absent(self.tables, waiting, results, left_s())
             answers = await gather_some(asked, lambda each: self._read_when_fresh(each[1], left_s(), budget))
             for (place, part), answer in zip(asked, answers, strict=True):
@@ -248,7 +248,7 @@ class LocalData:
     ) -> list[WriteResult | DuramenError]:
         if len(parts) == 1:
             return [await self._judge(parts[0], timeout, acknowledged)]  # a lone write pays for nothing else
-        left_s = _time_left(timeout)
+        left_s = time_left(timeout)
         return await gather_some(parts, lambda part: self._judge(part, left_s(), acknowledged))
 
     async def _judge(self, part: OutcomesPart, timeout: float, acknowledged: bool) -> WriteResult | DuramenError:
@@ -279,7 +279,7 @@ class LocalData:
         check_scan(request)
         async with in_time(timeout, "the table was not looked up"):
             table = await self.tables.known(request.table_id)
-        left_s = _time_left(timeout)
+        left_s = time_left(timeout)
         after, strong, lag_max_ms = request.after, request.strong, request.lag_max_ms
         replicas = await gather_some(
             [table.partition(partition) for partition in request.partitions or _every(table)],
@@ -361,13 +361,6 @@ class LocalData:
                 if self._resources is None:
                     for close in (self.log.close, self.catalog.close, self.node.close, self.hosting.close):
                         closing.push_async_callback(close)
-
-
-def _time_left(timeout: float) -> Callable[[], float]:
-    """How much of `timeout` is left, in seconds, whenever it is called."""
-    time = asyncio.get_running_loop().time
-    ends_s = time() + timeout
-    return lambda: max(0.0, ends_s - time())
 
 
 def _judged_in(index: LmdbIndex, part: OutcomesPart) -> WriteResult | DuramenError:

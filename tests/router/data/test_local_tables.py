@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,7 @@ from log_tier.model.errors import (
     TableExists,
     TableNotFound,
 )
-from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.local_data import LocalData
@@ -56,10 +56,10 @@ async def test_a_caller_who_gives_up_leaves_no_half_made_table(
     entered, may_go = asyncio.Event(), asyncio.Event()
     inner = data_plane.node.host_resting
 
-    async def host_resting(wanted: Sequence[RestingReplica]) -> None:
+    async def host_resting(wanted: Sequence[RestingReplica], listed: Mapping[TableId, Collection[str]]) -> None:
         entered.set()
         await may_go.wait()
-        await inner(wanted)
+        await inner(wanted, listed)
 
     monkeypatch.setattr(data_plane.node, "host_resting", host_resting)
     creating = asyncio.ensure_future(data_plane.create_table(TableSpec("ships", partitions=2), timeout=DEADLINE_S))
