@@ -2,7 +2,9 @@
 
 There is one such loop (`background_loop()`), and it outlives every connection. gRPC passes the events of all channels
 of a process through one queue, and hands each to the loop of its channel: a loop that was closed while another goes on
-is missed there, once for every late event, and is never let go of. So loops of connections do not come and go.
+is missed there, once for every late event, and is never let go of. So loops of connections do not come and go. Where
+a program runs loops of its own next to this one (`asyncio.run` with `duramen.aio`), gRPC's complaint about an event
+that came after a loop's end is not reported: who asked is gone.
 
 It starts with the first caller and halts when the interpreter ends, before modules are taken down: what is under way
 then stays as it is, like a daemon thread, and says nothing. A forked process has no copy of it: there the first caller
@@ -15,15 +17,18 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from log_tier.concurrency.forking import keep_for_ever, on_fork
 
-__all__ = ["BackgroundLoop", "background_loop"]
+__all__ = ["BackgroundLoop", "background_loop", "report_unless_late"]
 
 T = TypeVar("T")
+
+# As it stands in an error's message: what passes gRPC's events to the loops of their channels.
+_EVENTS: Final = "PollerCompletionQueue._handle_events"
 
 # A loop whose turn does not come to its end must not keep the process from its own.
 _HALT_S: Final = 2.0
@@ -34,6 +39,9 @@ class BackgroundLoop:
 
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
+        self.loop.set_exception_handler(
+            lambda loop, context: report_unless_late(loop.default_exception_handler, context)
+        )
         # Held while work is handed over and while the loop is being stopped: no work falls in between and hangs.
         # Reentrant, because the collector may run inside and hand over the closing of what it found.
         self._gate = threading.RLock()
@@ -93,6 +101,13 @@ class BackgroundLoop:
         keep_for_ever(self)
         for task in asyncio.all_tasks(self.loop):
             keep_for_ever(task)
+
+
+def report_unless_late(report: Callable[[dict[str, Any]], None], context: dict[str, Any]) -> None:
+    """`report` an error of a loop, unless it is gRPC's about an event for a loop that is closed."""
+    error = context.get("exception")
+    if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed" and _EVENTS in context["message"]):
+        report(context)
 
 
 async def _cancel_others() -> None:

@@ -17,7 +17,7 @@ from kit.deadlines import patience_s, wait_until
 
 import duramen
 from duramen.blocking import Database
-from log_tier.concurrency.background_loop import background_loop
+from log_tier.concurrency.background_loop import background_loop, report_unless_late
 
 DEADLINE_S = 60
 
@@ -241,3 +241,56 @@ def test_many_threads_open_and_close_at_once(server: ServerProcess, table_name: 
             assert list(threads.map(use, range(40))) == [b"v"] * 40
         wait_until(lambda: tasks(db) <= tasks_before, what="no task is left of a closed connection")
         assert threading.active_count() <= threads_before
+
+
+BESIDE_ANOTHER_LOOP = """
+import asyncio, sys, threading
+import duramen, duramen.aio
+target, table_name = sys.argv[1:]
+ended = threading.Event()
+
+def use(table):
+    while not ended.is_set():
+        table.put(b"k", b"v")
+
+async def short():
+    async with await duramen.aio.connect(target) as db:
+        under_way = [asyncio.ensure_future(db.table(table_name).put(b"k", b"w")) for _ in range(3)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # they have been sent, and end with this loop
+
+with duramen.connect(target) as db:
+    threads = [threading.Thread(target=use, args=(db.table(table_name),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        asyncio.run(short())
+    ended.set()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_a_loop_that_ends_next_to_a_blocking_connection_says_nothing(server: ServerProcess, table_name: str) -> None:
+    """gRPC hands late events of a closed loop's calls to it from whatever loop sees them: ours had a traceback each."""
+    with server.connect() as db:
+        db.create_table(table_name)
+    done = subprocess.run(
+        [sys.executable, "-c", BESIDE_ANOTHER_LOOP, server.target, table_name],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience_s(DEADLINE_S),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_background_loop_reports_any_other_error() -> None:
+    reported: list[str] = []
+    for name, error in (
+        ("PollerCompletionQueue._handle_events", RuntimeError("Event loop is closed")),
+        ("PollerCompletionQueue._handle_events", RuntimeError("another one")),
+        ("mine", RuntimeError("Event loop is closed")),
+    ):
+        report_unless_late(lambda context: reported.append(context["message"]), {"message": name, "exception": error})
+    assert reported == ["PollerCompletionQueue._handle_events", "mine"]
