@@ -55,6 +55,7 @@ from router.data.requests import (
 from router.data.scan import check_scan, scan_replicas
 from router.data.tables import Tables, without_absent
 from router.data.watch import watch_replicas
+from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.hosting import Hosting
 from serving_tier.replica.refusals import end_unknown
@@ -70,9 +71,6 @@ PARTS_MAX: Final = 10_000
 
 # A part costs as much as so many keys: its replica is looked up, and it has a transaction of its own.
 _PART_ITEMS: Final = 10
-
-# A part whose index is at rest: its file is opened first, in some 1 ms.
-_RESTING_ITEMS: Final = 250
 
 _is_gathered: Final = attrgetter("gathered")
 
@@ -114,6 +112,8 @@ class LocalData:
         for place, part in enumerate(parts):
             try:
                 replica = self.node.replica(part.partition)
+                if turn is not None and replica.index.is_at_rest and turn.is_full(OPENING_ITEMS):
+                    await turn.end()
                 if not _answers(replica, part):
                     waiting.append((place, part))
                     results.append(_UNANSWERED)
@@ -307,7 +307,7 @@ class LocalData:
         turn = Turn()
         for partition in partitions or _every(table):
             replica = await self._fresh(PartitionId(table_id, partition), NOTHING, True, timeout)
-            if turn.is_full(_RESTING_ITEMS if replica.index.is_at_rest else _PART_ITEMS):
+            if turn.is_full(OPENING_ITEMS if replica.index.is_at_rest else _PART_ITEMS):
                 await turn.end()
             state = replica.index.producer(producer_id)
             if state is not None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from log_tier.concurrency.background import Failed, only_logged, run_forever
+from log_tier.concurrency.sized_work import Turn
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.batch import Batch, Columns, encode_batch
 from log_tier.model.errors import DuramenError, TableNotFound, Unavailable
@@ -27,6 +28,9 @@ from serving_tier.replica.replica import Replica
 __all__ = ["IdleExpiry"]
 
 logger = logging.getLogger(__name__)
+
+# A look is a read transaction and a seek, as items of a turn of the loop: some 100 µs.
+_LOOK_ITEMS: Final = 25
 
 # How exactly an idle key expires.
 _TICK_S: Final = 0.1
@@ -88,10 +92,13 @@ class IdleExpiry:
 
     async def tick(self) -> None:
         """Append a no-op to each partition in which a key is due. O(touched + with an expiry)."""
-        now_ms, now_s = self._clock_ms(), asyncio.get_running_loop().time()
+        turn = Turn()
         for watch in list(self._touched):
-            if watch.replica.state == "ready":
+            if watch in self._touched and watch.replica.state == "ready":
                 self._look(watch)
+                if turn.is_full(_LOOK_ITEMS):
+                    await turn.end()
+        now_ms, now_s = self._clock_ms(), asyncio.get_running_loop().time()
         for watch, due_ms in list(self._due_ms.items()):
             replica = watch.replica
             if replica.state != "ready" or due_ms > now_ms - self._rank(watch.name) * _RANK_DELAY_MS:

@@ -45,9 +45,12 @@ from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.index.lmdb.reads import LmdbReads, closed
 from serving_tier.index.lmdb.summary import IndexSummary
 
-__all__ = ["IndexFile"]
+__all__ = ["OPENING_ITEMS", "IndexFile"]
 
 logger = logging.getLogger(__name__)
+
+OPENING_ITEMS: Final = 250
+"""The 1 ms that it takes to open a file at rest, as items of a turn (`log_tier.concurrency.sized_work`)."""
 
 # How many other indexes are put to rest where the process is out of descriptors: each gives two back.
 _SHED: Final = 4

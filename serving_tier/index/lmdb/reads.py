@@ -80,6 +80,11 @@ class LmdbReads:
         """Held by long reads, of one transaction or of several: the owner closes the index after they have ended."""
 
     @property
+    def is_at_rest(self) -> bool:
+        """Does the next read open the file first? See `serving_tier.index.lmdb.index_file`."""
+        return False
+
+    @property
     def path(self) -> Path:
         """Its folder."""
         return self._path

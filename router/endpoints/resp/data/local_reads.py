@@ -6,7 +6,7 @@ The table may be one whose replicas are in this process (`tables.py`), or the on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol, cast
 
 from log_tier.model.errors import DuramenError, LimitExceeded
@@ -22,6 +22,9 @@ __all__ = ["LocalReads", "ReadableIndex", "ReadableTable", "bulks", "by_partitio
 
 _ZERO: Final = Partition(0)
 
+# Files of indexes at rest that one turn of the loop opens: some 1 ms each.
+_OPENED_MAX: Final = 4
+
 # As many replies of the largest size that is kept are as much as one command may answer with.
 _KEYS_KNOWN_MAX: Final = MGET_BYTES_MAX // REPLY_BYTES_MAX
 
@@ -34,6 +37,9 @@ class ReadableIndex(Protocol):
 
     @property
     def log_time_ms(self) -> int: ...
+
+    @property
+    def is_at_rest(self) -> bool: ...
 
     def stored(self, key: bytes) -> bytes | None: ...
 
@@ -151,7 +157,10 @@ class LocalReads:
             return None if replies is None else b"".join(replies)
         found: dict[bytes, bytes] = {}
         room = bytes_max
-        for partition, mine in by_partition(table, keys).items():
+        groups = by_partition(table, keys)
+        if _opens_many(table, groups):
+            return None
+        for partition, mine in groups.items():
             some = self._replies(table, partition, mine, null, max(0, room))
             if some is None:
                 return None
@@ -249,7 +258,10 @@ class LocalReads:
         if len(keys) > AT_ONCE_KEYS_MAX:
             return None
         found: dict[bytes, Entry | None] = {}
-        for partition, mine in by_partition(table, keys).items():
+        groups = by_partition(table, keys)
+        if _opens_many(table, groups):
+            return None
+        for partition, mine in groups.items():
             some = self.of_partition(table, partition, mine)
             if some is None:
                 return None
@@ -263,6 +275,14 @@ class LocalReads:
         stored = self.stored(table, partition, keys) if len(keys) <= AT_ONCE_KEYS_MAX else None
         replica = table.replicas[partition]
         return None if stored is None or replica is None else entries_of(keys, stored, replica.index)
+
+
+def _opens_many(table: ReadableTable, partitions: Collection[Partition]) -> bool:
+    """Would a read of these partitions open more files than a turn of the event loop has time for?"""
+    if len(partitions) <= _OPENED_MAX:
+        return False
+    replicas = map(table.replicas.__getitem__, partitions)
+    return sum(replica is not None and replica.index.is_at_rest for replica in replicas) > _OPENED_MAX
 
 
 def entries_of(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from log_tier.concurrency.sized_work import Turn
 from log_tier.model.errors import DuramenError, LimitExceeded, TableNotFound
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import KEY_BYTES_MAX
@@ -17,6 +18,7 @@ from router.endpoints.resp.data.tables import ServedTable
 from router.endpoints.resp.wire.limits import AT_ONCE_BYTES_MAX, AT_ONCE_KEYS_MAX, MGET_BYTES_MAX, REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.problems import BAD_KEY
 from serving_tier.fold.entry import Entry
+from serving_tier.index.lmdb.index_file import OPENING_ITEMS
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.replica.replica import Replica
 
@@ -113,7 +115,10 @@ class Reads(LocalReads):
         ones; other clients are served meanwhile.
         """
         found: dict[bytes, Entry | None] = {}
+        turn = Turn()
         for partition, keys, replica, needed in shares:
+            if turn.is_full(OPENING_ITEMS if replica.index.is_at_rest else len(keys)):
+                await turn.end()
             if table.replicas[partition] is not replica:
                 return None  # its successor must show what it has shown: more than `needed`, perhaps
             try:

@@ -63,11 +63,24 @@ class CacheBudget:
 class ValueCache:
     """The cache of one replica, for one event loop. `open()` makes one, `close()` takes it out of its `CacheBudget`."""
 
-    __slots__ = ("_budget", "_old_bytes", "_replica", "_young_bytes", "applied", "index", "old", "transaction", "young")
+    __slots__ = (
+        "_begun",
+        "_budget",
+        "_old_bytes",
+        "_replica",
+        "_young_bytes",
+        "applied",
+        "index",
+        "old",
+        "transaction",
+        "young",
+    )
 
     def __init__(self, replica: Replica, budget: CacheBudget) -> None:
         self._replica = replica
         self._budget = budget
+        self._begun = False
+        """Has it heard of an index's state? Only then is there anything in it."""
         self.index: LmdbIndex = replica.index
         """What the values are of."""
         self.applied: Offset = NOTHING
@@ -82,15 +95,15 @@ class ValueCache:
 
     @classmethod
     def open(cls, replica: Replica, budget: CacheBudget) -> ValueCache:
-        """A cache of a replica that is here. Its values hold from the next batch on that is applied, or at once where
-        none is under way.
+        """A cache of a replica that is here. Its values hold from the first read or the first batch on: to ask an index
+        at rest for its state would open its file, and a table has a thousand of those.
         """
         cache = cls(replica, budget)
         if budget.bytes_max:
             budget.caches.append(cache)
             replica.observers.append(cache)
-            if not replica.applying.under_way:
-                cache.applied, cache.transaction = replica.index.applied, replica.index.transaction()
+        else:
+            cache._begun = True
         return cache
 
     @property
@@ -106,16 +119,24 @@ class ValueCache:
         elif self.young or self.old:
             for batch in batches:
                 self._forget(batch.columns.keys)
-        self.applied = index.applied
-        self.transaction = index.transaction()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._begun = True
+        self.applied, self.transaction = self.index.applied, self.index.transaction()
 
     def replica_left(self) -> None:
         """The values hold for the old index: a reader compares it with the live one."""
 
     def passed(self) -> None:
-        """A client was shown the index as it is, which may be newer than what the cache has heard of. See V4."""
+        """A client was shown the index as it is, which may be newer than what the cache has heard of. See V4. Where the
+        cache has heard of nothing yet and no batch is under way, it begins with that state.
+        """
         if self._replica.applying.under_way:
             self.applied = NOTHING
+        elif not self._begun:
+            self.index = self._replica.index
+            self._begin()
 
     def _forget(self, keys: Iterable[bytes]) -> None:
         young, old = self.young, self.old
@@ -173,7 +194,7 @@ class ValueCache:
     def close(self) -> None:
         """Hear no more. Idempotent."""
         self.clear()
-        self.applied = NOTHING
+        self.applied, self._begun = NOTHING, True
         if self in self._budget.caches:
             self._budget.caches.remove(self)
             self._replica.observers.remove(self)

@@ -82,6 +82,25 @@ async def test_what_was_read_is_kept_until_it_changes(data_plane: LocalData) -> 
     assert set(cache_of(table).young) == {b"k"}, "that a key is absent is not kept"
 
 
+async def test_it_begins_with_the_first_read_of_an_index_at_rest(data_plane: LocalData) -> None:
+    """To ask for the state of an index would open its file; nothing is kept of a read that came before."""
+    table, reads = await served(data_plane)
+    cache, replica = cache_of(table), table.replicas[0]
+    assert replica is not None
+    assert replica.index.is_at_rest
+    assert cache.transaction == -1
+    assert get(reads, table, b"a") == NULL[2]
+    assert cache.transaction == replica.index.transaction()
+    assert cache.applied == replica.applied
+    await put(data_plane, table, {b"a": b"1"})
+    await level(table)
+    assert get(reads, table, b"a") == b"$1\r\n1\r\n"
+    assert list(cache.young) == [b"a"]
+    table.close()
+    assert get(reads, table, b"a") == b"$1\r\n1\r\n"
+    assert not cache.young, "a closed cache does not begin again"
+
+
 async def test_it_is_left_out_while_the_index_is_ahead_of_it(data_plane: LocalData) -> None:
     """After an apply in its thread, and before the event loop hears of it."""
     table, reads = await served(data_plane)
