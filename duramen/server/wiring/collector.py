@@ -42,9 +42,10 @@ class OpenedObjects:
         """Keep the collector from looking while the block runs; freeze what it made, if it ends well and made much."""
         enabled = gc.isenabled()
         gc.disable()
+        there = gc.get_count()[0]
         try:
             yield
-            if enabled and gc.get_count()[0] >= self._frozen_min:
+            if enabled and gc.get_count()[0] - there >= self._frozen_min:
                 self._freeze()
         finally:
             if enabled:

@@ -145,7 +145,7 @@ def test_work_that_a_thread_does(stubs: Stubs, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_many_parts_are_read_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
-    with LoopTurns(stubs.server, monkeypatch, local_data, "read_many_keys") as counted:
+    with LoopTurns(stubs.server, monkeypatch, local_data, "read_keys") as counted:
         stubs.read_parts()
     assert counted.calls == COUNT
     assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
