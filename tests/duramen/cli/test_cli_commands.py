@@ -128,8 +128,8 @@ class TestRecords:
     def test_bytes(self, run: Run, server: ServerProcess, table: str, database: Database) -> None:
         data = bytes(range(256))
         assert run("put", table, "base64:/w==", "-", stdin=data).returncode == 0
-        assert database.table(table).get(b"\xff") == data
-        assert run("get", table, "base64:/w==").stdout.startswith("base64:AAEC")
+        assert database.table(table).get(b"\xff", level="strong") == data
+        assert run("get", table, "base64:/w==", "--level", "strong").stdout.startswith("base64:AAEC")
         command = [sys.executable, "-m", "duramen", "get", table, "base64:/w==", "--raw", "--at", server.target]
         raw = subprocess.run(command, capture_output=True, check=True, timeout=patience_s(60))
         assert raw.stdout == data
