@@ -163,7 +163,7 @@ class TestRecords:
 
     def test_ttl(self, run: Run, table: str, database: Database) -> None:
         run("put", table, "k", "v", "--ttl", "3600")
-        entry = database.table(table).get_entry(b"k")
+        entry = database.table(table).get_entry(b"k", level="strong")
         assert entry is not None
         assert entry.expires_at_ms > 0
         run("put", table, "k", "w", "--keep-ttl")

@@ -108,11 +108,13 @@ class _GatedContext:
 
 
 class _GatedStatus(NodeService):
-    gate: Gate
+    gates: Sequence[Gate]
 
     async def Status(self, request: Any, context: Any) -> None:  # noqa: N802
-        await self.gate.passed()
-        gated: Any = _GatedContext(context, self.gate)
+        gated: Any = context
+        for gate in self.gates:
+            await gate.passed()
+            gated = _GatedContext(gated, gate)
         await super().Status(request, gated)
 
 
@@ -178,6 +180,8 @@ class NodeProcess(Serving):
         super().__init__()
         self.id = node_id
         self.gate = Gate()
+        self.status_gate = Gate()
+        """While it is shut, the node answers, and reports nothing: routers count it as lost."""
         self._folder = folder / node_id
         self._log = log
         self.data_plane: LocalData
@@ -207,7 +211,7 @@ class NodeProcess(Serving):
             self.streams,
             copies_folder=self._folder.with_suffix(".copies"),
         )
-        self.service.gate = self.gate
+        self.service.gates = (self.gate, self.status_gate)
         keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(self.gated, self.streams, load), server)  # type: ignore[no-untyped-call]
         node_pb2_grpc.add_NodeServicer_to_server(self.service, server)  # type: ignore[no-untyped-call]
         maps = ClusterService(self.data_plane.catalog, self.streams, role="node", log_url=self._log.url)
@@ -217,6 +221,7 @@ class NodeProcess(Serving):
     async def stop(self) -> None:
         await super().stop()
         self.gate.open()
+        self.status_gate.open()
         await self.service.close()
 
     async def close(self) -> None:
@@ -309,6 +314,7 @@ class TestCluster:
     async def close(self) -> None:
         for node in self.nodes.values():
             node.gate.open()
+            node.status_gate.open()
         for router in self.routers:
             router.gate.open()
             await router.close()
