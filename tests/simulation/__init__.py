@@ -54,7 +54,8 @@ flip bits or misdirect writes (`tests/log_tier/embedded/recovery` does), and a c
 thread: a reader never runs between its write and its sync.
 
 **Reading order**: `plan.py`, `story.py`, `simulated_loop.py`, `simulated_clock.py`, `simulated_disk.py`, `book.py`,
-`log_world.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `api_traffic.py`, `resp_ledger.py`,
-`resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`, `cluster_world.py`, `planted.py`, `planted_database.py`,
+`log_world.py`, `simulated_machine.py`, `simulated_wire.py`, `seeded.py`, `database_world.py`, `api_traffic.py`,
+`resp_ledger.py`, `resp_traffic.py`, `simulated_network.py`, `simulated_grpc.py`, `simulated_process.py`,
+`cluster_world.py`, `cluster_incidents.py`, `cluster_traffic.py`, `planted.py`, `planted_database.py`,
 `planted_resp.py`, `planted_cluster.py`, `worlds.py`, `run.py`, `__main__.py`.
 """

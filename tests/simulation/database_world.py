@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-import tempfile
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from typing import Any, Final
 
 from log_tier.catalog.catalog import Catalog
 from log_tier.catalog.commands import RegisterNode
 from log_tier.catalog.map_follower import MapFollower
-from log_tier.embedded import EmbeddedLog, EngineSettings
 from log_tier.model.errors import DuramenError
 from router.data.local_data import LocalData
 from router.data.tables import Tables
@@ -23,18 +20,17 @@ from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from serving_tier.node.hosting import Hosting
 from serving_tier.node.node import Node
 from simulation.book import Broken
-from simulation.plan import Fault, FaultKind, Plan
+from simulation.plan import Plan
 from simulation.seeded import seeded
-from simulation.simulated_clock import SimulatedClock, SlowTurnClock
-from simulation.simulated_disk import FaultyDisk
-from simulation.simulated_loop import SimulatedLoop, SimulatedWorkers
+from simulation.simulated_clock import SlowTurnClock
+from simulation.simulated_loop import SimulatedLoop
+from simulation.simulated_machine import RESTART_S, SimulatedMachine
 from simulation.simulated_wire import SimulatedWire
-from simulation.story import RunStory
 
 __all__ = ["DatabaseWorld", "Traffic"]
 
-HOME: Final = Path("/data/log")
-_RESTART_S: Final = 0.2
+_PACE: Final = 0.5
+"""What the times of a plan are multiplied by."""
 _END_S: Final = 600.0
 """Virtual time after which a run that has not ended never will."""
 
@@ -53,28 +49,13 @@ class DatabaseWorld:
         """Of the life that goes on."""
         self.wires: set[SimulatedWire] = set()
         """Connections to it."""
-        self.story = RunStory(loop.time)
+        self._machine = SimulatedMachine(plan, loop, "database", self.stop)
+        self.story, self.disk = self._machine.story, self._machine.disk
         self.up = asyncio.Event()
         self.died = asyncio.Event()
         self.plane: LocalData | None = None
-        self.disk = FaultyDisk(self.story, self.stop)
-        self._chance = random.Random(f"database {plan.seed}")
         self.life = 0
-        self._clock = SimulatedClock(loop.time)
         self._turn_clock = SlowTurnClock(loop.time, random.Random(f"turns {plan.seed}"))
-        memory = Path("/dev/shm")
-        self._folder = Path(tempfile.mkdtemp(prefix="duramen-simulation-", dir=memory if memory.is_dir() else None))
-        self._workers = SimulatedWorkers(loop)
-        self._settings = EngineSettings(
-            segment_bytes=max(4096, plan.segment_bytes),
-            index_every_bytes=300,
-            journal_bytes=max(4096, plan.journal_bytes),
-            tail_bytes_max=plan.tail_bytes,
-            quick_commit_s=10.0 if plan.quick else 0.0,
-            random_bytes=self._chance.randbytes,
-            workers=self._workers,
-            stopwatch_s=loop.time,
-        )
 
     def stop(self) -> None:
         """This life is over: the process has died, or its operator has seen that it must be started again."""
@@ -100,7 +81,7 @@ class DatabaseWorld:
                     task.cancel()
             await asyncio.gather(living, checking, return_exceptions=True)
             await self._close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._machine.close()
         for task in (living, checking):
             if not task.cancelled():
                 task.result()
@@ -108,16 +89,14 @@ class DatabaseWorld:
     # --- the machine and its operator
 
     async def _living(self) -> None:
+        machine = self._machine
         while True:
-            disk = self.disk.now if self.disk.survivor is None else self.disk.restart()
             self.died.clear()
             self.life += 1
             try:
-                self.plane = await self._opened(disk)
+                self.plane = await self._opened()
             except DuramenError as error:
-                self.story.tell("operator", f"cannot start: {type(error).__name__}: {error.message}")
-                if error.code in ("log_damaged", "index_damaged", "foreign_folder", "unknown_format"):
-                    raise Broken("damage", f"it does not start: {error.message}") from error
+                machine.cannot_start("the server", error)
             else:
                 self.story.tell("server", f"life {self.life} begins")
                 self.up.set()
@@ -125,25 +104,23 @@ class DatabaseWorld:
             self.up.clear()
             await self._close()
             if self.disk.survivor is None:
-                kind: FaultKind = "power" if self._chance.random() < 0.5 else "kill"
-                self.disk.die(Fault(0, kind, 0, seed=self._chance.getrandbits(32)), "restart")
-            if self._chance.random() < 0.5:
+                machine.end_of_life(power=machine.chance.random() < 0.5)
+            if machine.chance.random() < 0.5:
                 # After a loss of power an index is not trusted; a node without one folds the log from its start.
-                shutil.rmtree(self._folder / "node", ignore_errors=True)
+                shutil.rmtree(machine.folder / "node", ignore_errors=True)
                 self.story.tell("machine", "the indexes are gone")
-            await asyncio.sleep(_RESTART_S)
+            await asyncio.sleep(RESTART_S)
 
-    async def _opened(self, disk: Any) -> LocalData:
+    async def _opened(self) -> LocalData:
         async with AsyncExitStack() as opened:
-            log = await EmbeddedLog.open(HOME, disk=disk, clock=self._clock.wall_ms, settings=self._settings)
+            log = await self._machine.open_log()
             opened.push_async_callback(log.close)
-            if log.recovery.damages:
-                raise Broken("damage", f"recovery says {log.recovery}")
             catalog = await Catalog.open(log)
             opened.push_async_callback(catalog.close)
             await catalog.submit(RegisterNode("n1", "", "single", take_over=True))
             await Tables(log, catalog).reconcile()
-            node = await Node.open(log, self._folder / "node", clock=self._clock, workers=self._workers)
+            machine = self._machine
+            node = await Node.open(log, machine.folder / "node", clock=machine.clock, workers=machine.workers)
             opened.push_async_callback(node.close)
             follower = MapFollower(catalog)
             hosting = await Hosting.open(follower, node, node_id="n1", identity="single")
@@ -169,15 +146,6 @@ class DatabaseWorld:
 
     async def faults(self, stop: asyncio.Event) -> None:
         """Let the plan's faults happen; when `stop` is set, no others do."""
-        began_s = self.loop.time()
-        for fault in self.plan.faults:
-            await asyncio.sleep(max(0.0, began_s + fault.at_s / 2 - self.loop.time()))
-            self.story.tell("fault", f"{fault.kind}, after {fault.steps} steps")
-            if fault.kind == "slow":
-                self.loop.slow_threads(fault.seconds)
-            elif fault.kind != "full":
-                self.disk.arm(fault)
-                await asyncio.sleep(0.2)
-                self.disk.force(fault)
+        await self._machine.faults(_PACE)
         await stop.wait()
         self.disk.calm()

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from simulation.api_traffic import api_traffic
+from simulation.cluster_incidents import disk_operator
+from simulation.cluster_traffic import cluster_traffic
 from simulation.cluster_world import ClusterWorld
 from simulation.database_world import DatabaseWorld
 from simulation.log_world import LogWorld
@@ -41,11 +43,15 @@ def _resp(plan: Plan, loop: SimulatedLoop) -> World:
     return DatabaseWorld(plan, loop, resp_traffic, endpoints=1 + plan.seed % 2)
 
 
+def _cluster(plan: Plan, loop: SimulatedLoop) -> World:
+    return ClusterWorld(plan, loop, cluster_traffic, disk_operator)
+
+
 WORLDS: Final[dict[WorldName, Callable[[Plan, SimulatedLoop], World]]] = {
     "log": LogWorld,
     "database": _database,
     "resp": _resp,
-    "cluster": ClusterWorld,
+    "cluster": _cluster,
 }
 """The log alone; a database with clients of the Python API; one with clients of the Redis protocol; a cluster."""
 

@@ -1,0 +1,104 @@
+"""What happens to a cluster: faults of the log's disk, incidents of processes and links, and when it is level."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from simulation.book import Broken
+from simulation.cluster_world import ClusterWorld
+from simulation.plan import Incident
+
+__all__ = ["disk_operator", "happen", "level"]
+
+_PACE: Final = 0.6
+"""What the times of a plan are multiplied by."""
+_OPERATOR_S: Final = 1.0
+"""What an operator takes to see that a log server has stopped."""
+_LOOK_S: Final = 0.25
+_LEVEL_S: Final = 60.0
+"""Virtual time in which everything is level again after the last fault."""
+
+
+async def disk_operator(world: ClusterWorld) -> None:
+    """Start the log server again where its disk has failed: it takes no writes any more."""
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        failures = _disk_failures(world)
+        if failures > world.failures_seen:
+            await asyncio.sleep(_OPERATOR_S)
+            world.story.tell("operator", "starts the log server again")
+            world.processes["log"].end(politely=False)
+            world.failures_seen = failures
+
+
+def _disk_failures(world: ClusterWorld) -> int:
+    return sum(count for name, count in world.story.met.items() if "fails at" in name)
+
+
+async def happen(world: ClusterWorld, stop: asyncio.Event) -> None:
+    """Let the plan's faults and incidents happen; when `stop` is set and they are over, wait until all is level."""
+    happening = [asyncio.create_task(_meet(world, each)) for each in world.plan.incidents]
+    try:
+        await world.machine.faults(_PACE)
+        await stop.wait()
+        await asyncio.gather(*happening)
+    finally:
+        for task in happening:
+            task.cancel()
+    world.disk.calm()
+    world.network.calm()
+    world.story.tell("world", "the faults are over")
+    await level(world)
+
+
+async def _meet(world: ClusterWorld, incident: Incident) -> None:
+    await asyncio.sleep(incident.at_s * _PACE)
+    one, other, seconds, network = incident.one, incident.other, incident.seconds, world.network
+    world.story.tell("incident", f"{incident.kind} {one} {other} for {seconds:.2f} s")
+    world.story.met[f"incident {incident.kind}"] += 1
+    if incident.kind in ("kill", "stop"):
+        world.keeps[one] = incident.kind == "stop" or incident.keeps
+        world.processes[one].end(politely=incident.kind == "stop", down_s=seconds)
+    elif incident.kind == "reset":
+        network.reset(one, other)
+    elif incident.kind == "reset reply":
+        network.link(one, other).reset_next = True
+    elif incident.kind == "late":
+        network.link(one, other).late_s = network.link(other, one).late_s = seconds / 4
+        await asyncio.sleep(seconds)
+        network.link(one, other).late_s = network.link(other, one).late_s = 0.0
+    else:
+        pairs = [(one, other)] if incident.kind == "one way" else [(one, other), (other, one)]
+        if incident.kind == "pause":
+            pairs = [pair for each in world.processes if each != one for pair in ((one, each), (each, one))]
+        for source, target in pairs:
+            network.cut(source, target)
+        await asyncio.sleep(seconds)
+        for source, target in pairs:
+            network.heal(source, target)
+
+
+async def level(world: ClusterWorld) -> None:
+    """Return when everything is alive and every replica follows. Raises `Broken` where that takes too long."""
+    deadline_s = world.loop.time() + _LEVEL_S
+    while what := _not_level(world):
+        if world.loop.time() > deadline_s:
+            raise Broken("level", f"{_LEVEL_S:g} s after the last fault {what}")
+        await asyncio.sleep(0.1)
+    world.story.tell("world", "all is level")
+
+
+def _not_level(world: ClusterWorld) -> str:
+    if _disk_failures(world) > world.failures_seen:
+        return "the log server has not been started again"
+    for process in world.processes.values():
+        if process.name != "clients" and not process.up.is_set():
+            return f"{process.name} does not answer"
+    for name, (_, plane) in world.nodes.items():
+        if plane.hosting.pending:
+            return f"{name} has not opened {len(plane.hosting.pending)} replicas"
+        for replica in plane.node:
+            if replica.state != "ready":
+                return f"{name} has {replica.name} {replica.state}: {replica.failure}"
+    return ""

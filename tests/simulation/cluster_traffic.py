@@ -1,0 +1,64 @@
+"""Clients of a simulated cluster: the workload of `duramen check`, and its checker."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+from typing import Final
+
+from duramen import aio
+from duramen.client.database import Database
+from duramen.verification.checker import check_history
+from duramen.verification.run import run_check
+from duramen.verification.workload import WorkloadShape
+from log_tier.model.errors import Disconnected
+from simulation.book import Broken
+from simulation.cluster_incidents import happen
+from simulation.cluster_world import LOG_URL, NODES, ClusterWorld
+from simulation.simulated_machine import RESTART_S
+
+__all__ = ["cluster_traffic"]
+
+_SECONDS: Final = 8.0
+
+
+async def cluster_traffic(world: ClusterWorld) -> None:
+    """The workload under the plan's faults and incidents, then the checker."""
+    for process in world.processes.values():
+        if process.name != "clients":
+            await process.up.wait()
+    chance = random.Random(f"clients {world.plan.seed}")
+    shape = WorkloadShape(
+        clients=chance.choice((2, 4)),
+        watchers=chance.choice((0, 1)),
+        hot_keys=chance.choice((2, 6)),
+        cold_keys=40,
+        pause_s=chance.choice((0.05, 0.2, 0.5)),
+    )
+
+    async def connect() -> Database:
+        targets = chance.sample([f"{name}:7070" for name in (*NODES, "router")], chance.choice((1, 2, 4)))
+        direct = chance.random() < 0.7
+        while True:
+            try:
+                return await aio.connect(targets, timeout=5.0, direct=direct)
+            except Disconnected:
+                await asyncio.sleep(RESTART_S)
+
+    history = await run_check(
+        connect,
+        seconds=_SECONDS,
+        seed=str(world.plan.seed),
+        shape=shape,
+        partitions=world.plan.partitions,
+        targets=("router:7070",),
+        log_url=LOG_URL,
+        faults=partial(happen, world),
+        clock=lambda: int(world.loop.time() * 1e9),
+    )
+    for call in history.calls:
+        world.story.tell(f"client {call.client}", f"{call.kind} {call.arguments} {call.outcome} {call.reply}")
+        world.story.met[f"answer {call.outcome}"] += 1
+    for violation in check_history(history):
+        raise Broken(violation.invariant, f"{violation.what} (calls {violation.calls})")
