@@ -10,7 +10,16 @@ from typing import Any, Final, NamedTuple
 import lmdb
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS, out_of_descriptors
-from log_tier.model.errors import DiskFull, DuramenError, FolderInUse, IndexDamaged, InvalidKey, Overloaded
+from log_tier.model.errors import (
+    DiskFailed,
+    DiskFull,
+    DuramenError,
+    FolderInUse,
+    FolderReadOnly,
+    IndexDamaged,
+    InvalidKey,
+    Overloaded,
+)
 
 __all__ = ["MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]
 
@@ -26,6 +35,7 @@ _SPARE_READS: Final = 32
 
 _NO_SPACE: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _NO_DESCRIPTOR: Final = {os.strerror(code): code for code in OUT_OF_DESCRIPTORS}
+_READ_ONLY: Final = tuple(os.strerror(code) for code in (errno.EACCES, errno.EPERM, errno.EROFS))
 _CUT_SHORT: Final = os.strerror(errno.EIO)
 _DAMAGE: Final = (
     lmdb.CorruptedError,
@@ -36,6 +46,8 @@ _DAMAGE: Final = (
     lmdb.IncompatibleError,
     lmdb.ProblemError,
 )
+_OF_THE_SYSTEM: Final = (lmdb.DiskError, lmdb.LockError, lmdb.MemoryError)
+"""What the system answered, and nothing of LMDB's own; what has no class of its own there is a plain `lmdb.Error`."""
 
 
 class Databases(NamedTuple):
@@ -141,4 +153,12 @@ def _trouble_of(error: lmdb.Error, path: Path, map_bytes: int) -> DuramenError |
         )
     if "already open" in text:
         return FolderInUse(f"{path} is open in this process: close that index first")
+    if text.endswith(_READ_ONLY):
+        return FolderReadOnly(f"the index {path} cannot be opened or written: {text}: make it writable for this user")
+    if type(error) is lmdb.Error or isinstance(error, _OF_THE_SYSTEM):
+        return DiskFailed(
+            f"the system refused an operation on the index {path}: {text}. The log has everything that was "
+            "acknowledged; look at the disk, then try again",
+            file=str(path),
+        )
     return None

@@ -40,7 +40,7 @@ from serving_tier.index.lmdb.folder import (
     sync_data,
 )
 from serving_tier.index.lmdb.format import State
-from serving_tier.index.lmdb.identity import find_identity
+from serving_tier.index.lmdb.identity import IndexIdentity, find_identity
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.index.lmdb.reads import LmdbReads, closed
 from serving_tier.index.lmdb.summary import IndexSummary
@@ -165,15 +165,12 @@ class IndexFile(LmdbReads):
         try:
             # A file that was not claimed holds its rows already, and is not written.
             with named_troubles(self._path, self._map_bytes), env.begin(write=self._claimed) as txn:
-                found = find_identity(txn, databases, self._path, partition=self._partition, start=self._start)
+                found = self._found(txn, databases)
             if known is not None and not self._is_new and found != (known.state, known.version, known.live):
                 raise IndexDamaged(
                     f"{self._path} holds {found}, its marker says {known}: discard it and fold the log again",
                     file=str(self._path),
                 )
-        except lmdb.ReadonlyError as error:
-            env.close()
-            raise IndexDamaged(f"{self._path} holds nothing, its marker says {known}: discard it") from error
         except BaseException:
             env.close()
             raise
@@ -185,6 +182,15 @@ class IndexFile(LmdbReads):
         self.applied = self.shown = found.state.applied
         if others is not None:
             others.opened(self)
+
+    def _found(self, txn: Any, databases: Databases) -> IndexIdentity:
+        """Where the file is; a new one is given its first rows."""
+        try:
+            return find_identity(txn, databases, self._path, partition=self._partition, start=self._start)
+        except lmdb.ReadonlyError as error:
+            raise IndexDamaged(
+                f"{self._path} holds nothing, its marker says {self._summary}: discard it", file=str(self._path)
+            ) from error
 
     def watch_use(self) -> bool:
         """Was the file used since the last question? One that was not is closed when others need its descriptors."""
