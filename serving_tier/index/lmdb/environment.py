@@ -21,11 +21,14 @@ from log_tier.model.errors import (
     Overloaded,
 )
 
-__all__ = ["MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]
+__all__ = ["ENVIRONMENTS_MAX", "MAP_BYTES_MAX", "Databases", "named_troubles", "open_environment"]
 
 # Address space, not disk or memory: what one index can grow to. A process has 128 TiB of addresses, and a table may
 # have 1,024 partitions: all of them fit twice (a new version next to the old one), with space left for the heap.
 MAP_BYTES_MAX: Final = 60 << 30
+
+ENVIRONMENTS_MAX: Final = 2048
+"""Environments that a process may have open at once, however many descriptors it has: those 128 TiB hold no more."""
 
 # Each concurrent read takes one slot of LMDB's reader table (64 bytes).
 _READERS_MAX: Final = 512
@@ -36,6 +39,7 @@ _SPARE_READS: Final = 32
 _NO_SPACE: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _NO_DESCRIPTOR: Final = {os.strerror(code): code for code in OUT_OF_DESCRIPTORS}
 _READ_ONLY: Final = tuple(os.strerror(code) for code in (errno.EACCES, errno.EPERM, errno.EROFS))
+_NO_ADDRESSES: Final = os.strerror(errno.ENOMEM)
 _CUT_SHORT: Final = os.strerror(errno.EIO)
 _DAMAGE: Final = (
     lmdb.CorruptedError,
@@ -143,6 +147,13 @@ def _trouble_of(error: lmdb.Error, path: Path, map_bytes: int) -> DuramenError |
     code = next((code for words, code in _NO_DESCRIPTOR.items() if text.endswith(words)), None)
     if code is not None:
         return out_of_descriptors(f"the index {path} cannot be opened", OSError(code, os.strerror(code)))
+    if text.endswith(_NO_ADDRESSES):
+        return Overloaded(
+            f"the index {path} cannot be opened: {text}: this process has no addresses left for the {map_bytes} bytes "
+            "to which it may grow. Nothing was applied. Close other databases of this process, or raise its limit of "
+            "memory (ulimit -v)",
+            limit=map_bytes,
+        )
     if text.endswith(_NO_SPACE):
         return DiskFull(f"the index {path} cannot grow: {text}: make room; nothing was applied")
     if text.endswith(_CUT_SHORT):

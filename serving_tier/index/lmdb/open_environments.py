@@ -14,6 +14,8 @@ import threading
 from collections import OrderedDict
 from typing import Protocol
 
+from serving_tier.index.lmdb.environment import ENVIRONMENTS_MAX
+
 __all__ = ["OpenEnvironments"]
 
 
@@ -33,7 +35,7 @@ class OpenEnvironments:
     """The open environments of a process."""
 
     def __init__(self, environments_max: int) -> None:
-        self.environments_max = environments_max
+        self.environments_max = min(environments_max, ENVIRONMENTS_MAX)
         self._open: OrderedDict[Restable, None] = OrderedDict()
         self._lock = threading.Lock()
 

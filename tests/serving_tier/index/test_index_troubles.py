@@ -10,7 +10,7 @@ import lmdb
 import pytest
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
-from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly
+from log_tier.model.errors import DiskFailed, DiskFull, DuramenError, FolderReadOnly, Overloaded
 from log_tier.model.identifiers import PartitionId
 from serving_tier.index.lmdb.environment import named_troubles
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -30,7 +30,7 @@ NAME = PartitionId(TABLE, PARTITION)
         (lmdb.Error, errno.EISDIR, DiskFailed),
         (lmdb.Error, errno.ESTALE, DiskFailed),
         (lmdb.LockError, errno.EAGAIN, DiskFailed),
-        (lmdb.MemoryError, errno.ENOMEM, DiskFailed),
+        (lmdb.MemoryError, errno.ENOMEM, Overloaded),
     ],
 )
 def test_what_the_system_says_is_typed(
