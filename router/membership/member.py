@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
@@ -56,6 +57,11 @@ class Member:
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._connection = GrpcConnection(entry.address)
+        self._refused = False
+        """A call over it was refused because it could not connect: until it tries again, in up to a second, it refuses
+        all others."""
+        self._asking: Counter[GrpcConnection] = Counter()
+        """The questions under way over each connection."""
         self._wire = Wire(entry.address)
         self._follower: asyncio.Task[None] | None = None
         self._closing = TaskSet()
@@ -110,6 +116,8 @@ class Member:
     def _heard(self, message: node_pb2.NodeStatus, *, first: bool) -> None:
         if not self.view.alive:
             logger.info("node %s at %s is there", self.id, self.entry.address)
+            if self._refused:
+                self._connect_again()
         self.heard_s = self._loop.time()
         self.view = renewed(self.view, message, first=first, clock_ms=SYSTEM_CLOCK.wall_ms())
         self.known = True
@@ -122,10 +130,22 @@ class Member:
         self.view = replace(self.view, alive=False, reason=reason)
         self.known = True
         self._closing.start(self._wire.close(), name=f"close the status stream of node {self.id}")
-        self._closing.start(self._connection.close(), name=f"close the connection to node {self.id}")
+        for connection in {self._connection, *self._asking}:
+            self._closing.start(connection.close(), name=f"close a connection to node {self.id}")
         self._wire = Wire(self.entry.address)
-        self._connection = GrpcConnection(self.entry.address)
+        self._connection, self._refused = GrpcConnection(self.entry.address), False
         self._changed()
+
+    def _connect_again(self) -> None:
+        """Ask over a new connection from now on. The questions under way end over the one before."""
+        before = self._connection
+        self._connection, self._refused = GrpcConnection(self.entry.address), False
+        self._close_idle(before)
+
+    def _close_idle(self, connection: GrpcConnection) -> None:
+        """Close a connection that is not the present one, after its last question."""
+        if connection is not self._connection and not self._asking[connection]:
+            self._closing.start(connection.close(), name=f"close a connection to node {self.id}")
 
     # --- asking
 
@@ -134,21 +154,34 @@ class Member:
         connection = self._connection
         self.under_way += 1
         try:
-            return await question(connection)
-        except (DatabaseClosed, Disconnected) as error:
-            raise self._reason(error, given_up=connection is not self._connection) from error
+            with self._asked(connection):
+                return await question(connection)
         finally:
             self.under_way -= 1
 
     async def follow(self, question: Callable[[DataPlane], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
         """`ask` for a stream."""
         connection = self._connection
-        try:
+        with self._asked(connection):
             async with aclosing(question(connection)) as replies:
                 async for reply in replies:
                     yield reply
+
+    @contextmanager
+    def _asked(self, connection: GrpcConnection) -> Iterator[None]:
+        """A question over the present connection. Raises why it ended."""
+        self._asking[connection] += 1
+        try:
+            yield
         except (DatabaseClosed, Disconnected) as error:
-            raise self._reason(error, given_up=connection is not self._connection) from error
+            given_up = connection is not self._connection
+            self._refused = self._refused or (error.fields.get("sent") == 0 and not given_up)
+            raise self._reason(error, given_up=given_up) from error
+        finally:
+            self._asking[connection] -= 1
+            if not self._asking[connection]:
+                del self._asking[connection]
+                self._close_idle(connection)
 
     async def ask_node(self, method: str, request: Any, *, timeout: float) -> Any:
         """Call a method of `duramen.v1.Node`. Raises what the node says."""
@@ -181,5 +214,6 @@ class Member:
         """
         await end_tasks(self._follower)
         await self._wire.close()
-        await self._connection.close()
+        for connection in {self._connection, *self._asking}:
+            await connection.close()
         await self._closing.wait()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from log_tier.model.identifiers import Partition, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.model.table_spec import TableSpec
 from router.data.requests import ReadPart, WritePart
+from router.data.seam import DataPlane
 from router.membership.live_membership import SILENCE_MAX_S, LiveMembership
 from router.membership.member import Member
 from serving_tier.proto import node_pb2
@@ -115,6 +117,57 @@ async def test_a_node_that_comes_back(cluster: TestCluster, table: TableRef, mem
     assert (list(membership.failures()), membership.nodes()["n2"].reason) == ([], "")
     (found,) = await member.ask(read_of(table))
     assert found.values == [None]
+
+
+async def test_a_node_that_was_asked_while_it_was_away_answers_as_soon_as_it_is_back(
+    cluster: TestCluster, table: TableRef, membership: LiveMembership
+) -> None:
+    """A channel that could not connect refuses its calls for up to a second, whether the node is back or not."""
+    away = cluster.nodes["n2"]
+    await away.stop()
+    members = [Member(membership.members["n2"].entry, lambda: None) for _ in range(4)]
+    for _ in range(100):
+        for member in members:
+            with pytest.raises(Disconnected):
+                await member.ask(read_of(table))
+        await asyncio.sleep(0.01)  # its attempts come ever later
+    await away.start()
+    for member in members:
+        member.start()
+    await until(lambda: all(member.alive for member in members))
+    for member in members:
+        (found,) = await member.ask(read_of(table))
+        assert found.values == [None]
+        await member.close()
+
+
+async def test_a_question_that_is_under_way_when_a_node_is_back_keeps_its_connection(
+    cluster: TestCluster, table: TableRef, membership: LiveMembership
+) -> None:
+    away, back = cluster.nodes["n2"], asyncio.Event()
+    member = Member(membership.members["n2"].entry, lambda: None)
+
+    async def patient(connection: DataPlane) -> bytes | None:
+        with pytest.raises(Disconnected):
+            await read_of(table)(connection)
+        await back.wait()
+        while True:
+            with suppress(Disconnected):  # its channel tries again within a second
+                (found,) = await read_of(table)(connection)
+                return found.values[0]  # type: ignore[no-any-return]
+            await asyncio.sleep(0.01)
+
+    await away.stop()
+    asked = asyncio.create_task(member.ask(patient))
+    with pytest.raises(Disconnected):
+        await member.ask(read_of(table))
+    await away.start()
+    member.start()
+    await until(lambda: member.alive)
+    back.set()
+    async with within(DEADLINE_S):
+        assert await asked is None
+    await member.close()
 
 
 async def test_a_node_that_says_goodbye(cluster: TestCluster, membership: LiveMembership) -> None:
