@@ -97,6 +97,13 @@ class Progress:
         replayed = self.index.applied >= self._opened_at
         return lag_event(replayed=replayed, lag_s=self.lag_s, bounds=self._bounds)
 
+    def why_behind(self) -> str:
+        """What keeps the replica from being level, for people."""
+        applied, latest = self.index.applied, self.latest
+        if applied < latest:
+            return f"applied {applied} of {latest}"
+        return f"the log has not said for {self.stale_s:.0f} s where it ends; it ended at {latest}, which is applied"
+
     async def log_end(self) -> Offset:
         """The log's latest offset. One question to the log; raises what it raises."""
         return (await self._ask_bounds()).latest

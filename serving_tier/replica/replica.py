@@ -268,7 +268,7 @@ class Replica:
         logger.log(level, "replica %s stopped at %s: %s", self.name, self.applied, self.failure)
 
     def _warn_behind(self) -> None:
-        logger.warning("replica %s fell behind: applied %s of %s", self.name, self.applied, self.progress.latest)
+        logger.warning("replica %s fell behind: %s", self.name, self.progress.why_behind())
 
     def _forget_floor(self) -> None:
         self.floor = NOTHING

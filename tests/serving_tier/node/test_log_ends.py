@@ -91,6 +91,8 @@ async def test_a_log_that_cannot_be_reached_makes_the_lag_count_on(
         setting.clock.step(1)
         await setting.ends.ask()
     assert (replica.state, replica.progress.lag_s, replica.applied) == ("behind", 6.0, replica.progress.latest)
+    assert "replica flights/0 fell behind: the log has not said for " in caplog.text
+    assert f" s where it ends; it ended at {replica.applied}, which is applied" in caplog.text
     assert caplog.text.count("does not say where flights ends: no Duramen server answers") == 1
     setting.log.unreachable = False
     await setting.ends.ask()
