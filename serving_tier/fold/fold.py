@@ -265,6 +265,7 @@ def _fold_group(
             if like is not None:
                 staged.update(like.entries)
                 hints.update(like.hints)
+                results += like.results
                 at = stop
                 continue
         while at < stop:

@@ -13,7 +13,7 @@ from kit.log.stored_log import Said, StoredLog, columns_of
 import serving_tier.fold.fold as fold_module
 from log_tier.model.batch import Columns, decode_batch
 from log_tier.model.identifiers import Offset
-from log_tier.model.record import Condition, Expiry, Operation
+from log_tier.model.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
 from serving_tier.fold.entry import Entry, entry_of, stored_entry
 from serving_tier.fold.fold import Effects, fold
 from serving_tier.fold.producers import ProducerState
@@ -140,6 +140,19 @@ def test_puts_of_what_is_not_there_are_a_stretch() -> None:
     assert (
         decide_stretch(like(Operation.PUT, Condition.ABSENT), 0, len(KEYS), 100, (changed,), nothing_there, NOW) is None
     )
+
+
+def test_appends_to_what_is_there_are_a_stretch() -> None:
+    held = {key: stored_entry(b"old", 7, 0) for key in KEYS}
+    columns = like(Operation.APPEND, Condition.VERSION, version=7)
+    done = decide_stretch(columns, 0, len(KEYS), 100, (), held.get, NOW)
+    assert done is not None
+    assert [entry_of(stored) for stored in done.entries.values() if stored is not None] == [
+        Entry(b"oldnew", Offset(100 + at), 0) for at in range(len(KEYS))
+    ]
+    assert done.results == [(100 + at, b"6") for at in range(len(KEYS))]
+    held[KEYS[3]] = stored_entry(b"x" * (VALUE_BYTES_MAX - 2), 7, 0)
+    assert decide_stretch(columns, 0, len(KEYS), 100, (), held.get, NOW) is None, "the log says why it is too long"
 
 
 def test_a_version_that_no_offset_has_is_no_version_with_flags() -> None:

@@ -107,14 +107,15 @@ def _put_absent(view: Overlay, keys: Column, values: Column) -> list[bool]:
 
 
 def _append(view: Overlay, columns: Sequence[Column]) -> list[int] | None:
-    """APPEND to keys that are not there: it sets them."""
     keys, values = columns
-    sizes = list(map(len, values))
-    if max(sizes) > VALUE_BYTES_MAX or any(entry is not None for entry in view.get_each(keys)):
+    before = sum(len(entry.value) for entry in view.get_each(keys) if entry is not None)
+    if before > _APPENDED_TO_BYTES_MAX or max(map(len, values)) > VALUE_BYTES_MAX - before:
         return None
-    view.put_each(keys, values, [NEVER] * len(keys))
-    return sizes
+    return view.append_each(keys, values)
 
+
+_APPENDED_TO_BYTES_MAX: Final = 1 << 20
+"""The values that one run of APPENDs copies: a millisecond."""
 
 _NX: Final = ({b"NX"}, {b"nx"})
 

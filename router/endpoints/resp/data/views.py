@@ -221,6 +221,19 @@ class Overlay:
         self.expiries += expiries
         self.bytes += sum(map(len, keys)) + sum(map(len, values))
 
+    def append_each(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
+        """`append` for each key; the lengths then."""
+        entries = self.get_each(keys)
+        after = [value if entry is None else entry[0] + value for entry, value in zip(entries, values, strict=True)]
+        expiries = [NEVER if entry is None else entry[2] for entry in entries]
+        places = range(-2 - len(self.keys), -2 - len(self.keys) - len(keys), -1)
+        self._entries.update(zip(keys, map(_new_entry, zip(after, places, expiries, strict=True)), strict=True))
+        self.keys += keys
+        self.values += values
+        self.expiries += [NEVER if entry is None else APPENDED for entry in entries]
+        self.bytes += sum(map(len, keys)) + sum(map(len, values))
+        return list(map(len, after))
+
     def remove_each(self, keys: Sequence[bytes]) -> None:
         """`remove` for each key."""
         self._entries.update(dict.fromkeys(keys))
