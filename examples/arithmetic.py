@@ -84,11 +84,7 @@ async def run_replica(target: str, table_id: str, folder: str) -> None:
         for line in sys.stdin:
             await replica.wait_applied(Offset(int(line)), timeout=30)
             found = replica.index.get_many([name.encode() for name in VARIABLES])
-            state = {
-                name: int(entry.value)
-                for name, entry in zip(VARIABLES, found.entries, strict=True)
-                if entry is not None
-            }
+            state = {name: int(value) for name, value in zip(VARIABLES, found.values, strict=True) if value is not None}
             print(json.dumps({"digest": replica.index.digest(), "state": state, "applied": found.applied}), flush=True)
     finally:
         await node.close()

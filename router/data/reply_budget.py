@@ -65,14 +65,4 @@ def _read(index: LmdbIndex, keys: Sequence[bytes]) -> tuple[ReadResult, int]:
     if keys and not 0 < len(longest := max(keys, key=len)) <= KEY_BYTES_MAX:
         raise InvalidKey(f"a key of this read has {len(longest)} bytes; keys have 1 to {KEY_BYTES_MAX}")
     found = index.get_many(keys)
-    entries = found.entries
-    values = [None if entry is None else entry.value for entry in entries]
-    result = ReadResult(
-        found.applied,
-        values,
-        [-1 if entry is None else entry.version for entry in entries],
-        [0 if entry is None else entry.expires_at_ms for entry in entries]
-        if any(entry is not None and entry.expires_at_ms for entry in entries)
-        else None,
-    )
-    return result, sum(map(len, filter(None, values)))
+    return ReadResult(*found), sum(map(len, filter(None, found.values)))

@@ -44,11 +44,15 @@ class Applied(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a read of several keys found."""
+    """What a read of several keys found, column by column; one entry per key, in the order asked."""
 
-    entries: list[Entry | None]
-    """One per key, in the order asked; None: absent."""
     applied: Offset
+    values: list[bytes | None]
+    """None: absent."""
+    versions: list[int]
+    """The offset of the last write; -1: absent."""
+    expiries: list[int] | None
+    """Milliseconds since 1970, 0 for never; None where no key of these expires."""
 
 
 class ScanPage(NamedTuple):

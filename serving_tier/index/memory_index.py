@@ -19,7 +19,7 @@ from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import InvalidKey, ShuttingDown, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
-from serving_tier.fold.entry import Entry, entry_of, expiry_of, is_live, value_of
+from serving_tier.fold.entry import Entry, columns_of_entries, entry_of, expiry_of, is_live, value_of
 from serving_tier.fold.fold import Effects, fold
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome, Verdict, outcomes_between
@@ -156,7 +156,7 @@ class MemoryIndex:
     def get_many(self, keys: Sequence[bytes]) -> Found:
         """Several entries, all read at one applied offset."""
         with self._lock:
-            return Found([self.get(key) for key in keys], self._applied)
+            return Found(self._applied, *columns_of_entries([self._live(key) for key in keys], self._log_time_ms))
 
     def scan(
         self, start: bytes, end: bytes | None, *, reverse: bool = False, limit: int = 1000, bytes_max: int = 1 << 20

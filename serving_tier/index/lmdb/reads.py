@@ -17,7 +17,7 @@ import lmdb
 
 from log_tier.model.errors import LimitExceeded, ShuttingDown
 from log_tier.model.identifiers import Offset, PartitionId
-from serving_tier.fold.entry import Entry, entry_of, is_live, value_of
+from serving_tier.fold.entry import Entry, columns_of_entries, entry_of, is_live, value_of
 from serving_tier.fold.producers import ProducerState
 from serving_tier.fold.verdicts import Judgement, Outcome
 from serving_tier.index.index import Found, IndexStatistics, ScanPage
@@ -187,11 +187,7 @@ class LmdbReads:
         finally:
             txn = None  # the transaction ends before the pin does
             pins.release()
-        time = state.log_time_ms
-        return Found(
-            [None if stored is None or not is_live(stored, time) else entry_of(stored) for stored in found],
-            state.applied,
-        )
+        return Found(state.applied, *columns_of_entries(found, state.log_time_ms))
 
     def scan(
         self, start: bytes, end: bytes | None, *, reverse: bool = False, limit: int = 1000, bytes_max: int = 1 << 20

@@ -109,10 +109,10 @@ def offset_outside_of_the_transaction(patch: Patch) -> None:
             ended.set()
 
     def get_many(self: LmdbIndex, keys: Any) -> Found:
-        entries = inner(self, keys).entries
+        found = inner(self, keys)
         if (ended := under_way.get(id(self))) is not None:
             ended.wait()
-        return Found(entries, self.applied)
+        return found._replace(applied=self.applied)
 
     patch.setattr(LmdbIndex, "fold_in", fold_in)
     patch.setattr(LmdbIndex, "get_many", get_many)
@@ -192,8 +192,7 @@ def wrong_versions(patch: Patch) -> None:
 
     def get_many(self: LmdbIndex, keys: Any) -> Found:
         found = inner(self, keys)
-        entries = [None if e is None else e._replace(version=Offset(max(0, e.version - 1))) for e in found.entries]
-        return Found(entries, found.applied)
+        return found._replace(versions=[max(0, version - 1) if version >= 0 else -1 for version in found.versions])
 
     patch.setattr(LmdbIndex, "get_many", get_many)
 
@@ -203,8 +202,7 @@ def made_up_values(patch: Patch) -> None:
 
     def get_many(self: LmdbIndex, keys: Any) -> Found:
         found = inner(self, keys)
-        entries = [None if e is None else e._replace(value=e.value + b"!") for e in found.entries]
-        return Found(entries, found.applied)
+        return found._replace(values=[None if value is None else value + b"!" for value in found.values])
 
     patch.setattr(LmdbIndex, "get_many", get_many)
 

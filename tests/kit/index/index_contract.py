@@ -52,7 +52,7 @@ class IndexContract:
         assert (index.applied, index.log_time_ms, index.verdicts_from) == (NOTHING, 0, 0)
         assert index.get(b"a") is None
         assert index.get_value(b"a") is None
-        assert index.get_many([b"a"]) == ([None], NOTHING)
+        assert index.get_many([b"a"]) == (NOTHING, [None], [-1], None)
         assert index.scan(b"", None) == ([], False, NOTHING)
         assert index.scan(b"", None, reverse=True) == ([], False, NOTHING)
         assert index.count() == 0
@@ -65,7 +65,7 @@ class IndexContract:
         assert done == (2, log.time_ms, 3, 0, 0, 0)
         assert index.get(b"a") == Entry(b"3", Offset(2), 0)
         assert index.get_value(b"b") == b"2"
-        assert index.get_many([b"b", b"x", b"a"]) == ([Entry(b"2", Offset(1), 0), None, Entry(b"3", Offset(2), 0)], 2)
+        assert index.get_many([b"b", b"x", b"a"]) == (2, [b"2", None, b"3"], [1, -1, 2], None)
         assert index.producer(5) == ProducerState(40, Offset(0), 3)
         assert index.producer(5).last_sequence == 42  # type: ignore[union-attr]
         assert index.outcomes(Offset(0), Offset(2)) == {}
@@ -144,7 +144,7 @@ class IndexContract:
         index.apply(log.append(noop(), later_ms=100))
         assert index.count() == 701
         assert keys_of(index, limit=9999) == [*(b"%04d" % n for n in range(700)), b"zz"]
-        assert index.get_many([b"0699", b"0700"]).entries[1] is None
+        assert index.get_many([b"0699", b"0700"])[1:] == ([b"saved", None], [2200, -1], None)
         digest = index.digest()
         for _ in range(8):
             index.apply(log.append(noop()))
@@ -341,12 +341,12 @@ class IndexContract:
         def read() -> None:
             while not done.is_set():
                 found = index.get_many([b"a", b"z"])
-                first, second = found.entries
+                first, second = found.values
                 page = index.scan(b"", None)
                 values = {entry.value for _, entry in page.entries}
-                if (first and first.value) != (second and second.value) or len(values) > 1:
+                if first != second or len(values) > 1:
                     wrong.append((found, page))
-                if second and (second.version != found.applied or page.entries[-1][1].version != page.applied):
+                if second and (found.versions[1] != found.applied or page.entries[-1][1].version != page.applied):
                     wrong.append((found, page))
 
         threads = [threading.Thread(target=read) for _ in range(3)]

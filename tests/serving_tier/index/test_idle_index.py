@@ -202,7 +202,7 @@ def test_readers_in_many_threads_meet_no_closed_file(tmp_path: Path) -> None:
                 value = indexes[number].get_value(b"a")
                 if value != b"%d" % number:
                     wrong.append((number, value))
-                if turn % 50 == 0 and indexes[number].get_many([b"a"]).entries[0] is None:
+                if turn % 50 == 0 and indexes[number].get_many([b"a"]).values[0] is None:
                     wrong.append(number)
         except BaseException as error:
             wrong.append(error)

@@ -93,7 +93,9 @@ def check(index: Index, model: NaiveModel, since: int = 0) -> None:
     assert [key for key, _ in backwards.entries] == [key for key in reversed(live) if b"a" <= key < b"\xff"]
     asked = [b"a", b"b", b"\xff", b"nowhere", b"k" * 511]
     found = index.get_many(asked)
-    assert [None if entry is None else tuple(entry) for entry in found.entries] == [live.get(key) for key in asked]
+    expiries = found.expiries or [0] * len(asked)
+    wanted = [live.get(key, (None, -1, 0)) for key in asked]
+    assert list(zip(found.values, found.versions, expiries, strict=True)) == wanted
     for key in asked:
         assert index.get_value(key) == (live[key][0] if key in live else None)
         entry = index.get(key)

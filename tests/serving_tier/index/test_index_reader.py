@@ -82,7 +82,7 @@ def test_many_keys_are_read_at_one_offset(index: LmdbIndex, elsewhere: Elsewhere
     log = StoredLog()
     for number in range(20):
         index.apply(log.append(put(b"a", b"%d" % number), put(b"b", b"%d" % number)))
-        first, second = elsewhere.ask("[e.value.decode() for e in r.get_many([b'a', b'b']).entries]")
+        first, second = elsewhere.ask("[value.decode() for value in r.get_many([b'a', b'b']).values]")
         assert first == second == str(number)
 
 

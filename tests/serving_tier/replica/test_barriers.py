@@ -64,8 +64,8 @@ async def test_rolling_back_is_another_barrier(setting: VersionSetting) -> None:
         await setting.write(put(b"b", b"2"))
         await applied(replica, await setting.swap(1))
         assert replica.index.version == 1
-        found = replica.index.get_many([b"a", b"b"]).entries
-        assert [entry and entry.value for entry in found] == [b"1", b"2"], "and what was written meanwhile"
+        found = replica.index.get_many([b"a", b"b"]).values
+        assert found == [b"1", b"2"], "and what was written meanwhile"
         await applied(replica, await setting.swap(2))
         assert replica.index.get_value(b"a") == b"x"
 
