@@ -66,6 +66,7 @@ class EmbeddedLog:
     def __init__(self, folder: DataFolder, disk: Disk, clock: ClockMs, settings: EngineSettings) -> None:
         self._folder, self._disk, self._clock, self._settings = folder, disk, clock, settings
         self._opener = TopicOpener(folder, disk, settings)
+        self.moves = self._opener.moves
         self._committer = Committer(settings, clock)
         self._topics: PersistentMap[TableId, OpenTopic] = PersistentMap()
         self._names: set[str] = set()

@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId, TableId, partition_id
+from log_tier.model.moves import MoveFeed
 from log_tier.model.retention import Retention
 
 __all__ = ["Appended", "Bounds", "LocalLog", "Log", "ReadChunk", "Topic"]
@@ -71,6 +72,10 @@ class ReadChunk(NamedTuple):
 @runtime_checkable
 class LocalLog(Protocol):
     """What a log in this process can do in addition."""
+
+    moves: MoveFeed
+    """The partitions of which `bounds_now` answers something else than before, or refuses to. An append is noted before
+    it returns, and before a look at the bounds can see it."""
 
     def bounds_now(self, partition: PartitionId) -> Bounds:
         """`Log.bounds` without a turn of the event loop. Some 1 µs, from any thread."""

@@ -4,14 +4,15 @@ A follower hears of the log's end with every chunk, so it hears nothing when the
 idle, slow, or broken. One task per node asks for the ends of each table's partitions in one call, and has every replica
 look at its state, whether an answer came or not: where none comes, the lag counts on.
 
-A log in this process (`LocalLog`) is looked at instead, partition by partition: some 2 µs for one that is idle.
+A log in this process (`LocalLog`) says which partitions have moved. Those are looked at, some 2 µs each, and each
+replica that is not level with its log. All others share one time of the last look, so idle partitions cost nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -19,8 +20,10 @@ from log_tier.concurrency.background import Failed, only_logged, run_forever
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, TableNotFound
-from log_tier.model.identifiers import TableId
+from log_tier.model.identifiers import PartitionId, TableId
 from log_tier.model.log import LocalLog, Log
+from log_tier.model.moves import Moves
+from serving_tier.replica.lag import LastLook
 from serving_tier.replica.replica import Replica
 
 __all__ = ["LogEnds"]
@@ -47,20 +50,25 @@ _REST_FACTOR: Final = 9
 _ANSWER_MAX_S: Final = 1.0
 
 
+Hosted = Callable[[], Mapping[PartitionId, Replica]]
+"""The replicas that a node hosts. The mapping is replaced, never changed in place."""
+
+
 class LogEnds:
-    """Fetches the log's ends for `replicas` (those that the node hosts). `open()` begins, `close()` ends it."""
+    """Fetches the log's ends for the `hosted` replicas. `open()` begins, `close()` ends it."""
 
     def __init__(
         self,
         log: Log,
-        replicas: Iterable[Replica],
+        hosted: Hosted,
         *,
         clock: Callable[[], float],
         every_s: float,
         busy_s: Callable[[], float] = SYSTEM_CLOCK.busy_s,
     ) -> None:
         self._log = log
-        self._replicas = replicas
+        self._hosted = hosted
+        self._local = _LocalEnds(log, clock) if isinstance(log, LocalLog) else None
         self._clock = clock
         self._every_s = every_s
         self._busy_s = busy_s
@@ -71,16 +79,16 @@ class LogEnds:
     def open(
         cls,
         log: Log,
-        replicas: Iterable[Replica],
+        hosted: Hosted,
         *,
         clock: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
         every_s: float = _ASK_EVERY_S,
         busy_s: Callable[[], float] = SYSTEM_CLOCK.busy_s,
         failed: Failed = only_logged,
     ) -> LogEnds:
-        """Begin to ask. `replicas` is gone through anew each time; `clock` in seconds, the replicas' own.
+        """Begin to ask. `hosted` is called each time; `clock` in seconds, the replicas' own.
         `busy_s`: processor time of this thread."""
-        ends = cls(log, replicas, clock=clock, every_s=every_s, busy_s=busy_s)
+        ends = cls(log, hosted, clock=clock, every_s=every_s, busy_s=busy_s)
         ends._task = run_forever(ends._run(), name="asking where the logs end", failed=failed)
         return ends
 
@@ -96,9 +104,8 @@ class LogEnds:
 
         What a log in this process refuses to say is asked for like any other, which says why.
         """
-        replicas = self._replicas
-        if isinstance(self._log, LocalLog):
-            replicas = await self._look_at(self._log)
+        hosted = self._hosted()
+        replicas = hosted.values() if self._local is None else await self._local.look(hosted)
         groups: dict[TableId, list[Replica]] = {}
         for replica in replicas:
             groups.setdefault(replica.topic.id, []).append(replica)
@@ -111,22 +118,6 @@ class LogEnds:
             answers.append(asyncio.gather(*(self._ask_in_turn(asked[i : i + _ASKED_IN_TURN]) for i in turns)))
             await asyncio.sleep(0)
         await asyncio.gather(*answers)
-
-    async def _look_at(self, log: LocalLog) -> list[Replica]:
-        """Look at every partition's end; return the replicas of which the log does not say it."""
-        refused: list[Replica] = []
-        replicas = list(self._replicas)
-        for at in range(0, len(replicas), _LOOKED_AT_ONCE):
-            asked_s = self._clock()
-            for replica in replicas[at : at + _LOOKED_AT_ONCE]:
-                try:
-                    latest = log.bounds_now(replica.id).latest
-                except DuramenError:
-                    refused.append(replica)
-                else:
-                    replica.hear(latest, asked_s=asked_s)
-            await asyncio.sleep(0)
-        return refused
 
     async def _ask_in_turn(self, groups: Sequence[list[Replica]]) -> None:
         """Ask about one table after another; once one fails, or the time is over, about all others at the same time."""
@@ -165,3 +156,61 @@ class LogEnds:
     async def close(self) -> None:
         """Ask no more. Idempotent."""
         await end_tasks(self._task)
+        if self._local is not None:
+            self._local.close()
+
+
+class _LocalEnds:
+    """The ends of a log in this process.
+
+    Invariant: a replica of `_level` was level at the last look, and its log had not moved when that began.
+    """
+
+    def __init__(self, log: LocalLog, clock: Callable[[], float]) -> None:
+        self._log = log
+        self._clock = clock
+        self._moves: Moves = log.moves.follow()
+        self._last = LastLook(clock())
+        self._hosted: Mapping[PartitionId, Replica] = {}
+        self._level: dict[PartitionId, Replica] = {}
+        self._others: dict[PartitionId, Replica] = {}
+        """What is looked at each time."""
+
+    async def look(self, hosted: Mapping[PartitionId, Replica]) -> list[Replica]:
+        """Look at the partitions that have moved, and at those of replicas that were not level. O(those), and once
+        O(`hosted`) after a change of it. Return the replicas of which the log does not say the end.
+        """
+        asked_s = self._clock()
+        for partition in self._moves.take():
+            self._moved(partition)
+        if hosted is not self._hosted:
+            self._take(hosted)
+        refused: list[Replica] = []
+        others = list(self._others.values())
+        for at in range(0, len(others), _LOOKED_AT_ONCE):
+            for replica in others[at : at + _LOOKED_AT_ONCE]:
+                try:
+                    latest = self._log.bounds_now(replica.id).latest
+                except DuramenError:
+                    refused.append(replica)
+                    continue
+                if replica.hear(latest, asked_s=asked_s, look=self._last):
+                    self._level[replica.id] = self._others.pop(replica.id)
+            await asyncio.sleep(0)
+        self._last.asked_s = asked_s
+        return refused
+
+    def _moved(self, partition: PartitionId) -> None:
+        replica = self._level.pop(partition, None)
+        if replica is not None:
+            replica.progress.leave_look()
+            self._others[partition] = replica
+
+    def _take(self, hosted: Mapping[PartitionId, Replica]) -> None:
+        """Other replicas are hosted than at the last look."""
+        self._hosted = hosted
+        self._level = {name: replica for name, replica in self._level.items() if hosted.get(name) is replica}
+        self._others = {name: replica for name, replica in hosted.items() if name not in self._level}
+
+    def close(self) -> None:
+        self._log.moves.leave(self._moves)

@@ -24,7 +24,7 @@ from typing import Final, Literal, NamedTuple
 
 from log_tier.model.identifiers import NOTHING, Offset
 
-__all__ = ["UNHEARD_S", "Lag", "LagBounds", "lag_event"]
+__all__ = ["UNHEARD_S", "Lag", "LagBounds", "LastLook", "lag_event"]
 
 # The log is asked every second and given a second to answer; after two nothing is known any more.
 UNHEARD_S: Final = 2.0
@@ -51,6 +51,16 @@ class _Mark(NamedTuple):
     """The last time before that at which the log was asked."""
 
 
+class LastLook:
+    """When a log was last looked at that says which of its partitions move: one for all partitions that do not."""
+
+    __slots__ = ("asked_s",)
+
+    def __init__(self, asked_s: float) -> None:
+        self.asked_s = asked_s
+        """Every partition that shares this ended then where it had ended before."""
+
+
 class Lag:
     """One replica's lag.
 
@@ -60,11 +70,18 @@ class Lag:
     def __init__(self, *, latest: Offset, applied: Offset, now: float) -> None:
         self.latest = latest
         """The highest end of the log that was heard of."""
-        self._asked_s = now
+        self._asked_at_s = now
+        self._look: LastLook | None = None
         self._watched = False
         self._marks: deque[_Mark] = deque()
         if latest > applied:
             self._marks.append(_Mark(latest, now, now))
+
+    @property
+    def _asked_s(self) -> float:
+        """When the log was last asked, or is known not to have moved."""
+        look = self._look
+        return self._asked_at_s if look is None else max(self._asked_at_s, look.asked_s)
 
     def tell(self, latest: Offset, applied: Offset, now: float) -> None:
         """The log reaches at least to `latest`. Well below 1 µs: every chunk comes through here."""
@@ -83,14 +100,22 @@ class Lag:
     def answer(self, latest: Offset, applied: Offset, *, asked_s: float, now: float) -> None:
         """The log was asked at `asked_s`, and ended at `latest` then or later."""
         self.tell(latest, applied, now)
-        self._asked_s = max(self._asked_s, asked_s)
+        self._asked_at_s = max(self._asked_at_s, asked_s)
 
-    def confirm(self, latest: Offset, *, asked_s: float) -> bool:
-        """`answer`, if that changes nothing but the time: it was level, is watched, and the log has not moved."""
+    def confirm(self, latest: Offset, *, asked_s: float, look: LastLook | None = None) -> bool:
+        """`answer`, if that changes nothing but the time: it was level, is watched, and the log has not moved.
+
+        With a `look` the log need not be asked again: until `leave_look` the look says when it was.
+        """
         if self._marks or latest != self.latest or not self._watched:
             return False
-        self._asked_s = max(self._asked_s, asked_s)
+        self._asked_at_s = max(self._asked_at_s, asked_s)
+        self._look = look
         return True
+
+    def leave_look(self) -> None:
+        """The log has moved since the last look; it is asked again."""
+        self._asked_at_s, self._look = self._asked_s, None
 
     def watch(self) -> None:
         """Count missing answers from now on: a silence longer than `UNHEARD_S` is lag."""

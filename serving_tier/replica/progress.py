@@ -14,7 +14,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.log import Bounds, Log
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
-from serving_tier.replica.lag import Lag, LagBounds, lag_event
+from serving_tier.replica.lag import Lag, LagBounds, LastLook, lag_event
 from serving_tier.replica.refusals import behind, token_ahead
 from serving_tier.replica.waiters import OffsetWaiters
 
@@ -74,12 +74,16 @@ class Progress:
         self._lag.answer(latest, self.index.applied, asked_s=asked_s, now=self.clock())
         self.changes += 1
 
-    def confirmed(self, latest: Offset, *, asked_s: float) -> bool:
-        """`answered`, for a replica that was level, if the log has not moved since. Some 0.4 µs."""
-        if not self._lag.confirm(latest, asked_s=asked_s):
+    def confirmed(self, latest: Offset, *, asked_s: float, look: LastLook | None = None) -> bool:
+        """`answered`, for a replica that was level, if the log has not moved since. Some 0.4 µs. `look`: see `Lag`."""
+        if not self._lag.confirm(latest, asked_s=asked_s, look=look):
             return False
         self.changes += 1
         return True
+
+    def leave_look(self) -> None:
+        """The log has moved since the look that it was `confirmed` with."""
+        self._lag.leave_look()
 
     def watch(self) -> None:
         """Count missing answers of the log from now on: silence is lag."""

@@ -48,7 +48,7 @@ from serving_tier.replica.apply import (
     VersionFailed,
     VersionLive,
 )
-from serving_tier.replica.lag import LagBounds
+from serving_tier.replica.lag import LagBounds, LastLook
 from serving_tier.replica.machine import Effect, Event, ReplicaState
 from serving_tier.replica.machine import step as transition
 from serving_tier.replica.observer import ReplicaEvent, ReplicaObserver
@@ -291,11 +291,13 @@ class Replica:
         """A read met damage, in whichever thread: stop, before another read meets it. Harmless when repeated."""
         self._loop.call_soon_threadsafe(self._stop, "damage_read", error)
 
-    def hear(self, latest: Offset, *, asked_s: float) -> None:
-        """The log was asked at `asked_s` of the replica's clock, and ends at `latest`. It is asked periodically."""
-        if self.state != "ready" or not self.progress.confirmed(latest, asked_s=asked_s):
+    def hear(self, latest: Offset, *, asked_s: float, look: LastLook | None = None) -> bool:
+        """The log was asked at `asked_s` of the replica's clock, and ends at `latest`. Was it level, as before?"""
+        level = self.state == "ready" and self.progress.confirmed(latest, asked_s=asked_s, look=look)
+        if not level:
             self.progress.answered(latest, asked_s=asked_s)
             self.look()
+        return level
 
     def look(self) -> None:
         """Check the lag's clock and the state. Called by those who poll the log's end, whether it answers or not."""
@@ -326,10 +328,8 @@ class Replica:
         try:
             return await self._pinned_reads.open(offset, timeout=timeout, still=not self.applying.under_way)
         except TimeoutError:
-            latest = self.progress.latest
-            raise pinned_too_late(
-                self.name, self.id.partition, applied=self.applied, asked=offset, latest=latest
-            ) from None
+            applied, latest = self.applied, self.progress.latest
+            raise pinned_too_late(self.name, self.id.partition, applied=applied, asked=offset, latest=latest) from None
 
     def check_open(self) -> None:
         """Raises why the replica was closed, if it was: for long reads, every now and then."""

@@ -122,7 +122,7 @@ class ServingNode:
                 failed=failed,
             )
             opened.push_async_callback(hosting.close)
-            ends = LogEnds.open(log, node, clock=clock.monotonic_s, busy_s=clock.busy_s, failed=failed)
+            ends = LogEnds.open(log, node.hosted, clock=clock.monotonic_s, busy_s=clock.busy_s, failed=failed)
             opened.push_async_callback(ends.close)
             taken = await NodeSnapshots.open(
                 catalog, hosting, store, keep=snapshots.keep, every_s=snapshots.every_s or None, failed=failed

@@ -22,6 +22,7 @@ from log_tier.embedded.storage.disk import NO_SPACE, Disk, SyncFailed
 from log_tier.embedded.storage.settings import EngineSettings
 from log_tier.model.identifiers import Offset, PartitionId, TableId, table_id_to_bytes
 from log_tier.model.log import Topic
+from log_tier.model.moves import MoveFeed
 
 __all__ = ["OpenTopic", "TopicOpener"]
 
@@ -43,7 +44,8 @@ class TopicOpener:
         self._folder, self._disk, self._settings = folder, disk, settings
         self.memory = TailMemory(settings.tail_bytes_max)
         files = OpenFiles(settings.open_segments_max or descriptor_shares().segments)
-        self._resources = LogResources(disk, settings, self.memory, files)
+        self.moves = MoveFeed()
+        self._resources = LogResources(disk, settings, self.memory, files, self.moves)
         self._proved: dict[PartitionId, Offset] = {}
         """The ends of partitions that the journal proves."""
         self._summary = LogSummary()

@@ -8,6 +8,7 @@ from log_tier.embedded.segments.open_files import OpenFiles
 from log_tier.embedded.segments.tail_cache import TailMemory
 from log_tier.embedded.storage.disk import Disk
 from log_tier.embedded.storage.settings import EngineSettings
+from log_tier.model.moves import MoveFeed
 
 __all__ = ["LogResources"]
 
@@ -21,3 +22,5 @@ class LogResources(NamedTuple):
     """For the newest batches of all partitions."""
     files: OpenFiles
     """Which partitions have their newest segment open."""
+    moves: MoveFeed
+    """Which partitions have moved."""

@@ -59,7 +59,7 @@ class PartitionLog:
     ) -> None:
         """`look`: looks at the files, where `state` only says what a clean close left."""
         self.name, self.id, self.folder = name, partition, folder
-        disk, settings, memory, files = resources
+        disk, settings, memory, files, self._moves = resources
         self.disk, self.settings = disk, settings
         self.lock = threading.Lock()
         self.segments = state.segments
@@ -114,6 +114,7 @@ class PartitionLog:
                 self._file.capacity = state.capacity
                 self._indexed, self._newest_ms = state.indexed_bytes, max(self._newest_ms, state.newest_ms)
                 self._look = None
+                self._moves.note(self.id)
                 waiting: list[Waiter] = []
                 if self.damage is not None:  # followers meet it
                     waiting, self.waiters = self.waiters, []
@@ -232,6 +233,7 @@ class PartitionLog:
                 index.add(*entry)
             segment.bytes, segment.end, segment.newest_ms = staged.end_position, staged.end, staged.timestamp_ms
             self.woken, self.waiters = self.woken + self.waiters, []
+            self._moves.note(self.id)
         self.tail.add(staged.placed)
         if staged.entries:
             self._unwritten += staged.entries
@@ -258,6 +260,7 @@ class PartitionLog:
         """From now on everyone gets this error; returns whom to wake."""
         with self.lock:
             self.refusal = self.refusal or refusal
+            self._moves.note(self.id)
             waiting, self.waiters = self.waiters, []
         return waiting
 

@@ -31,12 +31,17 @@ class LogEndsSetting:
         self.log, self.topic, self.applier, self.folder = log, topic, applier, folder
         self.clock = SteppedClock()
         self.replicas: list[Replica] = []
-        self.ends = LogEnds(log, self.replicas, clock=self.clock, every_s=1000)
+        self.hosted: dict[PartitionId, Replica] = {}
+        self.ends = self.ends_of(log)
+
+    def ends_of(self, log: HeldLog) -> LogEnds:
+        return LogEnds(log, lambda: self.hosted, clock=self.clock, every_s=1000)
 
     async def open(self, partition: int = 0) -> Replica:
         folder = ReplicaFolder(self.folder / str(partition), self.topic.partition(partition))
         replica = await Replica.open(self.topic, folder, log=self.log, applier=self.applier, clock=self.clock)
         self.replicas.append(replica)
+        self.hosted = {**self.hosted, replica.id: replica}
         return replica
 
     async def write(self, *keys: bytes, partition: int = 0) -> Offset:
@@ -160,7 +165,7 @@ async def test_a_log_that_stopped_is_reported_once(setting: LogEndsSetting, capl
 
 async def test_it_asks_by_itself_until_it_is_closed(setting: LogEndsSetting) -> None:
     await setting.open()
-    ends = LogEnds.open(setting.log, setting.replicas, clock=setting.clock, every_s=0.001)
+    ends = LogEnds.open(setting.log, lambda: setting.hosted, clock=setting.clock, every_s=0.001)
     await until(lambda: setting.log.asked > 3)
     await ends.close()
     asked = setting.log.asked
@@ -177,7 +182,7 @@ class HereLog(HeldLog):
 
 async def test_a_log_of_this_process_is_looked_at_and_not_asked(setting: LogEndsSetting) -> None:
     setting.log = HereLog(setting.log.inner)
-    setting.ends = LogEnds(setting.log, setting.replicas, clock=setting.clock, every_s=1000)
+    setting.ends = setting.ends_of(setting.log)
     for partition in (0, 1):
         await setting.open(partition)
     await setting.ends.ask()
@@ -196,15 +201,86 @@ async def test_a_log_of_this_process_is_looked_at_and_not_asked(setting: LogEnds
         await held.wait_ready()
     changes = idle.changes
     await setting.ends.ask()
-    assert idle.changes > changes, "a status says how old the state can be"
+    assert idle.changes == changes, "nothing of what its status says has changed"
     assert (held.applied, held.state, held.progress.stale_s) == (last, "ready", 0.0)
+
+
+class CountedLog(HereLog):
+    """Counts the partitions that are looked at."""
+
+    def __init__(self, inner: EmbeddedLog) -> None:
+        super().__init__(inner)
+        self.looked: list[PartitionId] = []
+
+    def bounds_now(self, partition: PartitionId) -> Bounds:
+        self.looked.append(partition)
+        return super().bounds_now(partition)
+
+
+async def test_only_what_moved_is_looked_at(setting: LogEndsSetting) -> None:
+    log = setting.log = CountedLog(setting.log.inner)
+    setting.ends = setting.ends_of(log)
+    idle, busy = [await setting.open(partition) for partition in (0, 1)]
+    await setting.ends.ask()
+    await setting.ends.ask()
+    log.looked.clear()
+    for _ in range(5):
+        setting.clock.step(1)
+        await setting.ends.ask()
+    assert log.looked == []
+    assert (busy.progress.lag_s, busy.progress.stale_s) == (0.0, 0.0)
+    log.hold_reads()
+    await setting.write(b"a", partition=1)
+    for _ in range(6):
+        setting.clock.step(1)
+        await setting.ends.ask()
+    assert log.looked == [busy.id] * 6, "it is looked at until it is level again"
+    assert (busy.state, idle.state, idle.progress.stale_s) == ("ready", "ready", 0.0)
+    log.release_reads()
+    await busy.wait_applied(Offset(0), timeout=DEADLINE_S)
+    log.looked.clear()
+    await setting.ends.ask()
+    await setting.ends.ask()
+    assert log.looked == [busy.id]
+    await busy.close()
+    setting.hosted = {idle.id: idle}
+    await setting.ends.ask()
+    again = await setting.open(1)
+    await setting.ends.ask()
+    assert log.looked == [busy.id] * 2, "one that is hosted anew is looked at"
+    assert again.progress.latest == 0
+    await setting.ends.close()
+    await setting.write(b"b", partition=1)
+    assert setting.log.inner.moves.follow().take() == []
+
+
+async def test_a_replica_whose_log_moves_in_the_middle_of_a_look_is_looked_at_again(setting: LogEndsSetting) -> None:
+    log = setting.log = CountedLog(setting.log.inner)
+    setting.ends = setting.ends_of(log)
+    replica = await setting.open()
+    await setting.ends.ask()
+    log.hold_reads()
+    look = log.bounds_now
+
+    def then_it_moves(partition: PartitionId) -> Bounds:
+        found = look(partition)
+        log.moves.note(partition)
+        return found
+
+    log.bounds_now = then_it_moves  # type: ignore[method-assign]
+    await setting.ends.ask()
+    log.bounds_now = look  # type: ignore[method-assign]
+    log.looked.clear()
+    await setting.ends.ask()
+    await setting.ends.ask()
+    assert log.looked == [replica.id]
 
 
 async def test_a_log_of_this_process_that_refuses_says_why(
     setting: LogEndsSetting, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = HereLog(setting.log.inner)
-    setting.ends = LogEnds(log, setting.replicas, clock=setting.clock, every_s=1000)
+    setting.ends = setting.ends_of(log)
     replica = await setting.open()
     await setting.ends.ask()
 
@@ -213,6 +289,7 @@ async def test_a_log_of_this_process_that_refuses_says_why(
 
     log.bounds_now = stopped  # type: ignore[method-assign]
     log.unreachable = True
+    log.moves.note(replica.id)
     for _ in range(6):
         setting.clock.step(1)
         await setting.ends.ask()

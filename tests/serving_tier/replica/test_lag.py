@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from log_tier.model.identifiers import NOTHING, Offset
-from serving_tier.replica.lag import UNHEARD_S, Lag, LagBounds, lag_event
+from serving_tier.replica.lag import UNHEARD_S, Lag, LagBounds, LastLook, lag_event
 from serving_tier.replica.machine import ReplicaState, step
 
 
@@ -138,3 +138,47 @@ BOUNDS = LagBounds(ready_max_s=1.0, behind_max_s=5.0)
 )
 def test_states(state: ReplicaState, replayed: bool, lag_s: float, then: str) -> None:
     assert step(state, lag_event(replayed=replayed, lag_s=lag_s, bounds=BOUNDS))[0] == then
+
+
+def test_a_log_that_says_what_moves_is_asked_once_for_all_that_did_not() -> None:
+    lag, look = Lag(latest=at(5), applied=at(5), now=0.0), LastLook(0.0)
+    lag.watch()
+    assert lag.confirm(at(5), asked_s=1.0, look=look)
+    look.asked_s = 100.0
+    assert (lag.seconds(101.0), lag.stale(101.0)) == (0.0, 1.0)
+    lag.tell(at(9), at(5), 101.5)
+    assert (lag.seconds(102.0), lag.stale(102.0)) == (0.5, 2.0), "it was level at the last look"
+    lag.leave_look()
+    look.asked_s = 110.0
+    assert (lag.seconds(111.0), lag.stale(111.0)) == (11.0, 11.0), "what is known of the others says nothing of it"
+    lag.advance(at(9))
+    assert lag.confirm(at(9), asked_s=111.0, look=look)
+    assert lag.stale(111.0) == 0.0
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.floats(0, 3), st.booleans()), max_size=60))
+def test_looks_never_make_a_state_look_younger_than_it_is(steps: list[tuple[int, int, float, bool]]) -> None:
+    lag, look = Lag(latest=at(0), applied=at(0), now=0.0), LastLook(0.0)
+    lag.watch()
+    now, end, applied, moved, level = 0.0, 0, 0, False, False
+    answers: list[tuple[int, float]] = [(0, 0.0)]
+    for grow, apply, wait, looked in steps:
+        now += wait
+        end, moved = end + grow, moved or grow > 0
+        if apply:  # a chunk brings what there is, and some of it is applied
+            lag.tell(at(end), at(applied), now)
+            applied = min(end, applied + apply)
+            lag.advance(at(applied))
+        if looked:
+            answers.append((end, now))
+            if level and moved:
+                lag.leave_look()
+                level = False
+            moved = False
+            if not level:
+                level = lag.confirm(at(end), asked_s=now, look=look)
+                if not level:
+                    lag.answer(at(end), at(applied), asked_s=now, now=now)
+            look.asked_s = now
+        assert lag.stale(now) >= now - max(time for known, time in answers if known <= applied) - 1e-9
+        lag.check(at(applied))
