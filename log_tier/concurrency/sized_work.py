@@ -2,18 +2,28 @@
 
 A turn of an event loop has at most 10 ms, whatever a client sends. A trip to a thread and back costs some 60 µs. What
 must stay on the loop is spread over its turns: `Turn` counts the work of a loop of one coroutine, `gather_some` has
-some of many calls under way, and `end_some` ends some of many tasks at a time.
+some of many calls under way, `end_some` ends some of many tasks at a time, and `wake_some` wakes some of many waiters.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from log_tier.concurrency.tasks import end_tasks
 
-__all__ = ["AT_ONCE_ITEMS_MAX", "CALLS_AT_ONCE_MAX", "Turn", "each_sized", "end_some", "gather_some", "run_sized"]
+__all__ = [
+    "AT_ONCE_ITEMS_MAX",
+    "CALLS_AT_ONCE_MAX",
+    "Turn",
+    "each_sized",
+    "end_some",
+    "gather_some",
+    "run_sized",
+    "wake_some",
+]
 
 I = TypeVar("I")  # noqa: E741
 T = TypeVar("T")
@@ -84,6 +94,18 @@ async def gather_some(items: Sequence[I], call: Callable[[I], Awaitable[T]]) -> 
         await end_tasks(*tasks)
         raise
     return cast("list[T]", results)
+
+
+def wake_some(waiters: Sequence[I], wake: Callable[[I], object], *, begin: int = 0) -> None:
+    """`wake` each in order: the first `CALLS_AT_ONCE_MAX` now, and as many in each later turn of the present loop.
+
+    What waits for one thing wakes together: a hundred watches that each work for 0.2 ms hold up all others for 20 ms.
+    """
+    end = begin + CALLS_AT_ONCE_MAX
+    for waiter in waiters[begin:end]:
+        wake(waiter)
+    if end < len(waiters):
+        asyncio.get_running_loop().call_soon(partial(wake_some, waiters, wake, begin=end))
 
 
 async def end_some(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Final
 
+from log_tier.concurrency.sized_work import wake_some
 from log_tier.model.errors import DuramenError, Overloaded
 from log_tier.model.identifiers import NOTHING, Offset
 
@@ -77,10 +78,10 @@ class OffsetWaiters:
             future.set_exception(self._late(offset))
 
     def advance(self, applied: Offset) -> None:
-        """Wake all waiters for `applied` or less."""
-        for future in self._taken(bisect_right(self._offsets, applied)):
-            if not future.done():
-                future.set_result(None)
+        """Wake all waiters for `applied` or less, some of many in each turn of the loop."""
+        woken = self._taken(bisect_right(self._offsets, applied))
+        if woken:
+            wake_some(woken, _wake)
 
     def _taken(self, count: int) -> list[asyncio.Future[None]]:
         """Take the waiters of the lowest `count` offsets out."""
@@ -108,3 +109,8 @@ class OffsetWaiters:
             assert self._failure is None, f"{count} wait after {self._failure!r}"
             lowest = self._offsets[0]
             assert lowest > applied, f"a waiter needs {lowest}, and {applied} is applied"
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from log_tier.concurrency.descriptors import OUT_OF_DESCRIPTORS
+from log_tier.concurrency.sized_work import wake_some
 from log_tier.concurrency.workers import Consumer
 from log_tier.embedded.commit.journal import Journal, JournalEntry
 from log_tier.embedded.commit.quick_disk import QuickDisk
@@ -371,6 +372,17 @@ def tell(loop: asyncio.AbstractEventLoop, outcomes: _Settled) -> None:
 
 
 def _settle(outcomes: _Settled) -> None:
+    """The callers at once; of many followers some in each turn of the loop."""
+    followers: list[asyncio.Future[Any]] = []
     for future, outcome in outcomes:
-        if not future.done():
+        if outcome is None:
+            followers.append(future)
+        elif not future.done():
             future.set_result(outcome)
+    if followers:
+        wake_some(followers, _release)
+
+
+def _release(follower: asyncio.Future[Any]) -> None:
+    if not follower.done():
+        follower.set_result(None)

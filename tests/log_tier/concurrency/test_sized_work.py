@@ -7,7 +7,15 @@ import threading
 
 import pytest
 
-from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX, Turn, end_some, gather_some, run_sized
+from log_tier.concurrency.sized_work import (
+    AT_ONCE_ITEMS_MAX,
+    CALLS_AT_ONCE_MAX,
+    Turn,
+    end_some,
+    gather_some,
+    run_sized,
+    wake_some,
+)
 
 MANY = 5 * CALLS_AT_ONCE_MAX
 
@@ -152,3 +160,16 @@ async def test_all_tasks_end_with_a_caller_that_is_cancelled() -> None:
     await counting
     assert ending.cancelled()
     assert len(turns) == MANY
+
+
+async def test_some_waiters_are_woken_in_a_turn() -> None:
+    woken: list[tuple[int, int]] = []
+    turn = 0
+    wake_some(range(MANY), lambda waiter: woken.append((turn, waiter)))
+    assert len(woken) == CALLS_AT_ONCE_MAX, "the first of them at once"
+    while len(woken) < MANY:
+        turn += 1
+        await asyncio.sleep(0)
+    turns = [each for each, _ in woken]
+    assert [waiter for _, waiter in woken] == list(range(MANY))
+    assert max(turns.count(each) for each in turns) <= CALLS_AT_ONCE_MAX

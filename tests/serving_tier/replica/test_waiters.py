@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from log_tier.concurrency.sized_work import CALLS_AT_ONCE_MAX
 from log_tier.model.errors import DuramenError, LogDamaged, Overloaded, ReplicaBehind
 from log_tier.model.identifiers import Offset
 from serving_tier.replica import waiters as module
@@ -107,3 +109,19 @@ async def test_who_waits_for_too_long_gets_the_error_and_leaves_no_trace() -> No
     await others
     assert len(waiters) == 0
     waiters.check(Offset(3))
+
+
+async def test_many_that_wait_for_one_offset_are_woken_some_at_a_time() -> None:
+    """In the meantime the replica fails: what was applied was applied."""
+    waiters, many = OffsetWaiters(late=behind), 3 * CALLS_AT_ONCE_MAX + 1
+    waiting = [asyncio.ensure_future(waiters.wait(Offset(5))) for _ in range(many)]
+    await turn()
+    waiters.advance(Offset(5))
+    waiters.check(Offset(5))
+    waiters.fail(LogDamaged("later"))
+    counts = [0]
+    while counts[-1] < many:
+        await asyncio.sleep(0)
+        counts.append(sum(each.done() for each in waiting))
+    assert max(after - before for before, after in pairwise(counts)) <= CALLS_AT_ONCE_MAX
+    assert [each.exception() for each in waiting] == [None] * many

@@ -55,6 +55,10 @@ class Large(GrpcStubs):
         with pytest.raises(grpc.RpcError, match="a group has at most 10000 writes"):
             self.kv.Write(kv_pb2.KVWriteRequest(table="one", writes=writes))
 
+    def small_gets(self) -> None:
+        for key in KEYS[:300]:
+            assert self.kv.Get(kv_pb2.KVGetRequest(table="one", key=key)).value == b"value"
+
     def too_many_fields(self) -> None:
         with pytest.raises(grpc.RpcError, match="more than 100000 fields"):
             self.raw_read(b"\x0a\x00" * 2_000_000)
@@ -169,6 +173,17 @@ class Large(GrpcStubs):
         next(stream)
         stream.cancel()
 
+    def commit_that_wakes_watches(self) -> None:
+        streams = [self.kv.Watch(kv_pb2.KVWatchRequest(table="one")) for _ in range(100)]
+        for stream in streams:
+            next(stream)
+        for number in range(5):
+            self.kv.Put(kv_pb2.KVPutRequest(table="one", key=b"%d" % number, value=b"value"))
+            for stream in streams:
+                assert len(next(stream).changes) == 1
+        for stream in streams:
+            stream.cancel()
+
     def scan_of_many_partitions(self) -> None:
         page = self.data.Scan(keyvalue_pb2.ScanRequest(table_id=self.wide.id, limit=MANY, strong=True))
         assert len(page.applied) == PARTITIONS_MAX
@@ -201,6 +216,9 @@ def test_a_large_request(large: Large, name: str) -> None:
     [
         ("write_of_many_parts", "strong_read_of_many_parts"),
         ("group_of_updates", "strong_read_of_many_parts"),
+        ("small_gets", "too_many_fields"),
+        ("small_gets", "group_of_writes"),
+        ("small_gets", "commit_that_wakes_watches"),
         ("reads_of_no_table", "strong_read_of_many_parts"),
         ("reads_of_no_table", "reads_of_no_table"),
     ],

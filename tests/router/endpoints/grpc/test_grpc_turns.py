@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Final
 
@@ -17,7 +18,9 @@ from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX
 from log_tier.embedded import engine
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.record import Condition, Operation, attribute_of
-from router.data import describe, local_data, outcomes, reply_budget, scan
+from log_tier.rpc import checked
+from log_tier.rpc.checked import FIELDS_MAX
+from router.data import describe, local_data, outcomes, reply_budget, scan, watch
 from router.endpoints.grpc.kv import records, scans, service, watches
 from router.proto import keyvalue_pb2, kv_pb2, tables_pb2
 from router.remote import messages
@@ -202,6 +205,41 @@ def test_messages_of_a_stream_have_so_many_entries(stubs: Stubs, monkeypatch: py
     assert max(sizes) == 500
     pages = stubs.kv.Scan(kv_pb2.KVScanRequest(table="one"))
     assert max(len(page.entries) for page in pages) == 500
+
+
+def test_a_commit_wakes_some_of_many_watches_in_a_turn(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = 2 * CALLS_AT_ONCE_MAX + 1
+    streams = [stubs.kv.Watch(kv_pb2.KVWatchRequest(table="eight")) for _ in range(many)]
+    for stream in streams:
+        next(stream)
+    with LoopTurns(stubs.server, monkeypatch, watch, "_span") as counted:
+        stubs.kv.Put(kv_pb2.KVPutRequest(table="eight", key=b"key", value=b"value"))
+        for stream in streams:
+            assert [change.key for change in next(stream).changes] == [b"key"]
+    for stream in streams:
+        stream.cancel()
+    assert counted.calls == many
+    assert counted.most_in_one_turn <= CALLS_AT_ONCE_MAX
+
+
+def test_a_caller_next_to_a_hostile_one_shares_the_loop_with_none_of_its_work(
+    stubs: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sends messages of nothing but fields, the other gets a key: the loop looks at none of the fields."""
+    raw = stubs.channel.unary_unary("/duramen.v1.KeyValue/Read", bytes, bytes)
+    hostile = b"\x0a\x00" * (FIELDS_MAX + 1)
+    stubs.kv.Put(kv_pb2.KVPutRequest(table="one", key=b"mine", value=b"value"))
+    with LoopTurns(stubs.server, monkeypatch, checked, "count_fields") as counted, ThreadPoolExecutor(1) as other:
+        flood = other.submit(lambda: [raw.future(hostile).exception() for _ in range(5)])
+        gets = 0
+        while not flood.done() or not gets:
+            assert stubs.kv.Get(kv_pb2.KVGetRequest(table="one", key=b"mine")).value == b"value"
+            gets += 1
+        refused = flood.result()
+    assert [error.code() for error in refused if isinstance(error, grpc.RpcError)] == [
+        grpc.StatusCode.RESOURCE_EXHAUSTED
+    ] * 5
+    assert (counted.calls, counted.elsewhere) == (0, 5)
 
 
 def test_a_small_request_goes_through_no_thread(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
