@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 from kit.kafka.kafka_brokers import kafka, kafka_url, start_brokers, three_brokers
+from kit.late.replicas import late_replicas
 from kit.log.log_choice import log_of_the_databases
 from kit.spark.spark_session import spark
 from kit.storage.s3_server import bucket, s3_address
@@ -17,6 +18,7 @@ __all__ = [
     "bucket",
     "kafka",
     "kafka_url",
+    "late_replicas",
     "log_of_the_databases",
     "s3_address",
     "spark",
@@ -42,6 +44,7 @@ settings.load_profile("any load")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--log kafka`: the end-to-end tests with their log on a real broker."""
     parser.addoption("--log", choices=["embedded", "kafka"], default="embedded", help="where databases have their log")
+    parser.addoption("--slow-replicas", type=float, default=0.0, help="seconds that a replica waits before it applies")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

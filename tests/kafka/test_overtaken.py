@@ -50,7 +50,7 @@ def test_a_replica_that_retention_overtook(
     again = up(tmp_path / "data", url)
     if with_snapshot:
         wait_until(lambda: state_of(again)[0] == "ready")
-        assert [each["key"] for each in again.documents("scan", "flights")] == [
+        assert [each["key"] for each in again.documents("scan", "flights", "--level", "strong")] == [
             "before0",
             "before1",
             "before2",

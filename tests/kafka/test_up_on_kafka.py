@@ -33,8 +33,8 @@ def test_it_serves_over_its_command_line(kafka: str, tmp_path: Path, up: Callabl
     for number in range(5):
         server.says("put", "flights", f"UA{number}", f"gate {number}")
     keys = [b"UA%d" % number for number in range(5)]
-    assert server.says("get", "flights", "UA3").strip() == "gate 3"
-    scanned = server.documents("scan", "flights")
+    assert server.says("get", "flights", "UA3", "--level", "strong").strip() == "gate 3"
+    scanned = server.documents("scan", "flights", "--level", "strong")
     assert [each["key"] for each in scanned] == [key.decode() for key in keys]
 
     # What it reports of the log is what the broker reports.
@@ -118,7 +118,7 @@ def test_two_folders_are_two_nodes(kafka: str, tmp_path: Path, up: Callable[...,
     assert "Traceback" not in second.stderr
     assert "n1" in second.stderr
     server.says("put", "flights", "UA1545", "departed")
-    assert server.says("get", "flights", "UA1545").strip() == "departed"
+    assert server.says("get", "flights", "UA1545", "--level", "strong").strip() == "departed"
 
 
 def test_people_see_the_mistakes_of_others(kafka: str, tmp_path: Path, up: Callable[..., Up]) -> None:

@@ -44,7 +44,7 @@ def test_every_command_in_a_process_of_its_own(server: ServerProcess, table_name
 
     run("table", "create", table_name, "-p", "2")
     assert run("put", table_name, "k", "v") in ("offset 0 of partition 0\n", "offset 0 of partition 1\n")
-    assert run("get", table_name, "k") == "v\n"
+    assert run("get", table_name, "k", "--level", "strong") == "v\n"
     assert run("scan", table_name, "--level", "strong") == "k\tv\n"
     assert run("watch", table_name, "--from-start", "-n", "1").endswith(" k\tv\n")
     assert run("update", table_name, "n", "--add", "5") == "5\n"
@@ -107,18 +107,18 @@ class TestTables:
 class TestRecords:
     def test_put_get_delete(self, run: Run, table: str) -> None:
         assert re.fullmatch(r"offset 0 of partition [01]\n", run("put", table, "k", "v").stdout)
-        assert run("get", table, "k").stdout == "v\n"
-        (entry,) = lines(run("get", table, "k", "--json"))
+        assert run("get", table, "k", "--level", "strong").stdout == "v\n"
+        (entry,) = lines(run("get", table, "k", "--level", "strong", "--json"))
         assert entry == {"table": table, "key": "k", "value": "v", "version": 0, "expires_at_ms": None}
         assert run("delete", table, "k", "--if-present").returncode == 0
-        gone = run("get", table, "k")
+        gone = run("get", table, "k", "--level", "strong")
         assert (gone.returncode, gone.stdout, gone.stderr) == (3, "", f"error: {table} has no key k\n")
         assert run("delete", table, "k").returncode == 0
         assert run("delete", table, "k", "--if-present").returncode == 4
 
     def test_several_keys(self, run: Run, table: str, database: Database) -> None:
         database.table(table).put_many({b"a": b"1", b"b": b"two\nlines"})
-        done = run("get", table, "a", "nope", "b")
+        done = run("get", table, "a", "nope", "b", "--level", "strong")
         assert done.returncode == 3
         assert done.stdout == "a\t1\nb\tbase64:dHdvCmxpbmVz\n"
         as_json = run("get", table, "a", "nope", "--json")

@@ -43,7 +43,7 @@ def test_a_table_by_murmur2(server: ServerProcess, database: Database, table_nam
     held = [part.latest + 1 for part in database.describe_table(table_name).partitions]
     places: list[int] = [partition_of(b"key%d" % number, 3, "murmur2") for number in range(90)]
     assert held == [places.count(number) for number in range(3)]
-    assert run("get", table_name, "key7").stdout == '{"id":"key7","n":"7"}\n'
+    assert run("get", table_name, "key7", "--level", "strong").stdout == '{"id":"key7","n":"7"}\n'
 
     wrong = run("table", "create", "wrong", "--partitioner", "crc32")
     assert (wrong.returncode, wrong.stderr) == (
@@ -91,7 +91,7 @@ async def test_a_table_over_a_topic_of_others(machine: MachineOverOthers) -> Non
     wanted = {"table": "orders", "id": topic.id, "partitions": 2, "partitioner": "murmur2", "over": "orders-v1"}
     assert created == wanted
     assert lines(await run("table", "list", "--json")) == [wanted]
-    assert (await run("get", "orders", "o-1")).stdout == "theirs\n"
+    assert (await run("get", "orders", "o-1", "--level", "strong")).stdout == "theirs\n"
     assert (await run("put", "orders", "o-1", "ours")).stdout == f"offset 1 of partition {place}\n"
     described = await run("table", "describe", "orders")
     assert described.stdout.startswith(
@@ -110,6 +110,6 @@ async def test_a_table_over_a_topic_of_others(machine: MachineOverOthers) -> Non
     assert (await log.bounds(topic.partition(place))).latest == 1
     made = await run("table", "create", "orders", "--over", "orders-v1", "--partitioner", "murmur2")
     assert made.stdout == f"table orders over topic orders-v1 has 2 partitions (id {topic.id})\n"
-    assert (await run("get", "orders", "o-1")).stdout == "ours\n"
+    assert (await run("get", "orders", "o-1", "--level", "strong")).stdout == "ours\n"
     (gone,) = lines(await run("table", "drop", "orders", "--yes", "--json"))
     assert (gone["dropped"], gone["keys"], gone["kept_topic"]) == (True, 1, "orders-v1")

@@ -209,7 +209,7 @@ async def test_a_deadline_behind_the_barriers(cluster: Operated, admin: Admin, m
     """It can't be given up any more, and is carried through; the caller is told so."""
     gate = HeldBarriers(monkeypatch)
     table = await table_of(cluster, KEYS)
-    clearing = asyncio.create_task(clear_table(admin, "flights", timeout=1.0))
+    clearing = asyncio.create_task(clear_table(admin, "flights", timeout=patience_s(1.0)))
     await gate.reached.wait()
     await table.put(b"since", b"the request")
     with pytest.raises(DeadlineExceeded, match="its barriers are in the log, or on their way: job") as caught:

@@ -19,6 +19,7 @@ from kit.cluster.one_machine import (
     read,
     write,
 )
+from kit.deadlines import patience_s
 
 from log_tier.model.errors import (
     BatchRefused,
@@ -259,7 +260,7 @@ async def test_a_replica_that_lags_leaves_the_outcome_unknown_and_the_write_writ
                 WritePart(PartitionId(table.id, ONE), puts((b"a", b"1"))),
                 WritePart(PartitionId(table.id, ZERO), puts((b"b", b"1")), True),
             ],
-            timeout=1.0,
+            timeout=patience_s(1.0),
         )
     assert isinstance(plain, WriteResult)
     assert isinstance(judged, WriteUnknown)

@@ -18,7 +18,7 @@ from kit.cluster.one_machine import (
     puts,
     write,
 )
-from kit.deadlines import until
+from kit.deadlines import patience_s, until
 
 from log_tier.concurrency.tasks import end_tasks
 from log_tier.model.errors import DuramenError, ReplicaBehind, TableNotFound, WriteUnknown
@@ -142,10 +142,12 @@ async def test_outcomes_asked_later(data_plane: LocalData, table: TableRef) -> N
         assert pending.pending
         assert not pending.outcomes
         (unknown,) = await data_plane.write(
-            [WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=1.0, patience=5.0
+            [WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=patience_s(1.0), patience=3600.0
         )
         assert isinstance(unknown, WriteResult), "it is in the log: ask again"
-        (unknown,) = await data_plane.write([WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=1.0)
+        (unknown,) = await data_plane.write(
+            [WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True)], timeout=patience_s(1.0)
+        )
         assert isinstance(unknown, WriteUnknown)
         at = pending.base_offset
         asked = OutcomesPart(PartitionId(table.id, ZERO), at, pending.timestamp_ms, at)

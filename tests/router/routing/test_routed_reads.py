@@ -146,7 +146,8 @@ async def test_no_read_fails_when_a_node_stops_answering(cluster: TestCluster, t
 
 
 async def test_a_late_reply_is_overtaken(cluster: TestCluster, table: TableRef) -> None:
-    await put(cluster, table, b"k", b"v")
+    offset = await put(cluster, table, b"k", b"v")
+    await until(lambda: all(replica.applied >= offset for replica in cluster.replicas(table, 0)))
     part = ReadPart(PartitionId(table.id, ZERO), [b"k"], Offset(0))
     reads = cluster.router.reads
     reads.lateness.late_s = 0.02
@@ -306,6 +307,7 @@ async def test_dropped_tables(cluster: TestCluster, table: TableRef) -> None:
     )  # said at once, not at the end
     assert isinstance(found, TableNotFound)
     for node in cluster.nodes.values():
+        await node.data_plane.hosting.wait_version(cluster.router.maps.map.version)
         (found,) = await node.data_plane.read([ReadPart(PartitionId(table.id, ZERO), [b"k"])], timeout=DEADLINE_S)
         assert isinstance(found, TableNotFound)
 

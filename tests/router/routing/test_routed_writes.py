@@ -125,7 +125,7 @@ async def test_a_log_that_cannot_be_reached_from_here(cluster: TestCluster, tabl
     try:
         result = await written(connection, WritePart(PartitionId(table.id, ZERO), ADD, outcomes=True))
         assert result.outcomes[0].result == b"1"
-        (refused,) = await connection.write([WritePart(PartitionId(NO_TABLE, ZERO), ADD)], timeout=2.0)
+        (refused,) = await connection.write([WritePart(PartitionId(NO_TABLE, ZERO), ADD)], timeout=DEADLINE_S)
         assert isinstance(refused, TableNotFound)
     finally:
         await log.close()
