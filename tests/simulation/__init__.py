@@ -41,7 +41,9 @@ the loop takes longer than a turn may, so that rounds end by their time. `resp_l
 network. Each has a context of its own whose transport (`log_tier.rpc.transport`) is its end of that network, so the
 network knows who talks to whom. Calls go through the generated stubs and the servicers, as the bytes that gRPC would
 carry; a connection is in order, and two of them overtake each other. The plan's incidents cut links, both ways or one
-way, make them late, reset their connections (also by a message, which is lost), pause, kill and stop processes. A
+way, make them late, reset their connections (also by a message, which is lost), pause, kill and stop processes. In some
+runs the nodes are uneven: one answers late, the others answer at once from less than the log holds. The time that
+clients give a call is drawn too, so that some calls end without a reply. A
 paused process is one that the network does not reach: its own timers go on. A killed node lets go of its files as a
 closed one does, but nothing that it does meanwhile gets out; its indexes are there again or are gone. Workload and
 checker are those of `duramen check`: every replica is read and held against the log. After the last fault everything

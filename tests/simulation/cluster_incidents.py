@@ -64,10 +64,15 @@ async def _meet(world: ClusterWorld, incident: Incident) -> None:
         network.reset(one, other)
     elif incident.kind == "reset reply":
         network.link(one, other).reset_next = True
-    elif incident.kind == "late":
-        network.link(one, other).late_s = network.link(other, one).late_s = seconds / 4
+    elif incident.kind in ("late", "behind", "slow"):
+        links = [network.link(one, other)]
+        if incident.kind == "late":
+            links.append(network.link(other, one))
+        for link in links:
+            link.late_s = incident.late_s
         await asyncio.sleep(seconds)
-        network.link(one, other).late_s = network.link(other, one).late_s = 0.0
+        for link in links:
+            link.late_s = 0.0
     else:
         pairs = [(one, other)] if incident.kind == "one way" else [(one, other), (other, one)]
         if incident.kind == "pause":

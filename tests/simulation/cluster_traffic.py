@@ -31,9 +31,10 @@ async def cluster_traffic(world: ClusterWorld) -> None:
     chance = random.Random(f"clients {world.plan.seed}")
     shape = WorkloadShape(
         clients=chance.choice((2, 4)),
-        watchers=chance.choice((0, 1)),
+        watchers=chance.choice((0, 1, 2)),
         hot_keys=chance.choice((2, 6)),
         cold_keys=40,
+        timeout_s=chance.choice((0.3, 1.0, 5.0)),
         pause_s=chance.choice((0.05, 0.2, 0.5)),
     )
 

@@ -21,7 +21,7 @@ __all__ = [
 
 CallKind = Literal["append", "together", "gathered", "trim", "compact", "create", "delete", "restart"]
 FaultKind = Literal["power", "kill", "sync", "write", "full", "slow"]
-IncidentKind = Literal["cut", "one way", "late", "reset", "reset reply", "pause", "kill", "stop"]
+IncidentKind = Literal["cut", "one way", "late", "behind", "slow", "reset", "reset reply", "pause", "kill", "stop"]
 
 FAULTS: Final[dict[FaultKind, str]] = {
     "power": "the machine loses power: what was not synced is lost, sector by sector",
@@ -36,6 +36,8 @@ INCIDENTS: Final[dict[IncidentKind, str]] = {
     "cut": "nothing passes between two processes for a while",
     "one way": "nothing passes from one process to another one for a while",
     "late": "what passes between two processes is late for a while",
+    "behind": "a node gets late what the log sends, for a while, and answers at once from what it has",
+    "slow": "what a node answers to clients is late for a while",
     "reset": "the connections of two processes are reset",
     "reset reply": "they are reset by the next message from one to the other, which is lost",
     "pause": "a process is paused for a while",
@@ -45,9 +47,11 @@ INCIDENTS: Final[dict[IncidentKind, str]] = {
 
 PROCESSES: Final = ("n1", "n2", "n3", "router", "log", "clients")
 """Of a cluster."""
+_NODES: Final = ("n1", "n2", "n3")
 _KILLED: Final = ("n1", "n2", "n3", "router")
 
 _LENGTH_S: Final = 12.0
+_UNEVEN_CHANCE: Final = 0.3
 _CALLS: Final[tuple[CallKind, ...]] = (
     "append",
     "together",
@@ -98,6 +102,8 @@ class Incident:
     seconds: float
     keeps: bool
     """Whether a killed node finds its indexes again."""
+    late_s: float = 0.0
+    """What is late is at most so late."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,15 @@ def plan_of(seed: int) -> Plan:
 
 def _incidents(chance: random.Random) -> tuple[Incident, ...]:
     possible = [kind for kind in INCIDENTS if chance.random() < 0.4] or ["kill"]
-    return tuple(sorted((_incident(chance, possible) for _ in range(chance.randrange(1, 9))), key=_at))
+    incidents = [_incident(chance, possible) for _ in range(chance.randrange(1, 9))]
+    if chance.random() < _UNEVEN_CHANCE:
+        # The node that has everything answers late, the others have not all: what is asked twice may be answered old.
+        slow, *behind = chance.sample(_NODES, 3)
+        for at_s in range(0, int(_LENGTH_S), 3):
+            late_s = chance.choice((0.5, 1.5))
+            incidents += [Incident(at_s, "behind", "log", node, 3.0, True, late_s=late_s) for node in behind]
+            incidents.append(Incident(at_s, "slow", slow, "clients", 3.0, True, late_s=0.3))
+    return tuple(sorted(incidents, key=_at))
 
 
 def _incident(chance: random.Random, possible: list[IncidentKind]) -> Incident:
@@ -156,8 +170,13 @@ def _incident(chance: random.Random, possible: list[IncidentKind]) -> Incident:
     one, other = chance.sample(PROCESSES, 2)
     if kind in ("kill", "stop"):
         one = chance.choice(_KILLED)
+    elif kind == "behind":
+        one, other = "log", chance.choice(_NODES)
+    elif kind == "slow":
+        one, other = chance.choice(_NODES), "clients"
     seconds = chance.choice((0.02, 0.3, 1.0, 3.0, 12.0)) * (0.5 + chance.random())
-    return Incident(chance.random() * _LENGTH_S, kind, one, other, seconds, chance.random() < 0.5)
+    at_s, keeps = chance.random() * _LENGTH_S, chance.random() < 0.5
+    return Incident(at_s, kind, one, other, seconds, keeps, late_s=seconds / 4)
 
 
 def _at(one: Call | Fault | Incident) -> float:

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from duramen.client import watch
 from duramen.client.model.session import Session
 from log_tier.model.batch_header import BatchHeader
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.remote import remote_log
+from router.data import local_data
+from router.data.gather import progress
 from router.data.local_data import LocalData
 from router.data.outcomes import judged
 from router.data.requests import OutcomesPart, ReadPart
 from router.remote import messages
+from router.routing import watches
+from router.routing.reads import RoutedReads
 from serving_tier.fold import fold
 from serving_tier.fold.producers import ProducerState
+from serving_tier.replica.replica import Replica
 from simulation.planted import Patches
 
 __all__ = ["PLANTED_IN_CLUSTER"]
@@ -59,10 +65,39 @@ def _reader_skips_after_a_reset() -> Patches:
     return [(remote_log, "_next_offset", lambda data: Offset(following(data) + 1))]
 
 
+def _strong_read_does_not_ask() -> Patches:
+    def decide(replica: Replica, needed: Offset, strong: bool, lag_max_ms: int) -> Any:
+        return decided(replica, needed, False, lag_max_ms)
+
+    decided = local_data._decide
+    return [(local_data, "_decide", decide)]
+
+
+def _lost_reply_is_a_refusal() -> Patches:
+    return [(remote_log, "may_have_happened", lambda error: False), (progress, "may_be_written", lambda error: False)]
+
+
+def _watch_resumes_at_its_beginning() -> Patches:
+    return [(watches, "_last_offset", lambda batches: NOTHING), (watch, "_after", lambda event: Offset(0))]
+
+
+def _second_question_without_floor() -> Patches:
+    ask = RoutedReads._ask_second
+
+    async def forgetful(self: RoutedReads, member: Any, parts: Sequence[ReadPart], *how: float) -> Any:
+        return await ask(self, member, [part._replace(after=NOTHING) for part in parts], *how)
+
+    return [(RoutedReads, "_ask_second", forgetful)]
+
+
 PLANTED_IN_CLUSTER: Final[dict[str, Callable[[], Patches]]] = {
     "what a read must show is not on the wire": _floor_is_not_on_the_wire,
     "a repeated batch takes effect twice": _repeated_batch_counts_twice,
     "a verdict is given before its batch is applied": _verdict_before_its_batch_is_applied,
     "a session forgets what it has seen at another node": _session_forgets,
     "a follower that was reset skips a record": _reader_skips_after_a_reset,
+    "a strong read does not ask the log": _strong_read_does_not_ask,
+    "a write whose reply is lost is reported as refused": _lost_reply_is_a_refusal,
+    "a watch resumes at its beginning": _watch_resumes_at_its_beginning,
+    "a late read is asked again without what it must show": _second_question_without_floor,
 }
